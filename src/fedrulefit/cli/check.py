@@ -1,0 +1,115 @@
+"""``fedrulefit check``: does a site's table fit the study?
+
+Prints findings only: column names, counts and the study's own words.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from fedrulefit.cli.console import EXIT_FINDINGS, friendly_errors, printable, stdout
+from fedrulefit.study import Study
+from fedrulefit.table import Finding, Inspection, inspect_table
+
+EPILOG = "Example: fedrulefit check hospital_a.csv --study study.toml"
+
+
+@friendly_errors()
+def check(
+    data: Annotated[list[Path], typer.Argument(help="Tables to check (CSV or Parquet).")],
+    study: Annotated[Path, typer.Option("--study", "-s", help="The study file.")] = Path(
+        "study.toml"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    no_outcome: Annotated[
+        bool, typer.Option("--no-outcome", help="Check tables for prediction only.")
+    ] = False,
+) -> None:
+    """Check whether tables fit the study, before anything is sent.
+
+    Shows no patient's value. Exit code: 0 ready, 1 errors found, 2 could not run.
+
+    Example: fedrulefit check hospital_a.csv --study study.toml
+    """
+    agreed = Study.load(study)
+    inspections = {
+        path: inspect_table(path, agreed, need_outcome=not no_outcome, where=str(path))
+        for path in dict.fromkeys(data)
+    }
+    if as_json:
+        typer.echo(json.dumps(_as_object(agreed, inspections), indent=2, ensure_ascii=False))
+    else:
+        _show(stdout(), agreed, inspections)
+    if any(inspection.errors for inspection in inspections.values()):
+        raise typer.Exit(EXIT_FINDINGS)
+
+
+def _as_object(study: Study, inspections: dict[Path, Inspection]) -> dict[str, Any]:
+    """Return the report as plain data."""
+    n_errors = sum(len(i.errors) for i in inspections.values())
+    return {
+        "ok": n_errors == 0,
+        "errors": n_errors,
+        "warnings": sum(len(i.warnings) for i in inspections.values()),
+        "study": {"name": study.name, "digest": study.digest},
+        "tables": [
+            {
+                "path": str(path),
+                "ok": not inspection.errors,
+                "findings": [
+                    {
+                        "severity": f.severity,
+                        "code": f.code,
+                        "column": f.column,
+                        "message": f.message,
+                        "advice": f.advice,
+                    }
+                    for f in inspection.findings
+                ],
+            }
+            for path, inspection in inspections.items()
+        ],
+    }
+
+
+def _show(console: Console, study: Study, inspections: dict[Path, Inspection]) -> None:
+    for path, inspection in inspections.items():
+        console.print(Text.assemble((printable(str(path)), "bold"), f"  (study: {study.name})"))
+        for finding in sorted(inspection.findings, key=lambda f: f.severity):
+            _show_finding(console, finding)
+        console.print(_verdict(inspection))
+        console.print()
+    if len(inspections) > 1:
+        n_ready = sum(not i.errors for i in inspections.values())
+        console.print(Text(f"{n_ready} of {len(inspections)} tables are ready"))
+
+
+def _show_finding(console: Console, finding: Finding) -> None:
+    style = "bold red" if finding.severity == "error" else "bold yellow"
+    column = "" if finding.column is None else f"{printable(finding.column)}: "
+    head = Text.assemble((f"{finding.severity}: ", style), (column, "bold"))
+    head.append(printable(finding.message))
+    console.print(Padding(head, (0, 0, 0, 2), expand=False))
+    console.print(
+        Padding(Text(f"→ {printable(finding.advice)}", style="dim"), (0, 0, 0, 6), expand=False)
+    )
+
+
+def _verdict(inspection: Inspection) -> Text:
+    n_errors, n_warnings = len(inspection.errors), len(inspection.warnings)
+    counts = []
+    if n_errors:
+        counts.append(f"{n_errors} error{'s' * (n_errors > 1)}")
+    if n_warnings:
+        counts.append(f"{n_warnings} warning{'s' * (n_warnings > 1)}")
+    text = ", ".join(counts)
+    if n_errors:
+        return Text(text, style="bold red")
+    return Text("OK: ready to take part" + (f" ({text})" if text else ""), style="bold green")

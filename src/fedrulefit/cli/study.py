@@ -1,0 +1,58 @@
+"""``fedrulefit study``: write a first study file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from fedrulefit.cli.console import friendly_errors, stdout
+from fedrulefit.draft import draft_study
+from fedrulefit.errors import StudyError
+
+app = typer.Typer(
+    name="study", help="Write and read the study file that all sites sign.", no_args_is_help=True
+)
+
+
+@app.callback()
+def _study() -> None:
+    """Write and read the study file that all sites sign."""
+
+
+@app.command(epilog="Example: fedrulefit study draft trauma.csv --outcome mortality")
+@friendly_errors()
+def draft(
+    data: Annotated[Path, typer.Argument(help="One site's table (CSV or Parquet).")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to write; - prints it.")
+    ] = Path("study.toml"),
+    outcome: Annotated[
+        str | None, typer.Option(help="The outcome column. Guessed where it has a usual name.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The study's name.")] = None,
+    site_column: Annotated[
+        str | None, typer.Option(help="A column that says which site a patient is from.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Write a first study file from a table, for a person to complete."""
+    if str(output) != "-" and output.exists() and not force:
+        raise StudyError(f"{output} exists: pass --force to overwrite it, or another name with -o")
+    text = draft_study(data, outcome=outcome, name=name, site_column=site_column)
+    if str(output) == "-":
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StudyError(f"{output} cannot be written: {error.strerror}") from None
+    n_checks = text.count("# CHECK")
+    lines = (
+        f"Wrote {output}.",
+        f"Next: open it and settle the {n_checks} lines marked CHECK, with all sites.",
+        f"Then: fedrulefit check {data} --study {output}",
+    )
+    stdout().print(Text("\n".join(lines)))

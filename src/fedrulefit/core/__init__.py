@@ -1,0 +1,6 @@
+"""The mathematics, pure: no files, no clocks, no networks.
+
+Read the modules in the order the data walks through them, which is the
+paper's: :mod:`grid` → :mod:`boosting` → :mod:`rules` → :mod:`design` →
+:mod:`losses` → :mod:`fedda` → :mod:`importance`.
+"""

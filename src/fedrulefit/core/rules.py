@@ -1,0 +1,234 @@
+r"""Rules: conjunctions of conditions on codes, in one canonical form.
+
+Paper 2.1 (rule terms) and 2.2.2 step 2 (duplicates), erratum 12.
+
+In: conditions met on the way through a tree. Out: :class:`Rule` objects that
+are equal exactly when they fire on the same rows of codes. Leaves the site:
+the rules, and nothing about how many patients each holds.
+
+A condition is the *set* of codes of one covariate that satisfy it, kept as the
+bits of an integer: bit c for code c, bit 255 for "missing". For a number or a
+yes/no covariate the codes must form one interval [lo, hi); for a category any
+set of levels may stand, since ``cp ≠ 1`` and ``cp ≠ 2`` met on one path give
+``cp is 3 or 4``. Conjunction is bitwise *and*; the full set is no condition;
+the empty set makes the rule impossible.
+
+=====================  ============================
+paper                  here
+=====================  ============================
+:math:`r_k(x)`         :class:`Rule`
+:math:`I(x_j∈S_{jk})`  :class:`Condition`
+:math:`\mathcal R^*`   :func:`merge_rules`
+=====================  ============================
+
+Oracle: brute force over all code rows (``tests/properties/test_rules.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fedrulefit.core.arrays import MISSING, Bools, Codes
+from fedrulefit.core.grid import Axis, Grid
+
+
+class Condition(NamedTuple):
+    """The codes of one covariate that satisfy a condition, as bits."""
+
+    feature: int
+    codes: int
+
+    @property
+    def missing(self) -> bool:
+        """Whether a missing value satisfies the condition."""
+        return bool(self.codes >> MISSING & 1)
+
+    def table(self) -> Bools:
+        """Return the condition as a look-up table, shape (256,)."""
+        raw = np.frombuffer(self.codes.to_bytes(32, "little"), dtype=np.uint8)
+        return np.unpackbits(raw, bitorder="little").astype(np.bool_)
+
+
+@dataclass(frozen=True, order=True)
+class Rule:
+    """A conjunction in canonical form: build it with :func:`conjoin`."""
+
+    conditions: tuple[Condition, ...]
+
+    def __iter__(self) -> Iterator[Condition]:
+        return iter(self.conditions)
+
+    def __len__(self) -> int:
+        return len(self.conditions)
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The covariates that the rule names."""
+        return tuple(c.feature for c in self.conditions)
+
+
+def interval(lo: int, hi: int, *, missing: bool = False) -> int:
+    """Return the bits of codes lo ≤ c < hi, with or without missing."""
+    return ((1 << hi) - (1 << lo)) | (missing << MISSING)
+
+
+def as_interval(codes: int) -> tuple[int, int] | None:
+    """Return [lo, hi) of the non-missing codes, or None if they have a gap.
+
+    No code at all (only "missing" satisfies) is the empty interval [0, 0).
+    """
+    present = codes & ~(1 << MISSING)
+    if present == 0:
+        return 0, 0
+    lo = (present & -present).bit_length() - 1
+    hi = present.bit_length()
+    return (lo, hi) if present == interval(lo, hi) else None
+
+
+def conjoin(conditions: Iterable[Condition], grid: Grid) -> Rule | None:
+    """Return the canonical conjunction, or None if nothing can satisfy it.
+
+    Codes that cannot occur are cut off, conditions on one covariate are
+    intersected, and conditions that everything satisfies are left out.
+    """
+    allowed: dict[int, int] = {}
+    for feature, codes in conditions:
+        full = grid.axes[feature].every_code
+        allowed[feature] = allowed.get(feature, full) & codes
+    if any(codes == 0 for codes in allowed.values()):
+        return None
+    kept = (
+        Condition(feature, codes)
+        for feature, codes in sorted(allowed.items())
+        if codes != grid.axes[feature].every_code
+    )
+    return Rule(tuple(kept))
+
+
+def complement(rule: Rule, grid: Grid) -> Rule | None:
+    """Return the rule's negation where it is a rule, too: one condition only."""
+    if len(rule) != 1:
+        return None
+    feature, codes = rule.conditions[0]
+    return conjoin([Condition(feature, grid.axes[feature].every_code & ~codes)], grid)
+
+
+def merge_rules(
+    rule_sets: Iterable[Iterable[Rule]], grid: Grid, *, drop_complements: bool
+) -> tuple[Rule, ...]:
+    """Return the distinct rules of all sites in one canonical order.
+
+    The order tells nothing of which site sent a rule or of its place in a
+    tree. With `drop_complements`, of a rule and its negation the one stays
+    that is false for missing values and names fewer codes.
+    """
+    distinct = {rule for rules in rule_sets for rule in rules if len(rule)}
+    if drop_complements:
+        for rule in sorted(distinct):
+            negated = complement(rule, grid)
+            if negated in distinct and _plainness(negated) < _plainness(rule):
+                distinct.discard(rule)
+    return tuple(sorted(distinct, key=lambda rule: (len(rule), rule)))
+
+
+def level_rules(grid: Grid) -> Iterator[Rule]:
+    """Yield ``covariate = level`` for every category.
+
+    They need no data, and stand beside the linear terms of numbers: a
+    category's main effect never depends on whether a tree happened to use it.
+    """
+    for feature, axis in enumerate(grid.axes):
+        if not axis.ordered:
+            for level in range(axis.n_codes):
+                rule = conjoin([Condition(feature, 1 << level)], grid)
+                if rule is not None and len(rule):
+                    yield rule
+
+
+def fires(rule: Rule, codes: Codes) -> Bools:
+    """Return which patients satisfy the rule, shape (n_rows,)."""
+    hit = np.ones(len(codes), dtype=np.bool_)
+    for condition in rule:
+        hit &= condition.table()[codes[:, condition.feature]]
+    return hit
+
+
+def check_rules(rules: Sequence[Rule], grid: Grid) -> None:
+    """Refuse rules that are not canonical on this grid.
+
+    Raises
+    ------
+    ValueError
+        If a rule names an unknown covariate, a code that cannot occur, a gap
+        in an ordered covariate, or is not in canonical form.
+    """
+    for rule in rules:
+        for feature, codes in rule:
+            if not 0 <= feature < len(grid.axes):
+                raise ValueError(f"a rule names covariate {feature}, of {len(grid.axes)}")
+            axis = grid.axes[feature]
+            if codes & ~axis.every_code:
+                raise ValueError("a rule names a code that its covariate does not have")
+            if axis.ordered and as_interval(codes) is None:
+                raise ValueError("a rule on an ordered covariate must be an interval")
+        if len(rule) == 0 or conjoin(rule, grid) != rule:
+            raise ValueError("a rule is not in canonical form")
+
+
+def _plainness(rule: Rule) -> tuple[bool, int, int]:
+    codes = rule.conditions[0].codes
+    return rule.conditions[0].missing, codes.bit_count(), codes
+
+
+def describe_condition(
+    condition: Condition,
+    axis: Axis,
+    name: str,
+    *,
+    unit: str = "",
+    levels: Sequence[str] = (),
+) -> str:
+    """Return a condition in words: ``age < 57.2 years or missing``."""
+    codes, missing = condition.codes, condition.missing
+    present = codes & ~(1 << MISSING)
+    if present == 0:
+        return f"{name} is missing"
+    if present == (1 << axis.n_codes) - 1:
+        return f"{name} is not missing"
+    suffix = " or missing" if missing else ""
+    if axis.kind == "number":
+        bounds = as_interval(codes)
+        if bounds is None:
+            raise ValueError("a condition on a number must be an interval")
+        return _describe_range(bounds, axis, name, unit) + suffix
+    chosen = [levels[c] for c in range(axis.n_codes) if present >> c & 1]
+    if axis.kind == "yes/no" or len(chosen) == 1:
+        return f"{name} = {chosen[0]}{suffix}"
+    if len(chosen) == axis.n_codes - 1:
+        (other,) = [levels[c] for c in range(axis.n_codes) if not present >> c & 1]
+        # "≠" alone would leave open what a missing value does.
+        return f"{name} ≠ {other}{suffix}"
+    return f"{name} is {', '.join(chosen[:-1])} or {chosen[-1]}{suffix}"
+
+
+def _describe_range(bounds: tuple[int, int], axis: Axis, name: str, unit: str) -> str:
+    lo, hi = bounds
+    tail = f" {unit}" if unit else ""
+    if lo == 0:
+        return f"{name} < {format_number(axis.cutoffs[hi - 1])}{tail}"
+    if hi == axis.n_codes:
+        return f"{name} ≥ {format_number(axis.cutoffs[lo - 1])}{tail}"
+    low, high = format_number(axis.cutoffs[lo - 1]), format_number(axis.cutoffs[hi - 1])
+    return f"{low} ≤ {name} < {high}{tail}"
+
+
+def format_number(value: float) -> str:
+    """Return a cut-off as people write it: four significant digits, no zeros.
+
+    The exact value stays in the model file; this is for reading.
+    """
+    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}".replace(",", " ")

@@ -1,0 +1,60 @@
+"""The embedded engine: all sites in this process, in parallel threads.
+
+Messages go through their bytes here, too, so that what works embedded works
+between hospitals. The model does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import cast
+
+from fedrulefit.model import Model
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator import Coordinator, Progress
+from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.wire import from_bytes, to_bytes
+
+
+def run(
+    coordinator: Coordinator,
+    sites: Mapping[str, Site],
+    *,
+    n_threads: int = 1,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Model:
+    """Carry a run from the first request to the model.
+
+    Parameters
+    ----------
+    coordinator : Coordinator
+    sites : mapping of str to Site
+    n_threads : int
+        Sites that work at the same time.
+    on_progress : callable, optional
+        Told where the run is, before every step.
+    """
+    threads = ThreadPoolExecutor(n_threads) if n_threads > 1 else nullcontext()
+    with threads as pool:
+        outcome = coordinator.step()
+        while not isinstance(outcome, Model):
+            if on_progress is not None:
+                on_progress(coordinator.progress)
+            outcome = coordinator.step(_exchange(outcome, sites, pool))
+    if on_progress is not None:
+        on_progress(coordinator.progress)
+    return outcome
+
+
+def _exchange(
+    requests: Mapping[str, m.Request], sites: Mapping[str, Site], pool: Executor | None
+) -> dict[str, m.Reply]:
+    def answer(name: str) -> m.Reply:
+        request = cast(m.Request, from_bytes(to_bytes(requests[name])))
+        return cast(m.Reply, from_bytes(to_bytes(sites[name].handle(request))))
+
+    names = list(requests)
+    replies = map(answer, names) if pool is None else pool.map(answer, names)
+    return dict(zip(names, replies, strict=True))

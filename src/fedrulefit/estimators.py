@@ -1,0 +1,507 @@
+"""scikit-learn estimators over the embedded engine.
+
+:class:`FederatedRuleFitClassifier` is the paper's method with all sites in this
+process: for trying a study out before hospitals run it between themselves.
+:class:`RuleFitClassifier` is the paper's centralised RuleFit: one site, no
+noise, cut-offs from the data themselves. Both run the same protocol as real
+hospitals do; nothing is implemented twice.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from fedrulefit.core.arrays import MAX_CODES, Floats
+from fedrulefit.core.grid import Grid, exact_grid
+from fedrulefit.engines import inprocess
+from fedrulefit.errors import DataError
+from fedrulefit.privacy.ledger import Ledger
+from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
+from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.site import Site
+from fedrulefit.schema import infer_covariates, read_values
+from fedrulefit.study import Outcome, Settings, Study, Weight, resolve_settings
+from fedrulefit.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SETTINGS: Final = frozenset(Settings.model_fields) - {"seed", "epsilon"}
+
+
+class _RuleFit(ClassifierMixin, BaseEstimator):
+    """What both estimators share; not for use by itself."""
+
+    def _more_settings(self) -> dict[str, Any]:
+        return {}
+
+    def _grid(self, table: Table, study: Study) -> Grid | None:
+        return None
+
+    def _noise(self, site: str) -> Noise | None:
+        return None
+
+    def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any) -> Any:
+        values = self._read_training(X)
+        outcome = self._encode_classes(y)
+        check_consistent_length(values, outcome)
+        labels = self._site_labels(sites, len(values))
+        weights = np.ones(len(values))
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        study = self._study(weights if sample_weight is not None else None)
+        counted = weights > 0
+        table = Table(values[counted], outcome[counted], weights[counted])
+        self._learn(study, table, labels[counted])
+        return self
+
+    def _learn(self, study: Study, table: Table, labels: npt.NDArray[np.str_]) -> None:
+        sites = {}
+        for name in np.unique(labels).tolist():
+            mine = labels == name
+            part = Table(table.values[mine], _known(table.outcome)[mine], table.weights[mine])
+            sites[name] = Site(name, part, study, ledger=Ledger(), noise=self._noise(name))
+        coordinator = Coordinator(study, list(sites), grid=self._grid(table, study))
+        self.model_ = inprocess.run(coordinator, sites, n_threads=_threads(self.n_jobs))
+        self.ledgers_ = {name: tuple(site.ledger.releases) for name, site in sites.items()}
+        self.study_ = study
+        self.history_ = np.array(self.model_.provenance.history)
+        self.n_iter_ = self.model_.provenance.rounds
+
+    def _read_training(self, X: Any) -> Floats:
+        if self.study is not None:
+            return self._read(X, reset=True)
+        if _is_named_frame(X):
+            validate_data(self, X, skip_check_array=True)
+            self._covariates, values = infer_covariates(X)
+            return values
+        checked = validate_data(
+            self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
+        )
+        names = [f"x{j}" for j in range(checked.shape[1])]
+        if hasattr(self, "feature_names_in_"):
+            names = [str(name) for name in self.feature_names_in_]
+        self._covariates, values = infer_covariates(dict(zip(names, checked.T, strict=True)))
+        return values
+
+    def _read(self, X: Any, *, reset: bool = False) -> Floats:
+        """Return X as values in the study's coding."""
+        covariates = self.study.covariates if reset else self.study_.covariates
+        if _is_named_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return read_values(X, covariates)
+        checked = validate_data(
+            self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
+        )
+        if checked.shape[1] != len(covariates):
+            raise DataError(
+                f"X has {checked.shape[1]} columns, the study has {len(covariates)} covariates"
+            )
+        return read_values(dict(zip(covariates, checked.T, strict=True)), covariates)
+
+    def _encode_classes(self, y: Any) -> Floats:
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        self.classes_, position = np.unique(y, return_inverse=True)
+        if len(self.classes_) > 2:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is "
+                f"{type_of_target(y)}."
+            )
+        if len(self.classes_) < 2:
+            raise ValueError(
+                "y holds only one class: a model needs patients with and without the outcome"
+            )
+        encoded: Floats = position.astype(np.float64)
+        return encoded
+
+    def _site_labels(self, sites: Any, n_rows: int) -> npt.NDArray[np.str_]:
+        if sites is None:
+            return np.full(n_rows, "site")
+        labels = column_or_1d(sites)
+        check_consistent_length(labels, np.empty(n_rows))
+        if any(label is None or label != label for label in labels):
+            raise DataError("sites has missing entries: every patient belongs to one site")
+        return np.array([str(label) for label in labels])
+
+    def _study(self, weights: Floats | None) -> Study:
+        weight = None
+        if weights is not None:
+            weight = Weight(column="sample_weight", max=float(weights.max()) or 1.0)
+        if self.study is not None:
+            facts = {**self.study.model_dump(), "weight": weight}
+            return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
+        outcome = Outcome(
+            column="outcome", positive=str(self.classes_[1]), negative=str(self.classes_[0])
+        )
+        return Study(
+            name=type(self).__name__,
+            ranges_from_data=True,
+            outcome=outcome,
+            covariates=self._covariates,
+            weight=weight,
+            settings=self._resolve(None),
+        )
+
+    def _resolve(self, base: Settings | None) -> Settings:
+        given = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name in _SETTINGS and value is not None
+        }
+        given |= self._more_settings()
+        if base is None or self.preset is not None:
+            given["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
+            return resolve_settings(self.preset, **given)
+        if self.random_state is not None:
+            given["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return Settings.model_validate({**base.model_dump(), **given})
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the log-odds F(x), shape (n_rows,)."""
+        check_is_fitted(self)
+        return self.model_.decision_function(self._read(X))
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return 1 − σ(F(x)) and σ(F(x)), shape (n_rows, 2)."""
+        check_is_fitted(self)
+        positive = self.model_.predict_proba(self._read(X))
+        return np.column_stack([1 - positive, positive])
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the more probable class, shape (n_rows,)."""
+        chosen = (self.decision_function(X) > 0).astype(np.intp)
+        predicted: npt.NDArray[Any] = self.classes_[chosen]
+        return predicted
+
+    @property
+    def rules_(self) -> pd.DataFrame:
+        """The terms of the model, most important first."""
+        check_is_fitted(self)
+        return self.model_.rules_frame()
+
+    @property
+    def variable_importance_(self) -> pd.Series[float]:
+        """Importance of every covariate (paper 2.3), largest first."""
+        import pandas as pd
+
+        check_is_fitted(self)
+        importance = pd.Series(self.model_.variable_importance(), index=list(self.study_.names))
+        return importance.sort_values(ascending=False)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+class FederatedRuleFitClassifier(_RuleFit):
+    """The paper's federated RuleFit, with all sites in this process.
+
+    Parameters left at None are the preset's (or the study's).
+
+    Parameters
+    ----------
+    study : Study, optional
+        Declares public ranges, levels and units. Without one they are read
+        off X, which no ε covers; the model's privacy bill says so.
+    preset : {"default", "paper"}, optional
+        Named settings, see :data:`fedrulefit.study.PRESETS`.
+    noise : bool
+        False turns the noise of the histograms off.
+    epsilon : float, optional
+        Privacy budget of one histogram.
+    n_bins, n_cutoffs, winsor, repair, spreads, centre : optional
+        Of the histograms, see :class:`fedrulefit.study.Settings`.
+    n_trees, mean_leaves, learning_rate, subsample, min_leaf : optional
+        Of the boosted trees.
+    drop_complements, linear_terms : optional
+        Of the candidate terms.
+    penalty, rounds, local_steps, server_step, client_step, weighting : optional
+        Of FedDA.
+    unsafe_noise_seed : int, optional
+        Makes the privacy noise reproducible, and thereby worthless. For tests.
+    n_jobs : int, optional
+        Sites that work at the same time; -1 for one per core.
+    random_state : int, RandomState or None
+        Seeds the trees' leaf counts and subsamples, never privacy noise.
+
+    Attributes
+    ----------
+    model_ : Model
+    rules_ : DataFrame
+        rule, kind, coefficient, odds_ratio, importance, support.
+    variable_importance_ : Series
+    history_ : (n_rounds,) float64
+        Penalised mean loss at the start of each round.
+    ledgers_ : dict of str to tuple of Release
+        What left each site.
+    study_ : Study
+    classes_ : (2,) array
+    n_features_in_ : int
+    feature_names_in_ : array of str, where X had names
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from fedrulefit import FederatedRuleFitClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> sites = ["north", "south", "west"] * 189 + ["north", "south"]
+    >>> model = FederatedRuleFitClassifier(n_trees=50, rounds=50, random_state=0)
+    >>> model = model.fit(X, y, sites=sites)
+    >>> bool(model.score(X, y) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        study: Study | None = None,
+        preset: str | None = None,
+        noise: bool = True,
+        epsilon: float | None = None,
+        n_bins: int | None = None,
+        n_cutoffs: int | None = None,
+        winsor: float | None = None,
+        repair: Literal["clip", "project"] | None = None,
+        spreads: Literal["exact", "histogram"] | None = None,
+        centre: bool | None = None,
+        n_trees: int | None = None,
+        mean_leaves: float | None = None,
+        learning_rate: float | None = None,
+        subsample: float | None = None,
+        min_leaf: float | None = None,
+        drop_complements: bool | None = None,
+        linear_terms: bool | None = None,
+        penalty: float | None = None,
+        rounds: int | None = None,
+        local_steps: int | None = None,
+        server_step: float | None = None,
+        client_step: float | None = None,
+        weighting: Literal["patients", "sites"] | None = None,
+        unsafe_noise_seed: int | None = None,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.study = study
+        self.preset = preset
+        self.noise = noise
+        self.epsilon = epsilon
+        self.n_bins = n_bins
+        self.n_cutoffs = n_cutoffs
+        self.winsor = winsor
+        self.repair = repair
+        self.spreads = spreads
+        self.centre = centre
+        self.n_trees = n_trees
+        self.mean_leaves = mean_leaves
+        self.learning_rate = learning_rate
+        self.subsample = subsample
+        self.min_leaf = min_leaf
+        self.drop_complements = drop_complements
+        self.linear_terms = linear_terms
+        self.penalty = penalty
+        self.rounds = rounds
+        self.local_steps = local_steps
+        self.server_step = server_step
+        self.client_step = client_step
+        self.weighting = weighting
+        self.unsafe_noise_seed = unsafe_noise_seed
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None
+    ) -> FederatedRuleFitClassifier:
+        """Learn one model over all sites.
+
+        Parameters
+        ----------
+        X : data frame or array, shape (n_rows, n_features)
+            NaN is missing. Text columns are categories.
+        y : (n_rows,)
+            Two classes; the larger label is the event.
+        sites : (n_rows,), optional
+            The site of every patient; without it, all are one site.
+        sample_weight : (n_rows,), optional
+            How many patients a row stands for.
+        """
+        fitted: FederatedRuleFitClassifier = self._fit(X, y, sites, sample_weight)
+        return fitted
+
+    def _more_settings(self) -> dict[str, Any]:
+        if not self.noise:
+            return {"epsilon": None}
+        return {} if self.epsilon is None else {"epsilon": self.epsilon}
+
+    def _noise(self, site: str) -> Noise | None:
+        if self.unsafe_noise_seed is None:
+            return None
+        return UnsafeSeededLaplace(self.unsafe_noise_seed, site)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.noise and self.unsafe_noise_seed is None
+        return tags
+
+
+class RuleFitClassifier(_RuleFit):
+    """The paper's centralised RuleFit: pooled data, no noise.
+
+    Parameters left at None are the preset's (or the study's).
+
+    Parameters
+    ----------
+    study : Study, optional
+        Declares levels and units, as for :class:`FederatedRuleFitClassifier`.
+    preset : {"default", "paper"}, optional
+    cutoffs : {"exact", "histogram"}
+        ``exact`` takes every distinct value as a cut-off, or `n_cutoffs`
+        quantiles where there are more; ``histogram`` the same grid as one
+        federated site without noise.
+    n_cutoffs : int, optional
+        At most so many cut-offs per covariate: 254 for ``exact``, the preset's
+        for ``histogram``.
+    n_bins, winsor, repair, spreads, centre : optional
+        Of the histograms, see :class:`fedrulefit.study.Settings`.
+    n_trees, mean_leaves, learning_rate, subsample, min_leaf : optional
+        Of the boosted trees.
+    drop_complements, linear_terms : optional
+        Of the candidate terms.
+    penalty, rounds, local_steps, server_step, client_step : optional
+        Of the fit.
+    n_jobs : int, optional
+        Accepted for symmetry; one site works alone.
+    random_state : int, RandomState or None
+        Seeds the trees' leaf counts and subsamples.
+
+    Attributes
+    ----------
+    model_, rules_, variable_importance_, history_, study_, classes_
+        As for :class:`FederatedRuleFitClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from fedrulefit import RuleFitClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = RuleFitClassifier(n_trees=50, rounds=50, random_state=0).fit(X, y)
+    >>> list(model.rules_.columns)
+    ['rule', 'kind', 'coefficient', 'odds_ratio', 'importance', 'support']
+    """
+
+    def __init__(
+        self,
+        *,
+        study: Study | None = None,
+        preset: str | None = None,
+        cutoffs: Literal["exact", "histogram"] = "exact",
+        n_bins: int | None = None,
+        n_cutoffs: int | None = None,
+        winsor: float | None = None,
+        repair: Literal["clip", "project"] | None = None,
+        spreads: Literal["exact", "histogram"] | None = None,
+        centre: bool | None = None,
+        n_trees: int | None = None,
+        mean_leaves: float | None = None,
+        learning_rate: float | None = None,
+        subsample: float | None = None,
+        min_leaf: float | None = None,
+        drop_complements: bool | None = None,
+        linear_terms: bool | None = None,
+        penalty: float | None = None,
+        rounds: int | None = None,
+        local_steps: int | None = None,
+        server_step: float | None = None,
+        client_step: float | None = None,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.study = study
+        self.preset = preset
+        self.cutoffs = cutoffs
+        self.n_bins = n_bins
+        self.n_cutoffs = n_cutoffs
+        self.winsor = winsor
+        self.repair = repair
+        self.spreads = spreads
+        self.centre = centre
+        self.n_trees = n_trees
+        self.mean_leaves = mean_leaves
+        self.learning_rate = learning_rate
+        self.subsample = subsample
+        self.min_leaf = min_leaf
+        self.drop_complements = drop_complements
+        self.linear_terms = linear_terms
+        self.penalty = penalty
+        self.rounds = rounds
+        self.local_steps = local_steps
+        self.server_step = server_step
+        self.client_step = client_step
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RuleFitClassifier:
+        """Learn a model from pooled data; see :class:`FederatedRuleFitClassifier`."""
+        if self.cutoffs not in ("exact", "histogram"):
+            raise ValueError(f"cutoffs must be 'exact' or 'histogram', not {self.cutoffs!r}")
+        fitted: RuleFitClassifier = self._fit(X, y, None, sample_weight)
+        return fitted
+
+    def _more_settings(self) -> dict[str, Any]:
+        if self.cutoffs == "exact" and self.n_cutoffs is None:
+            return {"epsilon": None, "n_cutoffs": MAX_CODES - 1}
+        return {"epsilon": None}
+
+    def _grid(self, table: Table, study: Study) -> Grid | None:
+        if self.cutoffs == "histogram":
+            return None
+        settings = study.settings
+        return exact_grid(
+            table.values,
+            table.weights,
+            study.bins,
+            n_cutoffs=settings.n_cutoffs,
+            winsor=settings.winsor,
+            centre=settings.centre,
+        )
+
+
+def _is_named_frame(X: Any) -> bool:
+    """Whether X is a data frame whose columns have names (not numbers)."""
+    columns = getattr(X, "columns", None)
+    return columns is not None and all(isinstance(name, str) for name in columns)
+
+
+def _known(outcome: Floats | None) -> Floats:
+    if outcome is None:
+        raise DataError("the outcome is missing")
+    return outcome
+
+
+def _threads(n_jobs: int | None) -> int:
+    if n_jobs is None:
+        return 1
+    return n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)

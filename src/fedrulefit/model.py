@@ -1,0 +1,352 @@
+"""The fitted model: rules and linear terms with coefficients, and where they come from.
+
+F(x) = β₀ + Σ β_k·r_k(x) + Σ β*_j·l_j(x_j) (paper 2.1); the probability of the
+outcome is σ(F(x)), and nothing else.
+
+A model holds no patient. Saving and loading is in :mod:`fedrulefit.modelfile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from scipy.special import expit
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.core.design import build_design
+from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid, encode, linear_values
+from fedrulefit.core.importance import variable_importance
+from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
+from fedrulefit.errors import FedRuleFitError
+from fedrulefit.privacy.bill import PrivacyBill
+from fedrulefit.study import Category, Number, Study, YesNo
+from fedrulefit.table import Source, load_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class RuleTerm:
+    """A rule of the model.
+
+    Parameters
+    ----------
+    rule : Rule
+    coefficient : float
+    importance : float
+        |β|·std (paper 2.3), on the scale of the log-odds.
+    inside, events_inside : float
+        Patients who satisfy the rule, and those of them with the outcome,
+        summed over sites (with their weights).
+    """
+
+    rule: Rule
+    coefficient: float
+    importance: float
+    inside: float
+    events_inside: float
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The covariates that the rule names."""
+        return self.rule.features
+
+
+@dataclass(frozen=True)
+class LinearTerm:
+    """A linear term of the model; its coefficient is for 0.4·x/s*."""
+
+    feature: int
+    coefficient: float
+    importance: float
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The covariate of the term."""
+        return (self.feature,)
+
+
+Term = RuleTerm | LinearTerm
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What the model rests on.
+
+    Parameters
+    ----------
+    sites : tuple of str
+    patients, events : float
+        Over all sites, with weights.
+    candidates : int
+        Rules that entered the fit.
+    solver : str
+    rounds : int
+        Rounds of communication of the fit.
+    objective : float
+        Penalised mean loss at the final coefficients.
+    history : tuple of float
+        Penalised mean loss at the start of each round.
+    software : tuple of (name, version)
+    """
+
+    sites: tuple[str, ...]
+    patients: float
+    events: float
+    candidates: int
+    solver: str
+    rounds: int
+    objective: float
+    history: tuple[float, ...]
+    software: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one term adds to one patient's log-odds."""
+
+    term: str
+    kind: Literal["rule", "linear"]
+    value: float
+    coefficient: float
+    contribution: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One prediction taken apart: baseline + contributions = log-odds."""
+
+    baseline: float
+    contributions: tuple[Contribution, ...]
+    log_odds: float
+    probability: float
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A rule ensemble, ready to predict.
+
+    Parameters
+    ----------
+    study : Study
+    grid : Grid
+    intercept : float
+    terms : tuple of RuleTerm and LinearTerm
+        Those with a coefficient other than 0, most important first.
+    privacy : PrivacyBill
+    provenance : Provenance
+    """
+
+    study: Study
+    grid: Grid
+    intercept: float
+    terms: tuple[Term, ...]
+    privacy: PrivacyBill
+    provenance: Provenance
+
+    @cached_property
+    def rule_terms(self) -> tuple[RuleTerm, ...]:
+        """The rules among the terms."""
+        return tuple(t for t in self.terms if isinstance(t, RuleTerm))
+
+    @cached_property
+    def linear_terms(self) -> tuple[LinearTerm, ...]:
+        """The linear terms among the terms."""
+        return tuple(t for t in self.terms if isinstance(t, LinearTerm))
+
+    def decision_function(self, source: Source | Floats) -> Floats:
+        """Return the log-odds F(x) of every patient, shape (n_rows,).
+
+        `source` is a table with the study's columns (file or data frame), or
+        an array of the covariates in the study's order with categories as
+        positions of their levels.
+        """
+        values = self._values(source)
+        rules = [t.rule for t in self.rule_terms]
+        design = build_design(encode(values, self.grid), rules, self._linear(values))
+        coef = [t.coefficient for t in (*self.rule_terms, *self.linear_terms)]
+        return design.dot(np.array([self.intercept, *coef]))
+
+    def predict_proba(self, source: Source | Floats) -> Floats:
+        """Return σ(F(x)), the probability of the outcome, shape (n_rows,)."""
+        probability: Floats = expit(self.decision_function(source))
+        return probability
+
+    def explain(self, source: Source | Floats) -> list[Explanation]:
+        """Take every patient's prediction apart."""
+        values = self._values(source)
+        codes, linear = encode(values, self.grid), self._linear(values)
+        hits = build_design(codes, [t.rule for t in self.rule_terms], linear)
+        rows = np.hstack([hits.dense_rules(), linear])
+        terms = (*self.rule_terms, *self.linear_terms)
+        return [self._explain_row(row, terms) for row in rows]
+
+    def _explain_row(self, row: Floats, terms: Sequence[Term]) -> Explanation:
+        parts = [
+            Contribution(
+                term=self.describe(term),
+                kind="rule" if isinstance(term, RuleTerm) else "linear",
+                value=float(value),
+                coefficient=term.coefficient,
+                contribution=float(value) * term.coefficient,
+            )
+            for term, value in zip(terms, row, strict=True)
+            if value != 0
+        ]
+        parts.sort(key=lambda part: -abs(part.contribution))
+        log_odds = self.intercept + sum(part.contribution for part in parts)
+        return Explanation(self.intercept, tuple(parts), log_odds, float(expit(log_odds)))
+
+    def describe(self, term: Term) -> str:
+        """Return a term in the study's own words."""
+        if isinstance(term, RuleTerm):
+            return describe_rule(term.rule, self.grid, self.study)
+        name = self.study.names[term.feature]
+        covariate, axis = self.study.covariates[name], self.grid.axes[term.feature]
+        if isinstance(covariate, Number):
+            unit = f" {covariate.unit}" if covariate.unit else ""
+            return f"{name}, per {format_number(unit_change(axis))}{unit}"
+        no, yes = level_words(covariate)
+        return f"{name}, {yes} against {no}"
+
+    def odds_ratio(self, term: Term) -> float:
+        """Return exp(β) for a rule; for a linear term, per the change it names."""
+        if isinstance(term, RuleTerm):
+            return float(np.exp(term.coefficient))
+        axis = self.grid.axes[term.feature]
+        change = RULE_SPREAD * unit_change(axis) / axis.spread
+        return float(np.exp(term.coefficient * change))
+
+    def support(self, term: Term) -> float:
+        """Return the share of patients who satisfy a rule; NaN for a linear term."""
+        if isinstance(term, LinearTerm):
+            return float("nan")
+        return term.inside / self.provenance.patients
+
+    def rules_frame(self, *, top: int | None = None, min_support: float = 0.0) -> pd.DataFrame:
+        """Return the terms as a data frame, most important first.
+
+        Parameters
+        ----------
+        top : int, optional
+            At most so many rows.
+        min_support : float
+            Leaves out rules of less support; linear terms have none and stay
+            only where this is 0.
+        """
+        import pandas as pd
+
+        rows = [
+            {
+                "rule": self.describe(term),
+                "kind": "rule" if isinstance(term, RuleTerm) else "linear",
+                "coefficient": term.coefficient,
+                "odds_ratio": self.odds_ratio(term),
+                "importance": term.importance,
+                "support": self.support(term),
+            }
+            for term in self.terms
+            if min_support <= 0 or self.support(term) > min_support
+        ]
+        columns = ["rule", "kind", "coefficient", "odds_ratio", "importance", "support"]
+        return pd.DataFrame(rows[:top], columns=columns)
+
+    def subgroups_frame(self, *, top: int | None = None, min_support: float = 0.0) -> pd.DataFrame:
+        """Return the outcome rate inside and outside each rule (paper, fig. 3)."""
+        import pandas as pd
+
+        patients, events = self.provenance.patients, self.provenance.events
+        rows = []
+        for term in self.rule_terms:
+            outside = patients - term.inside
+            if self.support(term) <= min_support and min_support > 0:
+                continue
+            rows.append(
+                {
+                    "rule": self.describe(term),
+                    "inside": term.inside,
+                    "rate_inside": _rate(term.events_inside, term.inside),
+                    "outside": outside,
+                    "rate_outside": _rate(events - term.events_inside, outside),
+                }
+            )
+        columns = ["rule", "inside", "rate_inside", "outside", "rate_outside"]
+        return pd.DataFrame(rows[:top], columns=columns)
+
+    def variable_importance(self) -> Floats:
+        """Return the importance of every covariate (paper 2.3), (n_features,)."""
+        return variable_importance(
+            np.array([t.importance for t in self.terms]),
+            [t.features for t in self.terms],
+            self.study.n_features,
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the model as readable JSON."""
+        from fedrulefit.modelfile import save_model
+
+        save_model(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Model:
+        """Check a model file and build the model."""
+        from fedrulefit.modelfile import load_model
+
+        return load_model(Path(path))
+
+    def _values(self, source: Source | Floats) -> Floats:
+        if isinstance(source, np.ndarray):
+            values = np.asarray(source, dtype=np.float64)
+            if values.ndim != 2 or values.shape[1] != self.study.n_features:
+                raise FedRuleFitError(
+                    f"expected an array of {self.study.n_features} columns, "
+                    f"got shape {values.shape}"
+                )
+            return values
+        return load_table(source, self.study, need_outcome=False).values
+
+    def _linear(self, values: Floats) -> Floats:
+        """The linear values of the model's own linear terms."""
+        place = {feature: k for k, feature in enumerate(self.grid.linear)}
+        chosen = [place[t.feature] for t in self.linear_terms]
+        return linear_values(values, self.grid)[:, chosen]
+
+
+def unit_change(axis: Axis) -> float:
+    """Return the change of x for which a linear term's odds ratio is told.
+
+    For a number s*/0.4, for which the term itself changes by 1; for yes/no
+    the whole way from no to yes.
+    """
+    return axis.spread / RULE_SPREAD if axis.kind == "number" else 1.0
+
+
+def level_words(covariate: Category | YesNo) -> tuple[str, ...]:
+    """Return the words for a covariate's codes, in their order."""
+    if covariate.labels is not None:
+        return covariate.labels
+    levels = (covariate.no, covariate.yes) if isinstance(covariate, YesNo) else covariate.levels
+    return tuple(str(level) for level in levels)
+
+
+def describe_rule(rule: Rule, grid: Grid, study: Study) -> str:
+    """Return a rule in the study's names and units."""
+    return " & ".join(_describe(condition, grid, study) for condition in rule)
+
+
+def _describe(condition: Condition, grid: Grid, study: Study) -> str:
+    name = study.names[condition.feature]
+    covariate, axis = study.covariates[name], grid.axes[condition.feature]
+    if isinstance(covariate, Number):
+        return describe_condition(condition, axis, name, unit=covariate.unit)
+    return describe_condition(condition, axis, name, levels=level_words(covariate))
+
+
+def _rate(events: float, patients: float) -> float:
+    return events / patients if patients > 0 else float("nan")

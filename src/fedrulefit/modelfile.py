@@ -1,0 +1,338 @@
+"""The model file: readable, versioned JSON.
+
+``load`` goes parse → check → build: nothing is built before the whole file is
+checked, and no code in a file is ever run. The words of every rule stand in
+the file for people; they must agree with its conditions.
+
+Oracle: saving, loading and saving again gives the same bytes
+(``tests/unit/test_modelfile.py``); older files stay in ``tests/golden``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedrulefit.core.arrays import MISSING
+from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.rules import Condition, Rule, as_interval, check_rules, interval
+from fedrulefit.errors import ModelFileError
+from fedrulefit.model import LinearTerm, Model, Provenance, RuleTerm, Term
+from fedrulefit.privacy.bill import PrivacyBill
+from fedrulefit.study import Study
+
+FORMAT: Final = "fedrulefit-model"
+VERSION: Final = 1
+MAX_BYTES: Final = 64 * 2**20
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class _AxisPart(_Part):
+    covariate: str
+    kind: Literal["number", "category", "yes/no"]
+    cutoffs: list[float]
+    codes: int
+    limits: list[float] = Field(min_length=2, max_length=2)
+    spread: float
+    centre: float
+    fill: float
+
+
+class _ConditionPart(_Part):
+    covariate: str
+    interval: list[int] | None = Field(default=None, min_length=2, max_length=2)
+    levels: list[int] | None = None
+    missing: bool
+
+
+class _RulePart(_Part):
+    kind: Literal["rule"]
+    rule: str
+    conditions: list[_ConditionPart]
+    coefficient: float
+    importance: float = Field(ge=0)
+    inside: float = Field(ge=0)
+    events_inside: float = Field(ge=0)
+
+
+class _LinearPart(_Part):
+    kind: Literal["linear"]
+    covariate: str
+    coefficient: float
+    importance: float = Field(ge=0)
+
+
+class _PrivacyPart(_Part):
+    mechanism: str
+    epsilon_per_histogram: float | None
+    n_histograms: int = Field(ge=0)
+    ranges_from_data: bool
+    exact: list[str]
+
+
+class _ProvenancePart(_Part):
+    sites: list[str]
+    patients: float = Field(gt=0)
+    events: float = Field(ge=0)
+    candidates: int = Field(ge=0)
+    solver: str
+    rounds: int = Field(ge=0)
+    objective: float
+    history: list[float]
+    software: dict[str, str]
+
+
+class _File(_Part):
+    format: Literal["fedrulefit-model"]
+    version: int
+    study: dict[str, Any]
+    grid: list[_AxisPart]
+    intercept: float
+    terms: list[Annotated[_RulePart | _LinearPart, Field(discriminator="kind")]]
+    privacy: _PrivacyPart
+    provenance: _ProvenancePart
+
+
+def save_model(model: Model, path: Path) -> None:
+    """Write `model` to `path`, whole or not at all."""
+    text = json.dumps(model_facts(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    unfinished = path.with_name(path.name + ".part")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise ModelFileError(f"cannot write {path}: {error.strerror}") from None
+
+
+def load_model(path: Path) -> Model:
+    """Read and check a model file.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is missing, damaged, of another version or contradicts
+        itself.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ModelFileError(f"{path} is over {MAX_BYTES} bytes: not a model of fedrulefit")
+        facts = json.loads(
+            path.read_bytes().decode("utf-8"),
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_refuse_twins,
+        )
+    except OSError as error:
+        raise ModelFileError(f"cannot read model file {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ModelFileError(f"{path} is not UTF-8 text: not a model file") from None
+    except json.JSONDecodeError as error:
+        raise ModelFileError(
+            f"{path} is not complete JSON (line {error.lineno}): the file is damaged or cut off; "
+            "fetch it again"
+        ) from None
+    except RecursionError:
+        raise ModelFileError(f"{path} is nested too deeply: not a model file") from None
+    except ValueError as error:
+        raise ModelFileError(f"{path}: {error}") from None
+    return build_model(facts, source=str(path))
+
+
+def model_facts(model: Model) -> dict[str, Any]:
+    """Return the model as plain lists, dicts and numbers."""
+    bill, origin = model.privacy, model.provenance
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "study": model.study.model_dump(mode="json"),
+        "grid": [
+            {
+                "covariate": name,
+                "kind": axis.kind,
+                "cutoffs": axis.cutoffs.tolist(),
+                "codes": axis.n_codes,
+                "limits": list(axis.limits),
+                "spread": axis.spread,
+                "centre": axis.centre,
+                "fill": axis.fill,
+            }
+            for name, axis in zip(model.study.names, model.grid.axes, strict=True)
+        ],
+        "intercept": model.intercept,
+        "terms": [_term_facts(term, model) for term in model.terms],
+        "privacy": {
+            "mechanism": bill.mechanism,
+            "epsilon_per_histogram": bill.epsilon_per_histogram,
+            "n_histograms": bill.n_histograms,
+            "ranges_from_data": bill.ranges_from_data,
+            "exact": list(bill.exact),
+        },
+        "provenance": {
+            "sites": list(origin.sites),
+            "patients": origin.patients,
+            "events": origin.events,
+            "candidates": origin.candidates,
+            "solver": origin.solver,
+            "rounds": origin.rounds,
+            "objective": origin.objective,
+            "history": list(origin.history),
+            "software": dict(origin.software),
+        },
+    }
+
+
+def build_model(facts: Any, *, source: str = "model") -> Model:
+    """Check `facts` and build the model."""
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise ModelFileError(f"{source} is not a model of fedrulefit")
+    if facts.get("version") != VERSION:
+        raise ModelFileError(
+            f"{source} has file version {facts.get('version')!r}, this program reads {VERSION}: "
+            "use the version of fedrulefit that wrote it, or a newer one"
+        )
+    try:
+        file = _File.model_validate(facts)
+        study = Study.from_mapping(file.study, source=source)
+        model = _assemble(file, study)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ModelFileError(f"{source} is not a valid model: {where}: {first['msg']}") from None
+    except ModelFileError as error:
+        raise ModelFileError(f"{source}: {error}") from None
+    except ValueError as error:
+        raise ModelFileError(f"{source} is not a valid model: {error}") from None
+    for part, term in zip(file.terms, model.terms, strict=True):
+        if isinstance(part, _RulePart) and part.rule != model.describe(term):
+            raise ModelFileError(f"{source}: the words of a rule do not fit its conditions")
+    return model
+
+
+def _assemble(file: _File, study: Study) -> Model:
+    if [axis.covariate for axis in file.grid] != list(study.names):
+        raise ModelFileError("the grid does not name the study's covariates")
+    grid = Grid(
+        tuple(
+            _axis(part, b.kind, b.complete) for part, b in zip(file.grid, study.bins, strict=True)
+        )
+    )
+    places = {name: j for j, name in enumerate(study.names)}
+    terms = tuple(_term(part, places, grid) for part in file.terms)
+    check_rules([term.rule for term in terms if isinstance(term, RuleTerm)], grid)
+    bill, origin = file.privacy, file.provenance
+    return Model(
+        study=study,
+        grid=grid,
+        intercept=file.intercept,
+        terms=terms,
+        privacy=PrivacyBill(**{**bill.model_dump(), "exact": tuple(bill.exact)}),
+        provenance=Provenance(
+            **{
+                **origin.model_dump(),
+                "sites": tuple(origin.sites),
+                "history": tuple(origin.history),
+                "software": tuple(origin.software.items()),
+            }
+        ),
+    )
+
+
+def _axis(part: _AxisPart, kind: str, complete: bool) -> Axis:
+    if part.kind != kind:
+        raise ModelFileError(f"covariate {part.covariate!r} is not of the study's kind")
+    return Axis(
+        kind=part.kind,
+        cutoffs=np.asarray(part.cutoffs, dtype=np.float64),
+        n_codes=part.codes,
+        complete=complete,
+        limits=(part.limits[0], part.limits[1]),
+        spread=part.spread,
+        centre=part.centre,
+        fill=part.fill,
+    )
+
+
+def _term_facts(term: Term, model: Model) -> dict[str, Any]:
+    if isinstance(term, LinearTerm):
+        return {
+            "kind": "linear",
+            "covariate": model.study.names[term.feature],
+            "coefficient": term.coefficient,
+            "importance": term.importance,
+        }
+    return {
+        "kind": "rule",
+        "rule": model.describe(term),
+        "conditions": [_condition_facts(c, model) for c in term.rule],
+        "coefficient": term.coefficient,
+        "importance": term.importance,
+        "inside": term.inside,
+        "events_inside": term.events_inside,
+    }
+
+
+def _condition_facts(condition: Condition, model: Model) -> dict[str, Any]:
+    axis = model.grid.axes[condition.feature]
+    facts: dict[str, Any] = {"covariate": model.study.names[condition.feature]}
+    bounds = as_interval(condition.codes)
+    if axis.ordered and bounds is not None:
+        facts["interval"] = list(bounds)
+    else:
+        facts["levels"] = [c for c in range(axis.n_codes) if condition.codes >> c & 1]
+    return {**facts, "missing": condition.missing}
+
+
+def _term(part: _RulePart | _LinearPart, places: dict[str, int], grid: Grid) -> Term:
+    if isinstance(part, _LinearPart):
+        feature = _place(part.covariate, places)
+        if not grid.axes[feature].has_linear:
+            raise ModelFileError(f"covariate {part.covariate!r} has no linear term")
+        return LinearTerm(feature, part.coefficient, part.importance)
+    conditions = (_condition(c, places) for c in part.conditions)
+    return RuleTerm(
+        Rule(tuple(conditions)),
+        part.coefficient,
+        part.importance,
+        part.inside,
+        part.events_inside,
+    )
+
+
+def _condition(part: _ConditionPart, places: dict[str, int]) -> Condition:
+    feature = _place(part.covariate, places)
+    if (part.interval is None) == (part.levels is None):
+        raise ModelFileError("a condition has either an interval or levels")
+    if part.interval is not None:
+        lo, hi = part.interval
+        if not 0 <= lo <= hi <= MISSING:
+            raise ModelFileError("a condition's interval is out of range")
+        return Condition(feature, interval(lo, hi, missing=part.missing))
+    codes = part.missing << MISSING
+    for level in part.levels or ():
+        if not 0 <= level < MISSING:
+            raise ModelFileError("a condition's level is out of range")
+        codes |= 1 << level
+    return Condition(feature, codes)
+
+
+def _place(covariate: str, places: dict[str, int]) -> int:
+    if covariate not in places:
+        raise ModelFileError("a term names a covariate that the study does not have")
+    return places[covariate]
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number a model can hold")
+
+
+def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    facts = dict(pairs)
+    if len(facts) != len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return facts

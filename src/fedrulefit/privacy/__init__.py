@@ -1,0 +1,1 @@
+"""What protects a release: noise mechanisms, the site's ledger, the bill."""

@@ -1,0 +1,86 @@
+"""The privacy bill of a whole run, in honest words.
+
+The paper speaks of ε = 1 "for each DP histogram". One patient stands in the
+histograms of all p covariates, so these cost p·ε together; and whatever leaves
+without noise has no finite ε at all (erratum 10). The bill says both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PrivacyBill:
+    """What the releases of one run cost each patient.
+
+    Parameters
+    ----------
+    mechanism : str
+        How the histograms were protected.
+    epsilon_per_histogram : float or None
+        None where they left without noise.
+    n_histograms : int
+        Covariates, each with one histogram per patient.
+    ranges_from_data : bool
+        Whether the histograms' ranges were read off the data.
+    exact : tuple of str
+        All that left without noise.
+    """
+
+    mechanism: str
+    epsilon_per_histogram: float | None
+    n_histograms: int
+    ranges_from_data: bool
+    exact: tuple[str, ...]
+
+    @property
+    def epsilon_histograms(self) -> float | None:
+        """ε of all histograms, when one patient is added or removed."""
+        if self.epsilon_per_histogram is None:
+            return None
+        return self.epsilon_per_histogram * self.n_histograms
+
+    def words(self) -> str:
+        """Return the bill as a paragraph."""
+        each, total = self.epsilon_per_histogram, self.epsilon_histograms
+        if self.n_histograms == 0:
+            lines = ["No histogram left a site: the cut-offs come from the data themselves."]
+        elif each is None or total is None:
+            lines = [f"{self.n_histograms} histograms left each site WITHOUT noise."]
+        else:
+            lines = [
+                f"Histograms: {self.n_histograms} of ε = {each:g} each, together ε = {total:g} for "
+                f"adding or removing one patient, ε = {2 * total:g} for replacing one "
+                f"({self.mechanism})."
+            ]
+        if self.ranges_from_data:
+            lines.append(
+                "The covariates' ranges were read from the data: no ε covers them. "
+                "Declare them in a study to mend that."
+            )
+        if self.exact:
+            lines.append(f"Released without noise: {'; '.join(self.exact)}.")
+            lines.append(
+                "The run as a whole therefore has no finite ε; "
+                "what is released exactly rests on trust in the coordinator."
+            )
+        return " ".join(lines)
+
+
+def exact_releases(
+    *, noise: bool, histograms: bool, exact_spreads: bool, rounds: int
+) -> Sequence[str]:
+    """Return what leaves a site without noise in a run."""
+    words = []
+    if histograms and not noise:
+        words.append("the histograms")
+    if histograms and exact_spreads:
+        words.append("the spread and number of known values of each covariate")
+    words += [
+        "the rules grown on the site's patients",
+        f"a gradient sum, a loss and the number of patients in each of {rounds} rounds",
+        "the number of patients and of outcomes inside each rule of the final model",
+    ]
+    return words

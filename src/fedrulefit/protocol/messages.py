@@ -1,0 +1,169 @@
+"""Everything that can leave a hospital, and everything it can be asked.
+
+One frozen class per arrow, in two closed unions, :data:`Request` and
+:data:`Reply`. Each field of a reply states in its metadata what it is (a
+formula) and how it is protected; the table in ``docs/protocol.md`` is made from
+these classes, and a test keeps it true.
+
+Every quantity of a reply is a sum over the site's patients, so that the
+coordinator needs only the total over sites.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.grid import Grid
+from fedrulefit.core.rules import Rule
+
+PROTOCOL_VERSION: Final = 1
+
+
+def _released(formula: str, *, shape: str = "", mechanism: str = "exact") -> Any:
+    """Declare a field that leaves the site."""
+    return field(metadata={"formula": formula, "shape": shape, "mechanism": mechanism})
+
+
+@dataclass(frozen=True)
+class Header:
+    """On every message: which version, run, step, site and study it belongs to."""
+
+    version: int
+    run: str
+    step: int
+    site: str
+    study: str
+
+
+@dataclass(frozen=True, eq=False)
+class JoinRequest:
+    """Ask a site to take part in the study that the header names."""
+
+    header: Header
+
+
+@dataclass(frozen=True, eq=False)
+class JoinReply:
+    """The site holds the same study and takes part."""
+
+    header: Header
+    software: str = _released("version of the site's software", mechanism="no patient data")
+
+
+@dataclass(frozen=True, eq=False)
+class GridRequest:
+    """Ask for histograms over the study's public bins."""
+
+    header: Header
+
+
+@dataclass(frozen=True, eq=False)
+class GridReply:
+    """Histograms and, only where the study asks for them, exact spreads."""
+
+    header: Header
+    mechanism: str = _released("name of the noise", mechanism="no patient data")
+    counts: Ints = _released(
+        "patients per bin, plus noise", shape="n_cells", mechanism="discrete Laplace"
+    )
+    spread_squares: Floats = _released(
+        "(N_m − 1)·s_j², if the study wants exact spreads", shape="n_features or 0"
+    )
+    spread_freedom: Floats = _released(
+        "N_m − 1 over known values, if the study wants exact spreads", shape="n_features or 0"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class RulesRequest:
+    """Hand out the shared grid; ask for rules grown on it."""
+
+    header: Header
+    grid: Grid
+
+
+@dataclass(frozen=True, eq=False)
+class RulesReply:
+    """The site's distinct rules in canonical order: no values, gains or counts."""
+
+    header: Header
+    rules: tuple[Rule, ...] = _released(
+        "conditions on shared cut-offs, from trees grown on the site's patients", shape="n_rules"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TermsRequest:
+    """Hand out the merged rules, from which the site builds its design."""
+
+    header: Header
+    rules: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TermsReply:
+    """The design stands."""
+
+    header: Header
+    n_terms: int = _released("1 + rules + linear terms", mechanism="no patient data")
+
+
+@dataclass(frozen=True, eq=False)
+class DualRequest:
+    """Start a round of FedDA from the shared dual variables."""
+
+    header: Header
+    round: int
+    dual: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class DualReply:
+    """The site's round of FedDA; every field is multiplied by its weight."""
+
+    header: Header
+    increment: Floats = _released("v_m·(z_G − z_0)", shape="n_terms")
+    loss: float = _released("v_m·mean loss at the round's start")
+    weight: float = _released("v_m: N_m (sum of patient weights), or 1 if sites count equally")
+
+
+@dataclass(frozen=True, eq=False)
+class SummaryRequest:
+    """Ask for the sums behind support, importance and subgroups.
+
+    Only terms of the final model are asked for: `terms` are their positions,
+    the intercept first, and `coef` their coefficients.
+    """
+
+    header: Header
+    terms: Ints
+    coef: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class SummaryReply:
+    """Sums over the site's patients for the terms of the final model."""
+
+    header: Header
+    total: float = _released("N_m: sum of patient weights")
+    events: float = _released("Σ w·y")
+    inside: Floats = _released("Σ w·r_k", shape="n_rules")
+    events_inside: Floats = _released("Σ w·y·r_k", shape="n_rules")
+    squares: Floats = _released("(N_m − 1)·std² of each term", shape="n_terms")
+    loss: float = _released("summed loss at the final coefficients")
+
+
+@dataclass(frozen=True, eq=False)
+class Refusal:
+    """The site does not answer; `code` is for machines, `reason` for people."""
+
+    header: Header
+    code: str = _released("why not, as a code", mechanism="no patient data")
+    reason: str = _released("why not, in words", mechanism="no patient data")
+
+
+Request = JoinRequest | GridRequest | RulesRequest | TermsRequest | DualRequest | SummaryRequest
+Reply = JoinReply | GridReply | RulesReply | TermsReply | DualReply | SummaryReply | Refusal
+Message = Request | Reply

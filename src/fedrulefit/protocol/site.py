@@ -1,0 +1,279 @@
+"""A hospital: holds its patients, answers requests, keeps its ledger.
+
+In: a request. Out: a reply, already written into the site's ledger. A request
+of another study, another run or at the wrong time gets a :class:`Refusal`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from fedrulefit import __version__
+from fedrulefit.core.arrays import Codes, Floats, Ints
+from fedrulefit.core.boosting import extract_rules, grow_trees
+from fedrulefit.core.design import Design, build_design
+from fedrulefit.core.fedda import client_update
+from fedrulefit.core.grid import (
+    Grid,
+    count_histograms,
+    encode,
+    linear_values,
+    split_cells,
+    sum_spreads,
+)
+from fedrulefit.core.importance import sum_terms
+from fedrulefit.core.losses import logistic_loss
+from fedrulefit.core.rules import check_rules, merge_rules
+from fedrulefit.errors import DataError, ProtocolError
+from fedrulefit.privacy.ledger import EXACT, Ledger, Release
+from fedrulefit.privacy.mechanisms import Noise, OpenDPLaplace
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.schedule import make_schedule
+from fedrulefit.protocol.wire import digest, to_bytes
+from fedrulefit.study import Study
+from fedrulefit.table import Table
+
+WEIGHT_UNIT: Final = 1024
+"""A patient's weight is counted in units of 1/1024, so that noise stays integer."""
+
+
+class Site:
+    """One hospital of a study.
+
+    Parameters
+    ----------
+    name : str
+    table : Table
+        The site's patients, checked against the study.
+    study : Study
+    ledger : Ledger, optional
+        Where releases are recorded; in memory by default.
+    noise : Noise, optional
+        Adds noise to histograms; OpenDP's discrete Laplace by default.
+    n_threads : int
+        Threads for growing trees; the result does not depend on it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        table: Table,
+        study: Study,
+        *,
+        ledger: Ledger | None = None,
+        noise: Noise | None = None,
+        n_threads: int = 1,
+    ) -> None:
+        if table.outcome is None:
+            raise DataError(f"site {name!r}: a site needs the outcome of its patients")
+        if not table.weights.sum() > 0:
+            raise DataError(f"site {name!r}: no patient with a weight above 0")
+        self.name = name
+        self.study = study
+        self.ledger = ledger if ledger is not None else Ledger()
+        self._values: Floats = table.values
+        self._outcome: Floats = table.outcome
+        self._weights: Floats = table.weights
+        self._noise = noise
+        self._n_threads = n_threads
+        self._run: str | None = None
+        self._histograms: m.GridReply | None = None
+        self._epsilons: list[float | None] = [None] * study.n_features
+        self._grid: Grid | None = None
+        self._codes: Codes | None = None
+        self._design: Design | None = None
+
+    def handle(self, request: m.Request) -> m.Reply:
+        """Answer a request, and record what leaves."""
+        try:
+            self._check_header(request.header)
+            reply = self._answer(request)
+        except ProtocolError as error:
+            return m.Refusal(request.header, "bad-request", str(error))
+        self._record(reply, getattr(request, "round", None))
+        return reply
+
+    def _check_header(self, header: m.Header) -> None:
+        if header.version != m.PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"protocol version {header.version}, but site {self.name!r} speaks "
+                f"{m.PROTOCOL_VERSION}: install the same version of fedrulefit everywhere"
+            )
+        if header.site != self.name:
+            raise ProtocolError(f"a message for {header.site!r} reached site {self.name!r}")
+        if header.study != self.study.digest:
+            raise ProtocolError(
+                f"site {self.name!r} holds another study: all sites need the same study file"
+            )
+        if self._run is not None and header.run != self._run:
+            raise ProtocolError(f"site {self.name!r} takes part in another run")
+
+    def _answer(self, request: m.Request) -> m.Reply:
+        match request:
+            case m.JoinRequest(header):
+                self._run = header.run
+                return m.JoinReply(header, f"fedrulefit {__version__}")
+            case m.GridRequest():
+                return self._count(request)
+            case m.RulesRequest():
+                return self._grow(request)
+            case m.TermsRequest():
+                return self._build(request)
+            case m.DualRequest():
+                return self._descend(request)
+            case m.SummaryRequest():
+                return self._summarise(request)
+
+    def _count(self, request: m.GridRequest) -> m.GridReply:
+        """Paper 2.2.1, step 1. Noise is drawn once: asked again, the site repeats itself."""
+        if self._histograms is not None:
+            return dataclasses.replace(self._histograms, header=request.header)
+        settings, bins = self.study.settings, self.study.bins
+        units, most = self._units()
+        counts = count_histograms(self._values, units, bins)
+        mechanism = EXACT
+        if settings.epsilon is not None:
+            noise = self._noise if self._noise is not None else OpenDPLaplace()
+            mechanism = noise.name
+            noisy = [
+                noise.add(cells, sensitivity=most, epsilon=settings.epsilon)
+                for cells in split_cells(counts, bins)
+            ]
+            counts = np.concatenate([cells for cells, _ in noisy])
+            self._epsilons = [epsilon for _, epsilon in noisy]
+        squares, freedom = np.empty(0), np.empty(0)
+        if settings.spreads == "exact":
+            sums = sum_spreads(self._values, self._weights, bins)
+            squares, freedom = sums.squares, sums.freedom
+        self._histograms = m.GridReply(request.header, mechanism, counts, squares, freedom)
+        return self._histograms
+
+    def _units(self) -> tuple[Ints, int]:
+        """What each patient counts, and the most that one patient can count."""
+        weight = self.study.weight
+        if weight is None:
+            return np.ones(len(self._weights), dtype=np.int64), 1
+        units = np.rint(self._weights * WEIGHT_UNIT).astype(np.int64)
+        return units, int(np.ceil(weight.max * WEIGHT_UNIT))
+
+    def _grow(self, request: m.RulesRequest) -> m.RulesReply:
+        """Paper 2.2.2: trees on the site's own patients."""
+        settings, grid = self.study.settings, request.grid
+        self._check_grid(grid)
+        self._grid = grid
+        self._codes = encode(self._values, grid)
+        trees = grow_trees(
+            self._codes,
+            self._outcome,
+            self._weights,
+            grid,
+            n_trees=settings.n_trees,
+            mean_leaves=settings.mean_leaves,
+            learning_rate=settings.learning_rate,
+            subsample=settings.subsample,
+            min_leaf=settings.min_leaf,
+            rng=_site_rng(settings.seed, self.name),
+            n_threads=self._n_threads,
+        )
+        rules = merge_rules([extract_rules(trees, grid)], grid, drop_complements=False)
+        return m.RulesReply(request.header, rules)
+
+    def _build(self, request: m.TermsRequest) -> m.TermsReply:
+        if self._grid is None or self._codes is None:
+            raise ProtocolError("rules came before the grid")
+        try:
+            check_rules(request.rules, self._grid)
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
+        n_linear = len(self._grid.linear) if self.study.settings.linear_terms else 0
+        linear = linear_values(self._values, self._grid)[:, :n_linear]
+        self._design = build_design(self._codes, request.rules, linear)
+        return m.TermsReply(request.header, self._design.n_terms)
+
+    def _descend(self, request: m.DualRequest) -> m.DualReply:
+        """Paper 2.2.3, algorithm 3."""
+        design = self._ready_design()
+        _check_length(request.dual, design.n_terms, "dual variables")
+        schedule = make_schedule(self.study.settings)
+        if not 0 <= request.round < schedule.rounds:
+            raise ProtocolError(f"round {request.round} of {schedule.rounds}")
+        local = client_update(
+            design, self._outcome, self._weights, request.dual, request.round, schedule
+        )
+        by_patients = self.study.settings.weighting == "patients"
+        weight = float(self._weights.sum()) if by_patients else 1.0
+        return m.DualReply(request.header, weight * local.increment, weight * local.loss, weight)
+
+    def _summarise(self, request: m.SummaryRequest) -> m.SummaryReply:
+        """Paper 2.3, for the terms of the final model only."""
+        design, terms = self._ready_design(), request.terms
+        _check_length(request.coef, len(terms), "coefficients")
+        inside = (terms >= 0) & (terms < design.n_terms)
+        if not (len(terms) and terms[0] == 0 and inside.all() and (np.diff(terms) > 0).all()):
+            raise ProtocolError("terms must be increasing positions that start with 0")
+        final = design.take(terms)
+        sums = sum_terms(final, self._outcome, self._weights)
+        loss = logistic_loss(final.dot(request.coef), self._outcome, self._weights)
+        return m.SummaryReply(
+            request.header,
+            total=sums.total,
+            events=sums.events,
+            inside=sums.inside,
+            events_inside=sums.events_inside,
+            squares=sums.squares,
+            loss=loss,
+        )
+
+    def _check_grid(self, grid: Grid) -> None:
+        """The grid must be one of this study's covariates, and of nothing finer."""
+        expected = [(b.kind, b.complete) for b in self.study.bins]
+        if [(a.kind, a.complete) for a in grid.axes] != expected:
+            raise ProtocolError("the grid does not fit the study's covariates")
+        for axis, bins in zip(grid.axes, self.study.bins, strict=True):
+            if axis.kind == "category" and axis.n_codes != bins.n_bins:
+                raise ProtocolError("the grid does not fit a category's levels")
+
+    def _ready_design(self) -> Design:
+        if self._design is None:
+            raise ProtocolError("a fitting round came before the rules")
+        return self._design
+
+    def _record(self, reply: m.Reply, round_: int | None) -> None:
+        """Write every patient-derived field into the ledger, before it leaves."""
+        if isinstance(reply, m.Refusal):
+            return
+        bytes_digest = digest(to_bytes(reply))
+        for release in self._releases(reply):
+            self.ledger.append(dataclasses.replace(release, digest=bytes_digest, round=round_))
+
+    def _releases(self, reply: m.Reply) -> Iterator[Release]:
+        name = type(reply).__name__
+        for field in dataclasses.fields(reply):
+            if field.metadata.get("mechanism", "no patient data") == "no patient data":
+                continue
+            if isinstance(reply, m.GridReply) and field.name == "counts":
+                histograms = zip(self.study.names, self.study.bins, self._epsilons, strict=True)
+                for covariate, bins, epsilon in histograms:
+                    quantity, shape = f"histogram of {covariate}", (bins.n_cells,)
+                    yield Release(name, quantity, shape, reply.mechanism, epsilon, "")
+                continue
+            value = getattr(reply, field.name)
+            shape = (len(value),) if isinstance(value, (np.ndarray, tuple)) else ()
+            if shape != (0,):
+                yield Release(name, field.name, shape, EXACT, None, "")
+
+
+def _site_rng(seed: int, site: str) -> np.random.Generator:
+    """A stream of its own for every site, whatever order they answer in."""
+    name = int.from_bytes(hashlib.sha256(site.encode()).digest()[:8], "little")
+    return np.random.default_rng([seed, name])
+
+
+def _check_length(array: Floats, expected: int, what: str) -> None:
+    if array.shape != (expected,):
+        raise ProtocolError(f"expected {expected} {what}, got {array.shape}")

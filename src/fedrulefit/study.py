@@ -1,0 +1,384 @@
+"""The study protocol that all sites sign: ``study.toml``.
+
+In: a TOML file (or the same facts from Python). Out: a frozen :class:`Study`.
+Nothing here is read off patients' data: ranges and levels are public facts
+agreed on before any table is opened (paper 2.2.1, erratum 8).
+
+A study names the outcome, the covariates and the settings of the method. Its
+:attr:`Study.digest` travels in the header of every message, so that a site
+never answers a question about another study.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from fedrulefit.core.arrays import MAX_CODES
+from fedrulefit.core.grid import Bins
+from fedrulefit.errors import StudyError
+
+STUDY_FORMAT: Final = 1
+
+Level = bool | int | float | str
+"""A value as it stands in a table: ``1``, ``"Y"``, ``true``."""
+
+
+def level_key(value: object) -> str:
+    """Return the text under which two spellings of one level meet.
+
+    ``1``, ``1.0``, ``"1"`` and ``"1.0"`` are the same level; so are ``True``
+    and ``"true"``.
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    text = str(value).strip()
+    try:
+        number = float(text)
+    except ValueError:
+        return text.lower() if text.lower() in ("true", "false") else text
+    if not np.isfinite(number):
+        return text
+    return str(int(number)) if number == int(number) else repr(number)
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Settings(_Frozen):
+    """Every number that the method leaves to its user.
+
+    Parameters
+    ----------
+    epsilon : float or None
+        Privacy budget of one histogram; ``None`` turns the noise off.
+    n_bins, n_cutoffs : int
+        Bins B of a histogram and quantile levels Q (paper 2.2.1).
+    winsor : float
+        Share q winsorised at either end of a linear term.
+    repair : {"clip", "project"}
+        How negative noisy counts are mended after summing: clipped at 0 (the
+        paper with erratum 9), or projected onto counts of the same total.
+    spreads : {"exact", "histogram"}
+        Whether sites send the spread of each number, or it is derived from
+        the released histogram.
+    centre : bool
+        Centre linear terms at the released mean. The model is the same (the
+        intercept absorbs it); FedDA then no longer depends on the origin of a
+        unit.
+    n_trees, mean_leaves, learning_rate : int, float, float
+        C, L̄ (mean number of terminal nodes, erratum 6) and v of the boosting.
+    subsample : float
+        Share of a site's patients that each tree sees.
+    min_leaf : float
+        Least (weighted) number of patients in a leaf.
+    drop_complements : bool
+        Keep only one of a rule and its complement.
+    linear_terms : bool
+        Whether numbers and yes/no covariates enter as linear terms, too.
+    penalty : float
+        λ of the ℓ1 penalty, for the mean loss (erratum 2).
+    rounds, local_steps, server_step, client_step : int, int, float, float
+        R, G, η_s and η_c of FedDA.
+    weighting : {"patients", "sites"}
+        Whether a site counts by its patients or equally (erratum 3).
+    seed : int
+        Seed of leaf counts and subsamples. Never of privacy noise.
+    """
+
+    epsilon: float | None = Field(default=1.0, gt=0)
+    n_bins: int = Field(default=100, ge=2, le=10_000)
+    n_cutoffs: int = Field(default=20, ge=1, le=MAX_CODES - 1)
+    winsor: float = Field(default=0.025, ge=0, lt=0.5)
+    repair: Literal["clip", "project"] = "project"
+    spreads: Literal["exact", "histogram"] = "histogram"
+    centre: bool = True
+    n_trees: int = Field(default=333, ge=0, le=100_000)
+    mean_leaves: float = Field(default=4.0, ge=2)
+    learning_rate: float = Field(default=0.01, gt=0, le=1)
+    subsample: float = Field(default=1.0, gt=0, le=1)
+    min_leaf: float = Field(default=5, ge=1)
+    drop_complements: bool = True
+    linear_terms: bool = True
+    penalty: float = Field(default=0.01, ge=0)
+    rounds: int = Field(default=300, ge=1, le=1_000_000)
+    local_steps: int = Field(default=20, ge=1, le=100_000)
+    server_step: float = Field(default=1.0, gt=0)
+    client_step: float = Field(default=0.01, gt=0)
+    weighting: Literal["patients", "sites"] = "patients"
+    seed: int = Field(default=0, ge=0, lt=2**63)
+
+
+PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "default": {},
+    "paper": {
+        "epsilon": 1.0,
+        "n_bins": 100,
+        "n_cutoffs": 20,
+        "winsor": 0.025,
+        "repair": "clip",
+        "spreads": "exact",
+        "centre": False,
+        "n_trees": 333,
+        "mean_leaves": 4.0,
+        "learning_rate": 0.01,
+        "subsample": 1.0,
+        "min_leaf": 5,
+        "drop_complements": False,
+        "linear_terms": True,
+        "penalty": 0.01,
+        "rounds": 300,
+        "local_steps": 20,
+        "server_step": 1.0,
+        "client_step": 0.01,
+        "weighting": "patients",
+    },
+}
+"""Named settings. ``paper`` states every number, so that a later change of a
+default cannot move it."""
+
+
+def resolve_settings(preset: str | None = None, **overrides: Any) -> Settings:
+    """Return the settings of `preset` with `overrides` on top."""
+    name = preset or "default"
+    if name not in PRESETS:
+        known = ", ".join(sorted(PRESETS))
+        raise StudyError(f"preset {name!r} is not known: choose one of {known}")
+    return Settings.model_validate({**PRESETS[name], **overrides})
+
+
+class Outcome(_Frozen):
+    """The yes/no outcome and which of its values is the event."""
+
+    column: str = Field(min_length=1)
+    positive: Level = 1
+    negative: Level = 0
+    label: str = ""
+    expected_rate: tuple[float, float] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Outcome:
+        if level_key(self.positive) == level_key(self.negative):
+            raise ValueError(
+                "'positive' and 'negative' are the same value: give the value of "
+                "patients with the event as 'positive' and the other as 'negative'"
+            )
+        if self.expected_rate is not None:
+            low, high = self.expected_rate
+            if not 0 <= low < high <= 1:
+                raise ValueError("'expected_rate' must be two shares, e.g. [0.05, 0.40]")
+        return self
+
+
+class _Covariate(_Frozen):
+    label: str = ""
+    note: str = ""
+    complete: bool = False
+    """Whether a missing value is an error."""
+
+
+class Number(_Covariate):
+    """A measured number with a public range."""
+
+    kind: Literal["number"] = "number"
+    range: tuple[float, float]
+    unit: str = ""
+    spacing: Literal["linear", "log"] = "linear"
+    step: float | None = Field(default=None, gt=0)
+    cutoffs: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Number:
+        low, high = self.range
+        if not low < high:
+            raise ValueError("'range' must be [lowest, highest] with lowest < highest")
+        if self.spacing == "log" and low <= 0:
+            raise ValueError("'spacing = \"log\"' needs a range that starts above 0")
+        if self.cutoffs is not None:
+            cuts = self.cutoffs
+            if not 1 <= len(cuts) <= MAX_CODES - 1:
+                raise ValueError(f"'cutoffs' must be 1 to {MAX_CODES - 1} numbers")
+            if any(a >= b for a, b in zip(cuts, cuts[1:], strict=False)):
+                raise ValueError("'cutoffs' must increase")
+            if cuts[0] <= low or cuts[-1] > high:
+                raise ValueError("'cutoffs' must lie inside 'range'")
+        return self
+
+    def bins(self, n_bins: int) -> Bins:
+        """Return the public histogram bins."""
+        low, high = self.range
+        spaced = np.geomspace if self.spacing == "log" else np.linspace
+        edges = spaced(low, high, n_bins + 1)
+        edges[0], edges[-1] = low, high
+        fixed = None if self.cutoffs is None else np.asarray(self.cutoffs, np.float64)
+        return Bins.numeric(edges, cutoffs=fixed, step=self.step, complete=self.complete)
+
+
+class Category(_Covariate):
+    """One of a few named levels, in no order."""
+
+    kind: Literal["category"] = "category"
+    levels: tuple[Level, ...] = Field(min_length=2, max_length=MAX_CODES)
+    labels: tuple[str, ...] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Category:
+        if len({level_key(level) for level in self.levels}) != len(self.levels):
+            raise ValueError("'levels' names one level twice (1, 1.0 and \"1\" are the same)")
+        if self.labels is not None and len(self.labels) != len(self.levels):
+            raise ValueError("'labels' must have one entry per level")
+        return self
+
+    def bins(self, n_bins: int) -> Bins:
+        """Return one bin per level."""
+        del n_bins
+        return Bins.categorical(len(self.levels), complete=self.complete)
+
+
+class YesNo(_Covariate):
+    """Two values; ``yes`` is coded 1."""
+
+    kind: Literal["yes/no"] = "yes/no"
+    yes: Level = 1
+    no: Level = 0
+    labels: tuple[str, str] | None = None
+    """Words for (no, yes), such as ``["male", "female"]``."""
+
+    @model_validator(mode="after")
+    def _check(self) -> YesNo:
+        if level_key(self.yes) == level_key(self.no):
+            raise ValueError("'yes' and 'no' are the same value")
+        return self
+
+    def bins(self, n_bins: int) -> Bins:
+        """Return the two bins around the only cut-off."""
+        del n_bins
+        return Bins.binary(complete=self.complete)
+
+
+Covariate = Annotated[Number | Category | YesNo, Field(discriminator="kind")]
+
+
+class Weight(_Frozen):
+    """A column of patient weights and the public bound on one weight."""
+
+    column: str = Field(min_length=1)
+    max: float = Field(gt=0)
+
+
+class Study(_Frozen):
+    """All that the sites agree on before any table is opened."""
+
+    format: Literal[1] = STUDY_FORMAT
+    name: str = Field(min_length=1)
+    description: str = ""
+    synthetic: bool = False
+    ranges_from_data: bool = False
+    """True where ranges were read off the data, as the estimators do: then
+    they are a release that no ε covers, and the bill says so."""
+    outcome: Outcome
+    covariates: dict[str, Covariate] = Field(min_length=1)
+    weight: Weight | None = None
+    settings: Settings = Settings()
+
+    @field_validator("settings", mode="before")
+    @classmethod
+    def _expand_preset(cls, value: object) -> object:
+        if isinstance(value, Mapping) and "preset" in value:
+            overrides = {k: v for k, v in value.items() if k != "preset"}
+            return resolve_settings(str(value["preset"]), **overrides)
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> Study:
+        special = [self.outcome.column] + ([self.weight.column] if self.weight else [])
+        for column in special:
+            if column in self.covariates:
+                raise ValueError(f"column {column!r} cannot be a covariate, too")
+        if self.weight and self.weight.column == self.outcome.column:
+            raise ValueError("outcome and weight name the same column")
+        return self
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical form: equal exactly for equal studies."""
+        text = json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The covariates in their order."""
+        return tuple(self.covariates)
+
+    @property
+    def n_features(self) -> int:
+        """The number of covariates."""
+        return len(self.covariates)
+
+    @cached_property
+    def bins(self) -> tuple[Bins, ...]:
+        """The public histogram bins of every covariate."""
+        return tuple(c.bins(self.settings.n_bins) for c in self.covariates.values())
+
+    def with_settings(self, preset: str | None = None, **overrides: Any) -> Study:
+        """Return the same study with other settings."""
+        if preset is None:
+            settings = Settings.model_validate({**self.settings.model_dump(), **overrides})
+        else:
+            settings = resolve_settings(preset, **overrides)
+        # Not model_copy: it would copy the cached digest along.
+        return Study.model_validate({**self.model_dump(), "settings": settings})
+
+    @classmethod
+    def from_mapping(cls, facts: Mapping[str, Any], *, source: str = "study") -> Study:
+        """Check `facts` and build the study, or say what is wrong with them."""
+        try:
+            return cls.model_validate(facts)
+        except ValidationError as error:
+            raise StudyError(_explain(error, source)) from None
+
+    @classmethod
+    def load(cls, path: str | Path) -> Study:
+        """Read ``study.toml``."""
+        path = Path(path)
+        try:
+            facts = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise StudyError(
+                f"study file {path} does not exist: write one with 'fedrulefit study draft'"
+            ) from None
+        except IsADirectoryError:
+            raise StudyError(f"{path} is a folder: give the study file itself") from None
+        except UnicodeDecodeError:
+            raise StudyError(f"{path} is not UTF-8 text: save it as UTF-8") from None
+        except tomllib.TOMLDecodeError as error:
+            raise StudyError(f"{path} is not valid TOML: {error}") from None
+        return cls.from_mapping(facts, source=str(path))
+
+
+def _explain(error: ValidationError, source: str) -> str:
+    """Turn pydantic's list into one line per fault."""
+    lines = [f"{source} is not a valid study:"]
+    for fault in error.errors(include_url=False, include_context=False):
+        where = ".".join(
+            str(part) for part in fault["loc"] if part not in ("number", "category", "yes/no")
+        )
+        message = fault["msg"].removeprefix("Value error, ")
+        lines.append(f"  {where or 'study'}: {message}")
+    return "\n".join(lines)

@@ -1,0 +1,116 @@
+"""The commands ``study draft`` and ``check``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fedrulefit.cli.check import check
+from fedrulefit.cli.study import app as study_app
+from fedrulefit.study import Study
+
+app = typer.Typer()
+app.command()(check)
+app.add_typer(study_app)
+runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    frame = pd.DataFrame(
+        {"age": range(20, 60), "female": [0, 1] * 20, "mortality": [0, 1, 1, 0] * 10}
+    )
+    frame.to_csv(tmp_path / "good.csv", index=False)
+    frame.assign(female=7, age="old").to_csv(tmp_path / "bad.csv", index=False)
+    draft = ["study", "draft", str(tmp_path / "good.csv"), "-o", str(tmp_path / "study.toml")]
+    assert runner.invoke(app, draft).exit_code == 0
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str, study: str = "study.toml") -> tuple[int, str, str]:
+    paths = [str(folder / a) if a.endswith(".csv") else a for a in arguments]
+    result = runner.invoke(app, ["check", *paths, "--study", str(folder / study)])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_good_table(folder: Path) -> None:
+    code, out, _ = run(folder, "good.csv")
+    assert code == 0
+    assert "OK: ready to take part" in out
+
+
+def test_a_bad_table_says_all_of_it_in_80_columns(folder: Path) -> None:
+    code, out, _ = run(folder, "bad.csv")
+    assert code == 1
+    assert max(len(line) for line in out.splitlines()) <= 80
+    flat = " ".join(out.split())
+    assert "40 of 40 cells are not numbers" in flat
+    assert "or add the level to the study with all sites" in flat
+    assert "2 errors" in out
+    assert "…" not in out
+
+
+def test_several_tables(folder: Path) -> None:
+    code, out, _ = run(folder, "good.csv", "bad.csv", "absent.csv")
+    assert code == 1
+    assert "1 of 3 tables are ready" in out
+
+
+def test_json(folder: Path) -> None:
+    code, out, _ = run(folder, "bad.csv", "--json")
+    assert code == 1
+    report = json.loads(out)
+    assert (report["ok"], report["errors"], report["warnings"]) == (False, 2, 0)
+    assert report["study"]["digest"] == Study.load(folder / "study.toml").digest
+    (table,) = report["tables"]
+    assert {f["code"] for f in table["findings"]} == {"not-a-number", "unknown-level"}
+
+
+def test_prediction_needs_no_outcome(folder: Path) -> None:
+    frame = pd.read_csv(folder / "good.csv").drop(columns="mortality")
+    frame.to_csv(folder / "new.csv", index=False)
+    assert run(folder, "new.csv")[0] == 1
+    assert run(folder, "new.csv", "--no-outcome")[0] == 0
+
+
+def test_an_absent_study_is_a_message_and_no_traceback(folder: Path) -> None:
+    code, _, err = run(folder, "good.csv", study="nowhere.toml")
+    assert code == 2
+    assert err.startswith("Error: ")
+    assert "does not exist" in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+def test_markup_and_control_characters_in_names_are_harmless(folder: Path) -> None:
+    frame = pd.read_csv(folder / "good.csv")
+    frame["[bold]\x1b[31m"] = 1
+    frame.to_csv(folder / "odd.csv", index=False)
+    _, out, _ = run(folder, "odd.csv")
+    assert "[bold]" in out
+    assert "\x1b" not in out
+
+
+def test_draft_does_not_overwrite(folder: Path) -> None:
+    arguments = ["study", "draft", str(folder / "good.csv"), "-o", str(folder / "study.toml")]
+    result = runner.invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "--force" in result.stderr
+    assert runner.invoke(app, [*arguments, "--force", "--name", "new"]).exit_code == 0
+    assert Study.load(folder / "study.toml").name == "new"
+
+
+def test_draft_prints_to_stdout(folder: Path) -> None:
+    result = runner.invoke(app, ["study", "draft", str(folder / "good.csv"), "-o", "-"])
+    assert result.exit_code == 0
+    assert result.stdout.startswith("# A first draft")
+
+
+@pytest.mark.parametrize("command", [["check"], ["study", "draft"]])
+def test_help_has_an_example(command: list[str]) -> None:
+    result = runner.invoke(app, [*command, "--help"])
+    assert "Example: fedrulefit" in result.stdout
