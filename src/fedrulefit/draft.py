@@ -33,6 +33,7 @@ from fedrulefit.table import (
     NO_WORDS,
     YES_WORDS,
     Columns,
+    Numbers,
     Raw,
     Source,
     factorise,
@@ -208,27 +209,27 @@ def _draft_outcome(column: str, raw: Raw) -> Iterator[str]:
 
 def _draft_covariate(column: str, raw: Raw, site_column: str | None) -> tuple[str, list[str]]:
     """Return why the column is left out (or ""), and the lines of its table (or none)."""
-    reason = _left_out_by_name(column, site_column)
+    counts, numbers = _count_values(raw), parse_numbers(raw)
+    reason = _left_out_by_name(column, site_column) or _left_out_by_values(counts, numbers)
     if reason:
         return reason, []
-    counts = _count_values(raw)
-    if len(counts) < 2:
-        return "has fewer than two distinct values here", []
-    numbers = parse_numbers(raw)
-    if numbers.n_decimal_comma:
-        return "has numbers with a decimal comma: write them with a point", []
-    if numbers.n_infinite:
-        return "has infinite values", []
-    complete = f"complete = {str(_is_complete(raw)).lower()}"
+    complete = f"complete = {str(sum(counts.values()) == raw.size).lower()}"
     if len(counts) == 2:
         return "", [*_yes_no_lines(counts), complete]
     if numbers.n_not_number == 0:
         x = numbers.values[~np.isnan(numbers.values)]
         return _draft_number(column, x, counts, complete)
-    reason = _left_out_text(counts)
-    if reason:
-        return reason, []
     return "", [*_category_lines(counts), *_missing_word_lines(raw), complete]
+
+
+def _left_out_by_values(counts: Mapping[str, int], numbers: Numbers) -> str:
+    if len(counts) < 2:
+        return "has fewer than two distinct values here"
+    if numbers.n_decimal_comma:
+        return "has numbers with a decimal comma: write them with a point"
+    if numbers.n_infinite:
+        return "has infinite values"
+    return _left_out_text(counts) if numbers.n_not_number and len(counts) > 2 else ""
 
 
 def _left_out_by_name(column: str, site_column: str | None) -> str:
@@ -335,10 +336,6 @@ def _missing_word_lines(raw: Raw) -> Iterator[str]:
     words = {str(text).strip() for text in factorise(raw)[1]}
     for word in sorted(w for w in words if w and w.casefold() in MISSING_WORDS):
         yield f"# CHECK: {_quote(word)} is taken as missing: add it to the levels if it is one"
-
-
-def _is_complete(raw: Raw) -> bool:
-    return sum(_count_values(raw).values()) == raw.size
 
 
 # --- values and TOML ----------------------------------------------------------------------

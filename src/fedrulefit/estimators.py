@@ -29,10 +29,7 @@ from fedrulefit.core.arrays import MAX_CODES, Floats
 from fedrulefit.core.grid import Grid, exact_grid
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError
-from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
-from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.protocol.site import Site
 from fedrulefit.schema import infer_covariates, read_values
 from fedrulefit.study import Outcome, Settings, Study, Weight, resolve_settings
 from fedrulefit.table import Table
@@ -70,14 +67,15 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         return self
 
     def _learn(self, study: Study, table: Table, labels: npt.NDArray[np.str_]) -> None:
-        sites = {}
-        for name in np.unique(labels).tolist():
-            mine = labels == name
-            part = Table(table.values[mine], _known(table.outcome)[mine], table.weights[mine])
-            sites[name] = Site(name, part, study, ledger=Ledger(), noise=self._noise(name))
-        coordinator = Coordinator(study, list(sites), grid=self._grid(table, study))
-        self.model_ = inprocess.run(coordinator, sites, n_threads=_threads(self.n_jobs))
-        self.ledgers_ = {name: tuple(site.ledger.releases) for name, site in sites.items()}
+        fitted = inprocess.fit(
+            study,
+            {name: table.take(labels == name) for name in np.unique(labels).tolist()},
+            grid=self._grid(table, study),
+            make_noise=self._noise,
+            n_threads=_threads(self.n_jobs),
+        )
+        self.model_ = fitted.model
+        self.ledgers_ = {name: tuple(led.releases) for name, led in fitted.ledgers.items()}
         self.study_ = study
         self.history_ = np.array(self.model_.provenance.history)
         self.n_iter_ = self.model_.provenance.rounds
@@ -136,9 +134,11 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
     def _site_labels(self, sites: Any, n_rows: int) -> npt.NDArray[np.str_]:
         if sites is None:
             return np.full(n_rows, "site")
+        import pandas as pd
+
         labels = column_or_1d(sites)
         check_consistent_length(labels, np.empty(n_rows))
-        if any(label is None or label != label for label in labels):
+        if pd.isna(labels).any():
             raise DataError("sites has missing entries: every patient belongs to one site")
         return np.array([str(label) for label in labels])
 
@@ -493,12 +493,6 @@ def _is_named_frame(X: Any) -> bool:
     """Whether X is a data frame whose columns have names (not numbers)."""
     columns = getattr(X, "columns", None)
     return columns is not None and all(isinstance(name, str) for name in columns)
-
-
-def _known(outcome: Floats | None) -> Floats:
-    if outcome is None:
-        raise DataError("the outcome is missing")
-    return outcome
 
 
 def _threads(n_jobs: int | None) -> int:

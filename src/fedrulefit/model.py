@@ -160,6 +160,11 @@ class Model:
         """The linear terms among the terms."""
         return tuple(t for t in self.terms if isinstance(t, LinearTerm))
 
+    @property
+    def _columns(self) -> Sequence[Term]:
+        """The terms in the order of the design's columns."""
+        return [*self.rule_terms, *self.linear_terms]
+
     def decision_function(self, source: Source | Floats) -> Floats:
         """Return the log-odds F(x) of every patient, shape (n_rows,).
 
@@ -167,10 +172,10 @@ class Model:
         an array of the covariates in the study's order with categories as
         positions of their levels.
         """
-        values = self._values(source)
+        values = self.read_values(source)
         rules = [t.rule for t in self.rule_terms]
         design = build_design(encode(values, self.grid), rules, self._linear(values))
-        coef = [t.coefficient for t in (*self.rule_terms, *self.linear_terms)]
+        coef = [t.coefficient for t in self._columns]
         return design.dot(np.array([self.intercept, *coef]))
 
     def predict_proba(self, source: Source | Floats) -> Floats:
@@ -180,14 +185,13 @@ class Model:
 
     def explain(self, source: Source | Floats) -> list[Explanation]:
         """Take every patient's prediction apart."""
-        values = self._values(source)
+        values = self.read_values(source)
         codes, linear = encode(values, self.grid), self._linear(values)
         hits = build_design(codes, [t.rule for t in self.rule_terms], linear)
         rows = np.hstack([hits.dense_rules(), linear])
-        terms = (*self.rule_terms, *self.linear_terms)
-        return [self._explain_row(row, terms) for row in rows]
+        return [self._explain_row(row) for row in rows]
 
-    def _explain_row(self, row: Floats, terms: Sequence[Term]) -> Explanation:
+    def _explain_row(self, row: Floats) -> Explanation:
         parts = [
             Contribution(
                 term=self.describe(term),
@@ -196,7 +200,7 @@ class Model:
                 coefficient=term.coefficient,
                 contribution=float(value) * term.coefficient,
             )
-            for term, value in zip(terms, row, strict=True)
+            for term, value in zip(self._columns, row, strict=True)
             if value != 0
         ]
         parts.sort(key=lambda part: -abs(part.contribution))
@@ -300,7 +304,8 @@ class Model:
 
         return load_model(Path(path))
 
-    def _values(self, source: Source | Floats) -> Floats:
+    def read_values(self, source: Source | Floats) -> Floats:
+        """Return the covariates in the study's coding, (n_rows, n_features)."""
         if isinstance(source, np.ndarray):
             values = np.asarray(source, dtype=np.float64)
             if values.ndim != 2 or values.shape[1] != self.study.n_features:

@@ -16,6 +16,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -48,6 +49,9 @@ def level_key(value: object) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     text = str(value).strip()
+    if text.isascii() and text.isdecimal():
+        # Not through a float: codes such as SNOMED's have more digits than it keeps.
+        return text.lstrip("0") or "0"
     try:
         number = float(text)
     except ValueError:
@@ -156,11 +160,22 @@ default cannot move it."""
 
 def resolve_settings(preset: str | None = None, **overrides: Any) -> Settings:
     """Return the settings of `preset` with `overrides` on top."""
-    name = preset or "default"
+    return check_settings({**_preset_facts(preset or "default"), **overrides})
+
+
+def check_settings(facts: Mapping[str, Any]) -> Settings:
+    """Check `facts` and build the settings, or say what is wrong with them."""
+    try:
+        return Settings.model_validate(facts)
+    except ValidationError as error:
+        raise StudyError(_explain(error, "these settings are not valid:")) from None
+
+
+def _preset_facts(name: str) -> Mapping[str, Any]:
     if name not in PRESETS:
         known = ", ".join(sorted(PRESETS))
         raise StudyError(f"preset {name!r} is not known: choose one of {known}")
-    return Settings.model_validate({**PRESETS[name], **overrides})
+    return PRESETS[name]
 
 
 class Outcome(_Frozen):
@@ -214,7 +229,7 @@ class Number(_Covariate):
             cuts = self.cutoffs
             if not 1 <= len(cuts) <= MAX_CODES - 1:
                 raise ValueError(f"'cutoffs' must be 1 to {MAX_CODES - 1} numbers")
-            if any(a >= b for a, b in zip(cuts, cuts[1:], strict=False)):
+            if any(a >= b for a, b in pairwise(cuts)):
                 raise ValueError("'cutoffs' must increase")
             if cuts[0] <= low or cuts[-1] > high:
                 raise ValueError("'cutoffs' must lie inside 'range'")
@@ -302,7 +317,7 @@ class Study(_Frozen):
     def _expand_preset(cls, value: object) -> object:
         if isinstance(value, Mapping) and "preset" in value:
             overrides = {k: v for k, v in value.items() if k != "preset"}
-            return resolve_settings(str(value["preset"]), **overrides)
+            return {**_preset_facts(str(value["preset"])), **overrides}
         return value
 
     @model_validator(mode="after")
@@ -339,7 +354,7 @@ class Study(_Frozen):
     def with_settings(self, preset: str | None = None, **overrides: Any) -> Study:
         """Return the same study with other settings."""
         if preset is None:
-            settings = Settings.model_validate({**self.settings.model_dump(), **overrides})
+            settings = check_settings({**self.settings.model_dump(), **overrides})
         else:
             settings = resolve_settings(preset, **overrides)
         # Not model_copy: it would copy the cached digest along.
@@ -351,7 +366,7 @@ class Study(_Frozen):
         try:
             return cls.model_validate(facts)
         except ValidationError as error:
-            raise StudyError(_explain(error, source)) from None
+            raise StudyError(_explain(error, f"{source} is not a valid study:")) from None
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -367,18 +382,20 @@ class Study(_Frozen):
             raise StudyError(f"{path} is a folder: give the study file itself") from None
         except UnicodeDecodeError:
             raise StudyError(f"{path} is not UTF-8 text: save it as UTF-8") from None
+        except OSError as error:
+            raise StudyError(f"study file {path} cannot be read: {error.strerror}") from None
         except tomllib.TOMLDecodeError as error:
             raise StudyError(f"{path} is not valid TOML: {error}") from None
         return cls.from_mapping(facts, source=str(path))
 
 
-def _explain(error: ValidationError, source: str) -> str:
+def _explain(error: ValidationError, heading: str) -> str:
     """Turn pydantic's list into one line per fault."""
-    lines = [f"{source} is not a valid study:"]
+    lines = [heading]
     for fault in error.errors(include_url=False, include_context=False):
-        where = ".".join(
-            str(part) for part in fault["loc"] if part not in ("number", "category", "yes/no")
-        )
+        place = [str(part) for part in fault["loc"]]
+        if place[:1] == ["covariates"]:
+            del place[2:3]  # pydantic repeats the kind after the covariate's name
         message = fault["msg"].removeprefix("Value error, ")
-        lines.append(f"  {where or 'study'}: {message}")
+        lines.append(f"  {'.'.join(place) or 'study'}: {message}")
     return "\n".join(lines)

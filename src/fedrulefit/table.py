@@ -58,6 +58,10 @@ MISSING_WORDS: Final = frozenset({"", "na", "nan", "n/a", "null", "none", "."})
 FEW_PATIENTS: Final = 20
 DELIMITERS: Final = ",;\t|"
 _MAX_LISTED: Final = 20
+_CSV_OPTIONS: Final = (
+    "auto_detect = false, header = true, delim = $delimiter, quote = '\"', escape = '\"', "
+    "nullstr = '', strict_mode = true"
+)
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 _UNKNOWN: Final = -1.0
 YES_WORDS: Final = frozenset(
@@ -122,6 +126,11 @@ class Table:
     def n_rows(self) -> int:
         """The number of patients."""
         return int(self.values.shape[0])
+
+    def take(self, rows: Bools) -> Table:
+        """Return the table of some patients only."""
+        outcome = None if self.outcome is None else self.outcome[rows]
+        return Table(self.values[rows], outcome, self.weights[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -836,11 +845,8 @@ def _read_csv(path: Path, only: Collection[str] | None) -> Columns:
         return Columns(names, {}, 0)
     types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
     chosen = ", ".join(f"c{i}" for i in positions.values())
-    query = (
-        f"SELECT {chosen} FROM read_csv($path, auto_detect = false, columns = {{{types}}}, "
-        "header = true, delim = $delimiter, quote = '\"', escape = '\"', nullstr = '', "
-        "strict_mode = true)"
-    )
+    # Only positions are pasted in; names and cells never are.
+    query = f"SELECT {chosen} FROM read_csv($path, columns = {{{types}}}, {_CSV_OPTIONS})"  # noqa: S608
     try:
         with _duckdb() as connection:
             # Brackets and stars in a file's name are not patterns.
@@ -876,7 +882,7 @@ def _read_csv_header(path: Path) -> tuple[str, tuple[str, ...]]:
     for delimiter in DELIMITERS:
         with path.open(encoding="utf-8-sig", newline="") as file:
             try:
-                names = next(csv.reader(file, delimiter=delimiter), [])
+                names = next(csv.reader(file, delimiter=delimiter, strict=True), [])
             except csv.Error:
                 continue
         if len(names) > len(best[1]):
@@ -937,7 +943,7 @@ def _read_parquet(path: Path, only: Collection[str] | None) -> Columns:
             positions = _wanted(names, only)
             quoted = ['"' + labels[i].replace('"', '""') + '"' for i in positions.values()]
             chosen = ", ".join(f"{label} AS c{i}" for i, label in enumerate(quoted))
-            query = f"SELECT {chosen or '1 AS c0'} FROM read_parquet($path)"
+            query = f"SELECT {chosen or '1 AS c0'} FROM read_parquet($path)"  # noqa: S608
             found = connection.execute(query, pattern).fetchnumpy()
     except duckdb.Error:
         raise _unreadable(

@@ -1,4 +1,4 @@
-"""``fedrulefit check``: does a site's table fit the study?
+"""``fedrulefit check``: whether a site's table fits the study.
 
 Prints findings only: column names, counts and the study's own words.
 """

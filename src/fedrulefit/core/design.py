@@ -77,9 +77,10 @@ class Design:
     def dot(self, coef: Floats) -> Floats:
         """Return X·w, shape (n_rows,)."""
         if self._dense is not None:
-            return self._dense @ coef
+            product: Floats = self._dense @ coef
+            return product
         rules, linear = coef[1 : 1 + self.n_rules], coef[1 + self.n_rules :]
-        predictor = coef[0] + self.linear @ linear
+        predictor: Floats = coef[0] + self.linear @ linear
         used = np.flatnonzero(rules)
         if len(used):
             step = max(1, BLOCK_CELLS // (8 * len(used)))
@@ -92,7 +93,8 @@ class Design:
     def transpose_dot(self, vector: Floats) -> Floats:
         """Return Xᵀ·v, shape (n_terms,)."""
         if self._dense is not None:
-            return vector @ self._dense
+            product: Floats = vector @ self._dense
+            return product
         padded = np.zeros(8 * len(self.bits))
         padded[: self.n_rows] = vector
         rules = np.zeros(self.n_rules)

@@ -87,7 +87,8 @@ class Bins:
     @classmethod
     def categorical(cls, n_levels: int, *, complete: bool) -> Bins:
         """One bin per level, at the level's position."""
-        return cls("category", np.arange(n_levels + 1) - 0.5, None, None, complete)
+        edges = np.arange(n_levels + 1, dtype=np.float64) - 0.5
+        return cls("category", edges, None, None, complete)
 
     @classmethod
     def binary(cls, *, complete: bool) -> Bins:
@@ -320,7 +321,8 @@ def exact_grid(
         cutoffs = distinct[1:]
         if len(cutoffs) > n_cutoffs:
             picked = np.searchsorted(below, levels - 1e-12) + 1
-            cutoffs = np.unique(distinct[picked[picked < len(distinct)]])
+            # Many patients at the highest value: keep `≥ highest`.
+            cutoffs = np.unique(distinct[np.minimum(picked, len(distinct) - 1)])
         low, high = np.searchsorted(below, [winsor - 1e-12, 1 - winsor - 1e-12])
         limits = (float(distinct[low]), float(distinct[high]))
         mean = float(share @ distinct)
@@ -371,7 +373,8 @@ def repair_counts(counts: Ints, how: Literal["clip", "project"]) -> Floats:
     falling = np.sort(noisy)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
     last = np.flatnonzero(falling > excess)[-1]
-    return np.maximum(noisy - excess[last], 0.0)
+    projected: Floats = np.maximum(noisy - excess[last], 0.0)
+    return projected
 
 
 def encode(values: Floats, grid: Grid) -> Codes:
@@ -405,7 +408,8 @@ def _distribution(share: Floats) -> Floats:
     """F̂ at the upper edges: monotone, ends at 1."""
     below = np.cumsum(share)
     below[-1] = 1.0
-    return np.minimum(below, 1.0)
+    capped: Floats = np.minimum(below, 1.0)
+    return capped
 
 
 def _quantile(share: Floats, bins: Bins, level: float) -> float:
@@ -419,7 +423,8 @@ def _cutoffs(share: Floats, bins: Bins, n_cutoffs: int) -> Floats:
     cutoffs = np.array([_quantile(share, bins, level) for level in levels])
     if bins.step is not None:
         multiple = np.ceil(cutoffs / bins.step - 1e-9)
-        cutoffs = multiple * bins.step
+        # As a file writes it: 3 · 0.1 is above 0.3, and ceil(−0.3) is −0.
+        cutoffs = np.array([float(f"{c:.12g}") for c in multiple * bins.step]) + 0.0
     inside = (cutoffs > bins.edges[0]) & (cutoffs < bins.edges[-1])
     if bins.step is not None:
         # The highest score itself is a value that occurs: keep `≥ highest`.

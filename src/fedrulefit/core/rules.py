@@ -192,14 +192,14 @@ def describe_condition(
     unit: str = "",
     levels: Sequence[str] = (),
 ) -> str:
-    """Return a condition in words: ``age < 57.2 years or missing``."""
+    """Return a condition in words: ``age < 57.2 years (or missing)``."""
     codes, missing = condition.codes, condition.missing
     present = codes & ~(1 << MISSING)
     if present == 0:
         return f"{name} is missing"
     if present == (1 << axis.n_codes) - 1:
         return f"{name} is not missing"
-    suffix = " or missing" if missing else ""
+    suffix = " (or missing)" if missing else ""
     if axis.kind == "number":
         bounds = as_interval(codes)
         if bounds is None:
@@ -231,4 +231,4 @@ def format_number(value: float) -> str:
 
     The exact value stays in the model file; this is for reading.
     """
-    return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}".replace(",", " ")
+    return f"{value:.4g}" if abs(value) < 9_999.5 else f"{value:,.0f}".replace(",", " ")

@@ -9,13 +9,59 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import cast
 
+from fedrulefit.core.grid import Grid
 from fedrulefit.model import Model
+from fedrulefit.privacy.ledger import Ledger
+from fedrulefit.privacy.mechanisms import Noise
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator, Progress
 from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.wire import from_bytes, to_bytes
+from fedrulefit.study import Study
+from fedrulefit.table import Table
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A finished run: the model, and what each site recorded as having left it."""
+
+    model: Model
+    ledgers: Mapping[str, Ledger]
+
+
+def fit(
+    study: Study,
+    tables: Mapping[str, Table],
+    *,
+    grid: Grid | None = None,
+    make_noise: Callable[[str], Noise | None] = lambda site: None,
+    make_ledger: Callable[[str], Ledger] = lambda site: Ledger(),
+    n_threads: int = 1,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Fitted:
+    """Fit the study's model with one site per table.
+
+    Parameters
+    ----------
+    study : Study
+    tables : mapping of site name to Table
+    grid : Grid, optional
+        Known cut-offs: then no histogram is asked for.
+    make_noise, make_ledger : callable
+        Give each site its noise (None: OpenDP's) and its ledger.
+    n_threads, on_progress
+        As for :func:`run`.
+    """
+    sites = {
+        name: Site(name, table, study, ledger=make_ledger(name), noise=make_noise(name))
+        for name, table in tables.items()
+    }
+    coordinator = Coordinator(study, list(sites), grid=grid)
+    model = run(coordinator, sites, n_threads=n_threads, on_progress=on_progress)
+    return Fitted(model, {name: site.ledger for name, site in sites.items()})
 
 
 def run(

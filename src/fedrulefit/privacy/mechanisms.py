@@ -53,8 +53,10 @@ class OpenDPLaplace:
 
 
 class UnsafeSeededLaplace:
-    """Reproducible noise for tests. NOT PRIVATE: whoever knows the seed
-    subtracts it."""
+    """Reproducible noise for tests; NOT PRIVATE.
+
+    Whoever knows the seed subtracts the noise.
+    """
 
     name = "UNSAFE seeded discrete Laplace: not private, for tests only"
 

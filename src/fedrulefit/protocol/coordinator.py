@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import TypeAlias, TypeVar
 
@@ -130,7 +131,7 @@ class Coordinator:
     def _collect_rules(self, grid: Grid) -> Talk[tuple[tuple[Rule, ...], int]]:
         """Paper 2.2.2: every site grows rules; equal ones are merged."""
         self.progress = Progress("rules")
-        replies = yield from self._ask(m.RulesReply, lambda header: m.RulesRequest(header, grid))
+        replies = yield from self._ask(m.RulesReply, partial(m.RulesRequest, grid=grid))
         for reply in replies:
             try:
                 check_rules(reply.rules, grid)
@@ -142,7 +143,7 @@ class Coordinator:
             drop_complements=self.study.settings.drop_complements,
         )
         self.progress = Progress("terms")
-        built = yield from self._ask(m.TermsReply, lambda header: m.TermsRequest(header, rules))
+        built = yield from self._ask(m.TermsReply, partial(m.TermsRequest, rules=rules))
         if len({reply.n_terms for reply in built}) != 1:
             raise ProtocolError("the sites disagree on the number of terms")
         return rules, built[0].n_terms
@@ -156,7 +157,7 @@ class Coordinator:
             last = history[-1] if history else None
             self.progress = Progress("fit", round_, schedule.rounds, last)
             replies = yield from self._ask(
-                m.DualReply, lambda header, z=dual, r=round_: m.DualRequest(header, r, z)
+                m.DualReply, partial(m.DualRequest, round=round_, dual=dual)
             )
             weight = sum(reply.weight for reply in replies)
             loss = sum(reply.loss for reply in replies) / weight
@@ -185,7 +186,7 @@ class Coordinator:
         kept = np.flatnonzero(coef != 0)
         terms: Ints = np.concatenate([[0], kept[kept > 0]]).astype(np.int64)
         replies = yield from self._ask(
-            m.SummaryReply, lambda header: m.SummaryRequest(header, terms, coef[terms])
+            m.SummaryReply, partial(m.SummaryRequest, terms=terms, coef=coef[terms])
         )
         patients = sum(reply.total for reply in replies)
         n_rules = int(((terms > 0) & (terms <= len(rules))).sum())
@@ -262,7 +263,7 @@ class Coordinator:
         missing = [site for site in self.sites if site not in replies]
         if missing:
             raise ProtocolError(f"no reply from {', '.join(missing)}")
-        ordered = []
+        ordered: list[Answer] = []
         for site in self.sites:
             reply = replies[site]
             if not isinstance(reply, kind) or reply.header != headers[site]:

@@ -259,11 +259,11 @@ class Site:
             if isinstance(reply, m.GridReply) and field.name == "counts":
                 histograms = zip(self.study.names, self.study.bins, self._epsilons, strict=True)
                 for covariate, bins, epsilon in histograms:
-                    quantity, shape = f"histogram of {covariate}", (bins.n_cells,)
-                    yield Release(name, quantity, shape, reply.mechanism, epsilon, "")
+                    quantity = f"histogram of {covariate}"
+                    yield Release(name, quantity, (bins.n_cells,), reply.mechanism, epsilon, "")
                 continue
             value = getattr(reply, field.name)
-            shape = (len(value),) if isinstance(value, (np.ndarray, tuple)) else ()
+            shape: tuple[int, ...] = (len(value),) if isinstance(value, (np.ndarray, tuple)) else ()
             if shape != (0,):
                 yield Release(name, field.name, shape, EXACT, None, "")
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import types
+import math
 import typing
 from functools import cache
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 import numpy as np
 
 from fedrulefit.core.rules import Condition
@@ -109,11 +109,6 @@ def _build(kind: Any, packed: Any, where: str) -> Any:
         if packed not in get_args(kind):
             raise ProtocolError(f"{where}: unexpected value")
         return packed
-    if origin in (types.UnionType, typing.Union):
-        if packed is None and type(None) in get_args(kind):
-            return None
-        (kind,) = (option for option in get_args(kind) if option is not type(None))
-        return _build(kind, packed, where)
     return _build_scalar(kind, packed, where)
 
 
@@ -122,9 +117,9 @@ def _build_scalar(kind: type, packed: Any, where: str) -> Any:
         packed = float(packed)
     if type(packed) is not kind:
         raise ProtocolError(f"{where}: expected {kind.__name__}, got {type(packed).__name__}")
-    if kind is float and not np.isfinite(packed):
+    if isinstance(packed, float) and not math.isfinite(packed):
         raise ProtocolError(f"{where}: not a finite number")
-    if kind is int and not -(2**63) <= packed < 2**63:
+    if isinstance(packed, int) and not -(2**63) <= packed < 2**63:
         raise ProtocolError(f"{where}: number out of range")
     return packed
 

@@ -1,0 +1,42 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fedrulefit import __version__
+from fedrulefit.cli import check, demo, explain, fit, predict, rules, study
+
+app = typer.Typer(
+    name="fedrulefit",
+    help="Hospitals learn one readable model together; no patient's record leaves its hospital.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    rich_markup_mode="rich",
+)
+app.add_typer(study.app)
+for module, command in (
+    (demo, demo.demo),
+    (check, check.check),
+    (fit, fit.fit),
+    (predict, predict.predict),
+    (rules, rules.rules),
+    (explain, explain.explain),
+):
+    app.command(epilog=module.EPILOG)(command)
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"fedrulefit {__version__}")
+        raise typer.Exit
+
+
+@app.command(hidden=True, name="version")
+def _version() -> None:
+    typer.echo(f"fedrulefit {__version__}")

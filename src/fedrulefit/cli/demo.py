@@ -1,0 +1,89 @@
+"""``fedrulefit demo``: three synthetic hospitals learn a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from fedrulefit.cli import show
+from fedrulefit.cli.console import friendly_errors, stderr, stdout
+from fedrulefit.engines import inprocess
+from fedrulefit.errors import DataError
+from fedrulefit.table import load_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedrulefit.demo import Match
+
+EPILOG = "Example: fedrulefit demo --output demo"
+
+
+@friendly_errors()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path(
+        "fedrulefit-demo"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of the synthetic patients.", min=0)] = 2026,
+) -> None:
+    """Learn a model over three synthetic hospitals, print its rules, draw it.
+
+    Example: fedrulefit demo --output demo
+    """
+    from fedrulefit import demo as registry
+    from fedrulefit import plot
+
+    console = stdout()
+    study = registry.demo_study()
+    frames = registry.draw_registry(seed)
+    _write_inputs(output, frames, registry.STUDY_TOML)
+    console.print(Text("Three made-up hospitals (synthetic data, no real patient):"))
+    for name, frame in frames.items():
+        rate = 100 * frame["mortality"].mean()
+        console.print(Text(f"  {name:<9} {len(frame):>5} patients, mortality {rate:.0f} %"))
+    console.print()
+    tables = {name: load_table(frame, study, where=name) for name, frame in frames.items()}
+    with show.progress_bar(stderr(), quiet=False) as tell:
+        fitted = inprocess.fit(study, tables, n_threads=2, on_progress=tell)
+    model = fitted.model
+    model.save(output / "model.json")
+    plot.overview(model).savefig(output / "model.png", dpi=120)
+    for line in show.summary_lines(model):
+        console.print(Text(line))
+    console.print()
+    console.print(show.rules_table(model, model.rules_frame(top=10)))
+    console.print()
+    _show_planted(console, registry.match_planted(model, registry.draw_fresh(seed)))
+    console.print()
+    console.print(Text(f"Covariates by importance: {show.importance_line(model)}"))
+    console.print(Text(f"Privacy: {model.privacy.words()}"))
+    console.print()
+    console.print(Text(f"In {output}/: model.json, model.png, study.toml and the three tables."))
+    console.print(Text(f"Next: fedrulefit explain {output}/model.json {output}/rural.csv --row 1"))
+
+
+def _write_inputs(output: Path, frames: Mapping[str, pd.DataFrame], study_toml: str) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "study.toml").write_text(study_toml, encoding="utf-8")
+        for name, frame in frames.items():
+            frame.to_csv(output / f"{name}.csv", index=False)
+    except OSError as error:
+        raise DataError(f"cannot write to {output}: {error.strerror}") from None
+
+
+def _show_planted(console: Console, matches: Sequence[Match]) -> None:
+    console.print(Text("The rules we planted, and the model's nearest rule:", style="bold"))
+    for match in matches:
+        verdict = "found" if match.found else "not found"
+        console.print(
+            Text(
+                f"  {match.planted.words:<20} {verdict}: {match.rule} "
+                f"(correlation {match.correlation:.2f} on new patients)"
+            )
+        )

@@ -1,0 +1,78 @@
+"""``fedrulefit explain``: why the model says what it says for one patient."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from fedrulefit.cli.console import friendly_errors, printable, stdout
+from fedrulefit.errors import DataError
+from fedrulefit.model import Explanation, Model
+from fedrulefit.table import Source, read_columns
+
+EPILOG = "Example: fedrulefit explain model.json --value age=71 --value GCS=4 --value ISS=30"
+
+
+@friendly_errors()
+def explain(
+    model: Annotated[Path, typer.Argument(help="The model file.")],
+    data: Annotated[Path | None, typer.Argument(help="Patients (CSV or Parquet).")] = None,
+    row: Annotated[int, typer.Option(help="Which patient of the table; the first is 1.")] = 1,
+    value: Annotated[
+        list[str] | None,
+        typer.Option(help="Without a table: NAME=VALUE, once per covariate; others are missing."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Show which rules hold for one patient, and what each adds to the log-odds.
+
+    Example: fedrulefit explain model.json --value age=71 --value GCS=4 --value ISS=30
+    """
+    loaded = Model.load(model)
+    if (data is None) == (not value):
+        raise DataError("give either a table or --value NAME=VALUE")
+    patient = _typed_patient(value or [], loaded) if data is None else _patient_of(data, row)
+    (explanation,) = loaded.explain(patient)
+    if as_json:
+        typer.echo(json.dumps(asdict(explanation), ensure_ascii=False, indent=2))
+    else:
+        _show(explanation, loaded)
+
+
+def _patient_of(data: Path, row: int) -> Source:
+    columns = read_columns(data, where=str(data))
+    if not 1 <= row <= columns.n_rows:
+        raise DataError(f"--row must be 1 to {columns.n_rows}")
+    return {name: raw[row - 1 : row] for name, raw in columns.arrays.items()}
+
+
+def _typed_patient(pairs: list[str], model: Model) -> Source:
+    patient: dict[str, list[str | None]] = {name: [None] for name in model.study.names}
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
+        if not separator or name not in patient:
+            known = ", ".join(model.study.names)
+            raise DataError(f"--value takes NAME=VALUE, not {pair!r}; names are: {known}")
+        patient[name] = [text]
+    return patient
+
+
+def _show(explanation: Explanation, model: Model) -> None:
+    console = stdout()
+    label = model.study.outcome.label or model.study.outcome.column
+    console.print(Text(f"{label}: {100 * explanation.probability:.1f} %", style="bold"))
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("because", overflow="fold", ratio=1)
+    table.add_column("adds to the log-odds", justify="right", no_wrap=True)
+    for part in explanation.contributions:
+        style = "red" if part.contribution > 0 else "blue"
+        table.add_row(printable(part.term), Text(f"{part.contribution:+.3f}", style=style))
+    table.add_row("baseline", f"{explanation.baseline:+.3f}")
+    table.add_row("total", f"{explanation.log_odds:+.3f}", style="bold")
+    console.print(table)

@@ -1,0 +1,194 @@
+"""``fedrulefit fit``: learn one model over several tables, one per site."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.text import Text
+
+from fedrulefit.cli import show
+from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
+from fedrulefit.engines import inprocess
+from fedrulefit.errors import DataError, StudyError
+from fedrulefit.privacy.ledger import Ledger
+from fedrulefit.study import Settings, Study
+from fedrulefit.table import Source, Table, inspect_table, read_columns
+
+EPILOG = "Example: fedrulefit fit --study study.toml --site a.csv --site b.csv -o model.json"
+
+
+@friendly_errors()
+def fit(
+    study: Annotated[Path, typer.Option("--study", "-s", help="The study file.")],
+    site: Annotated[
+        list[str],
+        typer.Option("--site", help="A site's table, PATH or NAME=PATH; once per site."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")],
+    site_column: Annotated[
+        str | None,
+        typer.Option(help="One --site holds all patients; this column names their site."),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Named settings instead of the study's: paper, default.")
+    ] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="One setting, e.g. --set rounds=50.")
+    ] = None,
+    ledgers: Annotated[
+        Path | None, typer.Option(help="Folder for each site's ledger of what left it.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Sites that work at the same time.", min=1)] = 2,
+    top: Annotated[int, typer.Option(help="Rules to print.", min=0)] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+) -> None:
+    """Learn one model over several sites, all on this machine.
+
+    Every table is checked against the study first; nothing starts before all fit.
+
+    Example: fedrulefit fit --study study.toml --site a.csv --site b.csv -o model.json
+    """
+    agreed = Study.load(study).with_settings(preset, **_parse_settings(setting or []))
+    _check_writable(output)
+    tables = _load_sites(_sources(site, site_column), agreed)
+    if ledgers is not None:
+        ledgers.mkdir(parents=True, exist_ok=True)
+    with show.progress_bar(stderr(), quiet=quiet or as_json) as tell:
+        fitted = inprocess.fit(
+            agreed,
+            tables,
+            make_ledger=lambda name: _ledger(ledgers, name),
+            n_threads=jobs,
+            on_progress=tell,
+        )
+    model = fitted.model
+    model.save(output)
+    if as_json:
+        facts = {
+            "model": str(output),
+            "sites": list(model.provenance.sites),
+            "patients": model.provenance.patients,
+            "rules": len(model.rule_terms),
+            "linear_terms": len(model.linear_terms),
+            "objective": model.provenance.objective,
+            "privacy": model.privacy.words(),
+        }
+        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+    elif not quiet:
+        console = stdout()
+        for line in show.summary_lines(model):
+            console.print(Text(printable(line)))
+        if top:
+            console.print()
+            console.print(show.rules_table(model, model.rules_frame(top=top)))
+        console.print()
+        console.print(Text(f"Covariates by importance: {show.importance_line(model)}"))
+        console.print(Text(f"Privacy: {model.privacy.words()}"))
+        console.print(Text(f"Wrote {output}."))
+
+
+def _parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """Read ``name=value`` pairs; values are written as in TOML, ``none`` for None."""
+    settings: dict[str, Any] = {}
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
+        name = name.strip()
+        if not separator or name not in Settings.model_fields:
+            known = ", ".join(Settings.model_fields)
+            raise StudyError(f"--set takes NAME=VALUE, not {pair!r}; names are: {known}")
+        if text.strip().lower() == "none":
+            settings[name] = None
+            continue
+        try:
+            settings[name] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            settings[name] = text.strip()
+    return settings
+
+
+def _sources(sites: list[str], site_column: str | None) -> dict[str, Source]:
+    if site_column is not None:
+        if len(sites) != 1:
+            raise DataError("--site-column needs exactly one --site with all patients")
+        return _split_by_column(Path(sites[0]), site_column)
+    sources: dict[str, Source] = {}
+    named = [_name_site(site) for site in sites]
+    twins = [name for name, count in Counter(name for name, _ in named).items() if count > 1]
+    if twins:
+        raise DataError(
+            f"two tables are named {twins[0]!r}: give names, e.g. --site north=a/data.csv"
+        )
+    sources.update(named)
+    return sources
+
+
+def _name_site(site: str) -> tuple[str, Path]:
+    name, separator, path = site.partition("=")
+    if separator and name and not Path(site).exists():
+        return name, Path(path)
+    return Path(site).stem, Path(site)
+
+
+def _split_by_column(path: Path, site_column: str) -> dict[str, Source]:
+    columns = read_columns(path, where=str(path))
+    if site_column not in columns.arrays:
+        raise DataError(f"{path} has no column {site_column!r}: check --site-column")
+    raw = columns.arrays[site_column]
+    labels = np.array([_site_name(value) for value in raw])
+    if (labels == "").any():
+        raise DataError(f"{path}: some patients have no {site_column!r}: fill it in")
+    others = {name: raw for name, raw in columns.arrays.items() if name != site_column}
+    return {
+        label: {name: raw[labels == label] for name, raw in others.items()}
+        for label in np.unique(labels).tolist()
+    }
+
+
+def _site_name(value: Any) -> str:
+    if value is None or value != value:  # noqa: PLR0124 - NaN
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _load_sites(sources: dict[str, Source], study: Study) -> dict[str, Table]:
+    """Check all tables before anything starts; tell every error of every site."""
+    tables: dict[str, Table] = {}
+    lines: list[str] = []
+    warnings: Counter[str] = Counter()
+    for name, source in sources.items():
+        inspection = inspect_table(source, study, where=f"site {name}")
+        lines += [f"  site {name}: {finding}" for finding in inspection.errors]
+        warnings.update(f"site {name}: {finding}" for finding in inspection.warnings)
+        if inspection.table is not None:
+            tables[name] = inspection.table
+    if lines:
+        raise DataError("\n".join(["these tables do not fit the study:", *lines]))
+    for warning in warnings:
+        stderr().print(Text.assemble(("Warning: ", "yellow"), printable(warning)))
+    return tables
+
+
+def _check_writable(output: Path) -> None:
+    if output.is_dir() or not output.parent.is_dir():
+        raise StudyError(f"cannot write {output}: give a file in a folder that exists")
+
+
+def _ledger(folder: Path | None, site: str) -> Ledger:
+    if folder is None:
+        return Ledger()
+    safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in site)
+    return Ledger(path=folder / f"{safe}.jsonl", clock=_now)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,67 @@
+"""``fedrulefit predict``: score a table with a model file."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from rich.text import Text
+
+from fedrulefit.cli.console import friendly_errors, stderr
+from fedrulefit.errors import DataError
+from fedrulefit.model import Model
+from fedrulefit.table import read_columns
+
+EPILOG = "Example: fedrulefit predict model.json new.csv -o risks.csv"
+
+
+@friendly_errors()
+def predict(
+    model: Annotated[Path, typer.Argument(help="The model file.")],
+    data: Annotated[Path, typer.Argument(help="Patients to score (CSV or Parquet).")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="CSV file to write; else printed.")
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help="A column to copy beside each probability.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, not CSV.")] = False,
+) -> None:
+    """Write each patient's probability of the outcome, in the order of the table.
+
+    Example: fedrulefit predict model.json new.csv -o risks.csv
+    """
+    loaded = Model.load(model)
+    log_odds = loaded.decision_function(data)
+    probability = loaded.predict_proba(data)
+    label: dict[str, list[Any]] = {}
+    if id_column is not None:
+        columns = read_columns(data, only={id_column}, where=str(data))
+        if id_column not in columns.arrays:
+            raise DataError(f"{data} has no column {id_column!r}: check --id")
+        label[id_column] = columns.arrays[id_column].tolist()
+    found = {**label, "probability": probability.tolist(), "log_odds": log_odds.tolist()}
+    if output is None:
+        _write(sys.stdout, found, as_json=as_json)
+        return
+    try:
+        with output.open("w", encoding="utf-8", newline="") as file:
+            _write(file, found, as_json=as_json)
+    except OSError as error:
+        raise DataError(f"cannot write {output}: {error.strerror}") from None
+    stderr().print(Text(f"Wrote {len(probability)} probabilities to {output}."))
+
+
+def _write(file: TextIO, found: dict[str, list[Any]], *, as_json: bool) -> None:
+    rows = zip(*found.values(), strict=True)
+    if as_json:
+        json.dump([dict(zip(found, row, strict=True)) for row in rows], file, ensure_ascii=False)
+        file.write("\n")
+        return
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(found)
+    writer.writerows(rows)

@@ -1,0 +1,63 @@
+"""``fedrulefit rules``: read a model's rules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from fedrulefit.cli import show
+from fedrulefit.cli.console import friendly_errors, printable, stdout
+from fedrulefit.errors import ModelFileError
+from fedrulefit.model import Model
+
+EPILOG = "Example: fedrulefit rules model.json --top 5 --min-support 0.1"
+
+
+@friendly_errors()
+def rules(
+    model: Annotated[Path, typer.Argument(help="The model file.")],
+    top: Annotated[int | None, typer.Option(help="At most so many.", min=1)] = None,
+    min_support: Annotated[
+        float, typer.Option(help="Only rules with more support than this.", min=0, max=1)
+    ] = 0.0,
+    subgroups: Annotated[
+        bool, typer.Option("--subgroups", help="Outcome rates inside and outside each rule.")
+    ] = False,
+    figure: Annotated[
+        Path | None, typer.Option(help="Also draw the model to this file (png, svg, pdf).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Print the rules and linear terms of a model, most important first.
+
+    Example: fedrulefit rules model.json --top 5 --min-support 0.1
+    """
+    loaded = Model.load(model)
+    make = loaded.subgroups_frame if subgroups else loaded.rules_frame
+    frame = make(top=top, min_support=min_support)
+    if figure is not None:
+        _draw(loaded, figure)
+    if as_json:
+        typer.echo(json.dumps(json.loads(frame.to_json(orient="records")), ensure_ascii=False))
+        return
+    console = stdout()
+    for line in show.summary_lines(loaded):
+        console.print(Text(printable(line)))
+    console.print()
+    table = show.subgroups_table(frame) if subgroups else show.rules_table(loaded, frame)
+    console.print(table if len(frame) else Text("No rule meets these bounds."))
+    console.print()
+    console.print(Text(f"Covariates by importance: {show.importance_line(loaded)}"))
+
+
+def _draw(model: Model, path: Path) -> None:
+    from fedrulefit import plot
+
+    try:
+        plot.overview(model).savefig(path)
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"cannot draw {path}: {error}") from None

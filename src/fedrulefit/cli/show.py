@@ -1,0 +1,119 @@
+"""Tables and progress that several commands show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from rich.text import Text
+
+from fedrulefit.cli.console import printable
+from fedrulefit.model import Model
+from fedrulefit.protocol.coordinator import Progress
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STEPS = {
+    "join": "sites join",
+    "histograms": "noisy histograms",
+    "rules": "sites grow rules",
+    "terms": "sites receive the merged rules",
+    "fit": "fit together",
+    "summary": "supports of the rules",
+    "done": "done",
+}
+
+
+@contextmanager
+def progress_bar(console: Console, *, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """Show step, round and objective while a run goes on."""
+    if quiet:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description:<31}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[objective]}"),
+        TimeRemainingColumn(compact=True),
+    )
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(STEPS["join"], total=None, objective="")
+
+        def tell(progress: Progress) -> None:
+            objective = "" if progress.objective is None else f"objective {progress.objective:.5f}"
+            bar.update(
+                task,
+                description=STEPS[progress.step],
+                completed=progress.round,
+                total=progress.rounds or None,
+                objective=objective,
+            )
+
+        yield tell
+
+
+def rules_table(model: Model, frame: pd.DataFrame) -> Table:
+    """Return the rule table; importance is scaled so that the largest is 100."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("rule", overflow="fold", ratio=1)
+    for name in ("odds ratio", "importance", "support"):
+        table.add_column(name, justify="right", no_wrap=True)
+    largest = max((term.importance for term in model.terms), default=1.0) or 1.0
+    for row in frame.to_dict("records"):
+        style = "red" if row["coefficient"] > 0 else "blue"
+        support = "linear" if row["kind"] == "linear" else f"{100 * row['support']:.0f} %"
+        table.add_row(
+            printable(row["rule"]),
+            Text(f"{row['odds_ratio']:.2f}", style=style),
+            f"{100 * row['importance'] / largest:.0f}",
+            support,
+        )
+    return table
+
+
+def subgroups_table(frame: pd.DataFrame) -> Table:
+    """Return outcome rates inside and outside each rule."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("rule", overflow="fold", ratio=1)
+    for name in ("inside", "rate", "outside", "rate"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in frame.to_dict("records"):
+        table.add_row(
+            printable(row["rule"]),
+            f"{row['inside']:,.0f}",
+            f"{100 * row['rate_inside']:.1f} %",
+            f"{row['outside']:,.0f}",
+            f"{100 * row['rate_outside']:.1f} %",
+        )
+    return table
+
+
+def importance_line(model: Model) -> str:
+    """Return the covariates by importance, in one line."""
+    value = model.variable_importance()
+    largest = value.max() or 1.0
+    order = sorted(range(len(value)), key=lambda j: -value[j])
+    names = model.study.names
+    return ", ".join(f"{printable(names[j])} {100 * value[j] / largest:.0f}" for j in order)
+
+
+def summary_lines(model: Model) -> list[str]:
+    """Return what a model rests on, in a few lines."""
+    origin = model.provenance
+    rate = 100 * origin.events / origin.patients
+    label = model.study.outcome.label or model.study.outcome.column
+    kind = "SYNTHETIC data, " if model.study.synthetic else ""
+    return [
+        f"{model.study.name}: {kind}{len(origin.sites)} site{'s' * (len(origin.sites) != 1)}, "
+        f"{origin.patients:,.0f} patients, {label} in {rate:.1f} %.",
+        f"{len(model.rule_terms)} rules and {len(model.linear_terms)} linear terms "
+        f"of {origin.candidates} candidate rules, after {origin.rounds} rounds of "
+        f"{origin.solver} (objective {origin.objective:.5f}).",
+    ]

@@ -1,0 +1,142 @@
+"""Figures of a model (matplotlib). Each takes an ``ax`` and returns it.
+
+Each shows data that can also be had as a frame or array from the model, named
+in its docstring.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedrulefit.model import Model
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RAISES = "#b2182b"
+LOWERS = "#2166ac"
+NEUTRAL = "#4d4d4d"
+_WIDEST = 48
+
+
+def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: float = 0.0) -> Axes:
+    """Draw the most important terms (:meth:`Model.rules_frame`).
+
+    Importance is scaled so that the largest is 100; colour tells whether a
+    term raises or lowers the risk.
+    """
+    ax = _axes(ax)
+    frame = model.rules_frame(top=top, min_support=min_support)
+    if frame.empty:
+        return _say(ax, "The model has no terms")
+    scaled = 100 * frame["importance"] / max(frame["importance"].max(), 1e-300)
+    colours = np.where(frame["coefficient"] > 0, RAISES, LOWERS)
+    place = np.arange(len(frame))[::-1]
+    ax.barh(place, scaled, color=colours)
+    ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
+    for y, x, ratio in zip(place, scaled, frame["odds_ratio"], strict=True):
+        ax.annotate(f"OR {ratio:.2f}", (x, y), (3, 0), textcoords="offset points", va="center")
+    ax.set_xlim(0, 118)
+    ax.set_xlabel("Importance (largest = 100)")
+    ax.set_title("Rules and linear terms")
+    ax.legend(
+        handles=[_patch(RAISES, "raises the risk"), _patch(LOWERS, "lowers the risk")],
+        loc="lower right",
+        frameon=False,
+    )
+    return ax
+
+
+def importance(model: Model, ax: Axes | None = None) -> Axes:
+    """Draw the importance of the covariates (:meth:`Model.variable_importance`)."""
+    ax = _axes(ax)
+    value = model.variable_importance()
+    order = np.argsort(value, kind="stable")[-20:]
+    names = [model.study.names[j] for j in order]
+    ax.barh(np.arange(len(order)), 100 * value[order] / max(value.max(), 1e-300), color=NEUTRAL)
+    ax.set_yticks(np.arange(len(order)), [_shorten(name) for name in names])
+    ax.set_xlabel("Importance (largest = 100)")
+    ax.set_title("Covariates")
+    return ax
+
+
+def subgroups(
+    model: Model, ax: Axes | None = None, *, top: int = 5, min_support: float = 0.1
+) -> Axes:
+    """Draw outcome rates inside and outside rules (:meth:`Model.subgroups_frame`)."""
+    ax = _axes(ax)
+    frame = model.subgroups_frame(top=top, min_support=min_support)
+    if frame.empty:
+        return _say(ax, f"No rule with support above {min_support:g}")
+    place = np.arange(len(frame))[::-1]
+    for shift, column, colour, label in (
+        (0.2, "inside", RAISES, "patients inside the rule"),
+        (-0.2, "outside", LOWERS, "patients outside"),
+    ):
+        rate = 100 * frame[f"rate_{column}"]
+        ax.barh(place + shift, rate, 0.38, color=colour, label=label)
+        for y, x in zip(place + shift, rate, strict=True):
+            ax.annotate(f"{x:.0f} %", (x, y), (3, 0), textcoords="offset points", va="center")
+    ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
+    ax.set_xlim(0, 110)
+    ax.set_xlabel(f"{model.study.outcome.label or model.study.outcome.column} (%)")
+    ax.set_title("Subgroups")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, frameon=False)
+    return ax
+
+
+def history(model: Model, ax: Axes | None = None) -> Axes:
+    """Draw the objective over the rounds (``Model.provenance.history``)."""
+    ax = _axes(ax)
+    ax.plot(np.arange(len(model.provenance.history)), model.provenance.history, color=NEUTRAL)
+    ax.set_xlabel("Round")
+    ax.set_ylabel("Penalised mean loss")
+    ax.set_title("Fit")
+    return ax
+
+
+def overview(model: Model) -> Figure:
+    """Draw all of them on one page."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 8.5), layout="constrained")
+    axes = figure.subplots(2, 2, width_ratios=[1.25, 1])
+    rules(model, axes[0, 0])
+    importance(model, axes[0, 1])
+    subgroups(model, axes[1, 0])
+    history(model, axes[1, 1])
+    kind = " (synthetic data)" if model.study.synthetic else ""
+    origin = model.provenance
+    figure.suptitle(
+        f"{model.study.name}{kind}: {len(origin.sites)} sites, {origin.patients:,.0f} patients"
+    )
+    return figure
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
+
+
+def _patch(colour: str, label: str) -> object:
+    from matplotlib.patches import Patch
+
+    return Patch(color=colour, label=label)
+
+
+def _say(ax: Axes, text: str) -> Axes:
+    ax.text(0.5, 0.5, text, ha="center", va="center", transform=ax.transAxes)
+    ax.set_axis_off()
+    return ax
+
+
+def _shorten(text: str) -> str:
+    """Cut long names, and keep matplotlib from reading ``$`` as mathematics."""
+    text = text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+    return text.replace("$", r"\$")

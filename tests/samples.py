@@ -1,0 +1,120 @@
+"""Small synthetic hospitals with every kind of covariate, for many tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedrulefit.engines import inprocess
+from fedrulefit.model import Model
+from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.site import Site
+from fedrulefit.study import Study
+from fedrulefit.table import Table, load_table
+
+SMALL: dict[str, Any] = {
+    "n_trees": 20,
+    "rounds": 10,
+    "local_steps": 5,
+    "client_step": 0.2,
+    "learning_rate": 0.1,
+    "penalty": 0.002,
+}
+
+
+def study_facts(**settings: Any) -> dict[str, Any]:
+    """Return the facts of a study with every kind of covariate."""
+    return {
+        "name": "sepsis",
+        "outcome": {"column": "died", "positive": "yes", "negative": "no"},
+        "covariates": {
+            "age": {"kind": "number", "range": [18, 100], "unit": "years"},
+            "lactate": {"kind": "number", "range": [0.1, 25], "spacing": "log", "unit": "mmol/l"},
+            "gcs": {"kind": "number", "range": [3, 15], "step": 1, "complete": True},
+            "ward": {"kind": "category", "levels": ["icu", "er", "general", "other"]},
+            "sex": {
+                "kind": "yes/no",
+                "yes": "f",
+                "no": "m",
+                "labels": ["male", "female"],
+                "complete": True,
+            },
+        },
+        "settings": {**SMALL, "epsilon": None, **settings},
+    }
+
+
+def make_study(**settings: Any) -> Study:
+    """Return the study, by default small and without noise."""
+    return Study.from_mapping(study_facts(**settings))
+
+
+def make_frame(n_rows: int = 150, seed: int = 0) -> pd.DataFrame:
+    """Return patients as a hospital would export them, some values missing."""
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(18, 100, n_rows).round(1)
+    lactate = np.exp(rng.normal(0.7, 0.7, n_rows)).round(2)
+    gcs = rng.integers(3, 16, n_rows)
+    ward = rng.choice(["icu", "er", "general", "other"], n_rows, p=[0.3, 0.3, 0.3, 0.1])
+    sex = rng.choice(["m", "f"], n_rows)
+    odds = 0.04 * (age - 60) + 1.5 * (lactate > 2.5) - 0.2 * (gcs - 9) + 1.0 * (ward == "icu")
+    died = rng.random(n_rows) < 1 / (1 + np.exp(0.5 - odds))
+    frame = pd.DataFrame(
+        {
+            "age": age,
+            "lactate": lactate,
+            "gcs": gcs,
+            "ward": ward.astype(object),
+            "sex": sex,
+            "died": np.where(died, "yes", "no"),
+        }
+    )
+    frame.loc[rng.random(n_rows) < 0.1, "lactate"] = np.nan
+    frame.loc[rng.random(n_rows) < 0.05, "ward"] = None
+    return frame
+
+
+def make_tables(
+    study: Study, sizes: Sequence[int] = (70, 50, 30), seed: int = 0
+) -> dict[str, Table]:
+    """Return one table per site."""
+    names = ("north", "south", "west", "east", "centre", "coast")
+    return {
+        name: load_table(make_frame(size, seed + k), study)
+        for k, (name, size) in enumerate(zip(names, sizes, strict=False))
+    }
+
+
+def take(table: Table, rows: Any) -> Table:
+    """Return some patients of a table."""
+    assert table.outcome is not None
+    return Table(table.values[rows], table.outcome[rows], table.weights[rows])
+
+
+def fit_model(study: Study, tables: Mapping[str, Table] | None = None, **options: Any) -> Model:
+    """Fit with the embedded engine; noise, where the study has any, is seeded."""
+    made = inprocess.fit(
+        study,
+        tables if tables is not None else make_tables(study),
+        make_noise=lambda site: UnsafeSeededLaplace(7, site),
+        **options,
+    )
+    return made.model
+
+
+def record(
+    coordinator: Coordinator, sites: Mapping[str, Site]
+) -> tuple[Model, list[tuple[str, m.Request, m.Reply]]]:
+    """Run a conversation and keep every message: (site, request, reply)."""
+    seen = []
+    requests = coordinator.step()
+    while not isinstance(requests, Model):
+        replies = {name: sites[name].handle(request) for name, request in requests.items()}
+        seen += [(name, requests[name], reply) for name, reply in replies.items()]
+        requests = coordinator.step(replies)
+    return requests, seen
