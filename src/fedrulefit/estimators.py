@@ -10,6 +10,7 @@ hospitals do; nothing is implemented twice.
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -31,7 +32,7 @@ from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
 from fedrulefit.schema import infer_covariates, read_values
-from fedrulefit.study import Outcome, Settings, Study, Weight, resolve_settings
+from fedrulefit.study import Outcome, Settings, Study, Weight, check_settings, resolve_settings
 from fedrulefit.table import Table
 
 if TYPE_CHECKING:
@@ -53,14 +54,17 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         return None
 
     def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any) -> Any:
-        values = self._read_training(X)
+        given: Floats | None = None
+        if sample_weight is not None:
+            given = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+        values = self._read_training(X, given)
         outcome = self._encode_classes(y)
         check_consistent_length(values, outcome)
         labels = self._site_labels(sites, len(values))
-        weights = np.ones(len(values))
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        study = self._study(weights if sample_weight is not None else None)
+        study = self._study(given)
+        weights = np.ones(len(values)) if given is None else given
         counted = weights > 0
         table = Table(values[counted], outcome[counted], weights[counted])
         self._learn(study, table, labels[counted])
@@ -80,12 +84,13 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         self.history_ = np.array(self.model_.provenance.history)
         self.n_iter_ = self.model_.provenance.rounds
 
-    def _read_training(self, X: Any) -> Floats:
+    def _read_training(self, X: Any, weights: Floats | None) -> Floats:
         if self.study is not None:
             return self._read(X, reset=True)
+        rows = None if weights is None else weights > 0
         if _is_named_frame(X):
             validate_data(self, X, skip_check_array=True)
-            self._covariates, values = infer_covariates(X)
+            self._covariates, values = infer_covariates(X, rows=rows)
             return values
         checked = validate_data(
             self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
@@ -93,7 +98,8 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         names = [f"x{j}" for j in range(checked.shape[1])]
         if hasattr(self, "feature_names_in_"):
             names = [str(name) for name in self.feature_names_in_]
-        self._covariates, values = infer_covariates(dict(zip(names, checked.T, strict=True)))
+        columns = dict(zip(names, checked.T, strict=True))
+        self._covariates, values = infer_covariates(columns, rows=rows)
         return values
 
     def _read(self, X: Any, *, reset: bool = False) -> Floats:
@@ -143,20 +149,21 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         return np.array([str(label) for label in labels])
 
     def _study(self, weights: Floats | None) -> Study:
+        covariates = self._covariates if self.study is None else self.study.covariates
         weight = None
         if weights is not None:
-            weight = Weight(column="sample_weight", max=float(weights.max()) or 1.0)
+            weight = Weight(column=_unused("sample_weight", covariates), max=weights.max() or 1.0)
         if self.study is not None:
             facts = {**self.study.model_dump(), "weight": weight}
             return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
-        outcome = Outcome(
-            column="outcome", positive=str(self.classes_[1]), negative=str(self.classes_[0])
-        )
+        negative, positive = (str(label) for label in self.classes_)
+        column = _unused("outcome", covariates)
+        outcome = Outcome(column=column, positive=positive, negative=negative)
         return Study(
             name=type(self).__name__,
             ranges_from_data=True,
             outcome=outcome,
-            covariates=self._covariates,
+            covariates=dict(covariates),
             weight=weight,
             settings=self._resolve(None),
         )
@@ -173,7 +180,7 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
             return resolve_settings(self.preset, **given)
         if self.random_state is not None:
             given["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return Settings.model_validate({**base.model_dump(), **given})
+        return check_settings({**base.model_dump(), **given})
 
     def decision_function(self, X: Any) -> Floats:
         """Return the log-odds F(x), shape (n_rows,)."""
@@ -493,6 +500,13 @@ def _is_named_frame(X: Any) -> bool:
     """Whether X is a data frame whose columns have names (not numbers)."""
     columns = getattr(X, "columns", None)
     return columns is not None and all(isinstance(name, str) for name in columns)
+
+
+def _unused(name: str, taken: Container[str]) -> str:
+    """Return a column name that X does not have."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _threads(n_jobs: int | None) -> int:

@@ -22,7 +22,7 @@ from fedrulefit.core.design import build_design
 from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid, encode, linear_values
 from fedrulefit.core.importance import variable_importance
 from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
-from fedrulefit.errors import FedRuleFitError
+from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Category, Number, Study, YesNo
 from fedrulefit.table import Source, load_table
@@ -313,8 +313,21 @@ class Model:
                     f"expected an array of {self.study.n_features} columns, "
                     f"got shape {values.shape}"
                 )
+            self._check_values(values)
             return values
         return load_table(source, self.study, need_outcome=False).values
+
+    def _check_values(self, values: Floats) -> None:
+        """Refuse what no table could hold: infinity, or the place of no level."""
+        for name, axis, column in zip(self.study.names, self.grid.axes, values.T, strict=True):
+            known = column[~np.isnan(column)]
+            if axis.complete and len(known) < len(column):
+                raise DataError(f"column {name!r} must not be missing: the study has it complete")
+            if np.isinf(known).any():
+                raise DataError(f"column {name!r} holds infinity: replace it by a number or NaN")
+            last = axis.n_codes - 1
+            if not axis.ordered and not np.isin(known, np.arange(axis.n_codes)).all():
+                raise DataError(f"column {name!r} must hold positions of levels, 0 to {last}")
 
     def _linear(self, values: Floats) -> Floats:
         """The linear values of the model's own linear terms."""

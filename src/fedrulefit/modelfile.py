@@ -11,6 +11,7 @@ Oracle: saving, loading and saving again gives the same bytes
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -108,6 +109,8 @@ def save_model(model: Model, path: Path) -> None:
         unfinished.write_text(text, encoding="utf-8")
         unfinished.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink()
         raise ModelFileError(f"cannot write {path}: {error.strerror}") from None
 
 
@@ -222,10 +225,12 @@ def _assemble(file: _File, study: Study) -> Model:
             _axis(part, b.kind, b.complete) for part, b in zip(file.grid, study.bins, strict=True)
         )
     )
+    study.check_grid(grid)
     places = {name: j for j, name in enumerate(study.names)}
     terms = tuple(_term(part, places, grid) for part in file.terms)
     check_rules([term.rule for term in terms if isinstance(term, RuleTerm)], grid)
     bill, origin = file.privacy, file.provenance
+    _check_counts(file)
     return Model(
         study=study,
         grid=grid,
@@ -241,6 +246,16 @@ def _assemble(file: _File, study: Study) -> Model:
             }
         ),
     )
+
+
+def _check_counts(file: _File) -> None:
+    """No rule holds more patients than there are; a hair is left for rounding."""
+    pairs = [(file.provenance.events, file.provenance.patients)]
+    for part in file.terms:
+        if isinstance(part, _RulePart):
+            pairs += [(part.inside, file.provenance.patients), (part.events_inside, part.inside)]
+    if any(few > many * (1 + 1e-9) for few, many in pairs):
+        raise ModelFileError("a part has more patients than the whole")
 
 
 def _axis(part: _AxisPart, kind: str, complete: bool) -> Axis:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 RAISES = "#b2182b"
 LOWERS = "#2166ac"
 NEUTRAL = "#4d4d4d"
+INSIDE = "#762a83"
+OUTSIDE = "#bdbdbd"
 _WIDEST = 48
 
 
@@ -73,8 +75,8 @@ def subgroups(
         return _say(ax, f"No rule with support above {min_support:g}")
     place = np.arange(len(frame))[::-1]
     for shift, column, colour, label in (
-        (0.2, "inside", RAISES, "patients inside the rule"),
-        (-0.2, "outside", LOWERS, "patients outside"),
+        (0.2, "inside", INSIDE, "patients inside the rule"),
+        (-0.2, "outside", OUTSIDE, "patients outside"),
     ):
         rate = 100 * frame[f"rate_{column}"]
         ax.barh(place + shift, rate, 0.38, color=colour, label=label)

@@ -15,18 +15,25 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedrulefit.core.arrays import MAX_CODES, Floats
+from fedrulefit.core.arrays import MAX_CODES, Bools, Floats
 from fedrulefit.errors import DataError
-from fedrulefit.study import Category, Covariate, Number, YesNo
+from fedrulefit.study import Category, Covariate, Number, YesNo, level_key
 from fedrulefit.table import Raw, Source, match_levels, parse_numbers, read_columns
 
 
-def infer_covariates(source: Source) -> tuple[dict[str, Covariate], Floats]:
-    """Return the covariates and the values, shape (n_rows, n_features)."""
+def infer_covariates(
+    source: Source, *, rows: Bools | None = None
+) -> tuple[dict[str, Covariate], Floats]:
+    """Return the covariates and the values, shape (n_rows, n_features).
+
+    Ranges and levels are those of `rows` (all by default): a patient of weight
+    0 must not stretch them.
+    """
     columns = read_columns(source, where="X")
     if columns.duplicates:
         raise DataError(f"X has several columns named {', '.join(columns.duplicates)}")
-    covariates = {name: _infer(name, columns.arrays[name]) for name in columns.names}
+    chosen = slice(None) if rows is None else rows
+    covariates = {name: _infer(name, columns.arrays[name][chosen]) for name in columns.names}
     return covariates, _values(covariates, columns.arrays, columns.n_rows)
 
 
@@ -54,7 +61,9 @@ def _infer(name: str, raw: Raw) -> Covariate:
 
 
 def _infer_levels(name: str, raw: Raw) -> Covariate:
-    levels = sorted({str(value) for value in raw if value is not None})
+    texts = sorted({str(value) for value in raw if value is not None})
+    # Of spellings that count as one level ("1" and "1.0"), the first stands.
+    levels = list({level_key(text): text for text in reversed(texts)}.values())[::-1]
     if len(levels) == 2:
         return YesNo(no=levels[0], yes=levels[1])
     if len(levels) > MAX_CODES:

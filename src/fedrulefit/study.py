@@ -31,7 +31,7 @@ from pydantic import (
 )
 
 from fedrulefit.core.arrays import MAX_CODES
-from fedrulefit.core.grid import Bins
+from fedrulefit.core.grid import Bins, Grid
 from fedrulefit.errors import StudyError
 
 STUDY_FORMAT: Final = 1
@@ -350,6 +350,23 @@ class Study(_Frozen):
     def bins(self) -> tuple[Bins, ...]:
         """The public histogram bins of every covariate."""
         return tuple(c.bins(self.settings.n_bins) for c in self.covariates.values())
+
+    def check_grid(self, grid: Grid) -> None:
+        """Refuse a grid that is not of this study's covariates.
+
+        Raises
+        ------
+        ValueError
+            If kinds, levels or the cut-offs that the study fixes differ.
+        """
+        expected = [(b.kind, b.complete) for b in self.bins]
+        if [(a.kind, a.complete) for a in grid.axes] != expected:
+            raise ValueError("the grid does not fit the study's covariates")
+        for axis, bins in zip(grid.axes, self.bins, strict=True):
+            if axis.kind == "category" and axis.n_codes != bins.n_bins:
+                raise ValueError("the grid does not fit a category's levels")
+            if bins.cutoffs is not None and not np.array_equal(axis.cutoffs, bins.cutoffs):
+                raise ValueError("the grid does not have the cut-offs that the study fixes")
 
     def with_settings(self, preset: str | None = None, **overrides: Any) -> Study:
         """Return the same study with other settings."""

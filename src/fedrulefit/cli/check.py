@@ -35,8 +35,6 @@ def check(
     """Check whether tables fit the study, before anything is sent.
 
     Shows no patient's value. Exit code: 0 ready, 1 errors found, 2 could not run.
-
-    Example: fedrulefit check hospital_a.csv --study study.toml
     """
     agreed = Study.load(study)
     inspections = {

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from scipy.special import expit
@@ -45,6 +45,11 @@ from scipy.special import expit
 from fedrulefit.core.arrays import MISSING, Codes, Floats, Ints
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Condition, Rule, conjoin, interval
+
+RESIDUAL_STEP: Final = 2.0**-20
+"""Residuals in whole steps add up without rounding, so that neither the order
+of the patients nor a weight in place of repeated rows decides between equally
+good splits."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,8 @@ def grow_trees(
             "learning_rate": learning_rate,
             # A hair below, for the rounding of LightGBM's own sums.
             "min_sum_hessian_in_leaf": min_leaf * (1 - 1e-6),
+            # In a leaf of one class every gain is 0 but for rounding.
+            "min_gain_to_split": 1e-9 * float(weights.sum()),
             "bagging_fraction": subsample,
             "bagging_freq": int(subsample < 1),
             "bagging_seed": bagging_seed,
@@ -128,7 +135,8 @@ def grow_trees(
     )
 
     def objective(predictor: Floats, _: Any) -> tuple[Any, Any]:
-        return weights * (expit(predictor) - outcome), weights
+        residual = np.rint((expit(predictor) - outcome) / RESIDUAL_STEP) * RESIDUAL_STEP
+        return weights * residual, weights
 
     for n_leaves in leaf_counts:
         booster.reset_parameter({"num_leaves": int(n_leaves)})
@@ -186,6 +194,8 @@ def _make_booster(matrix: Any, init_score: Floats, params: dict[str, Any]) -> An
         "objective": "none",
         "max_bin": 256,
         "min_data_in_bin": 1,
+        # All patients: a sample may miss a rare code, or the only missing value.
+        "bin_construct_sample_cnt": max(1, len(matrix)),
         "min_data_in_leaf": 1,
         "feature_pre_filter": False,
         "enable_bundle": False,

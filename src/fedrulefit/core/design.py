@@ -15,8 +15,8 @@ products work on the bytes:
 * :math:`Xw`: only columns with a coefficient other than 0 are unpacked, a
   bounded block of patients at a time. Under an ℓ1 penalty these are few.
 
-A design small enough to stay in the processor's cache is multiplied as a plain
-matrix.
+Few columns that are multiplied many times are better unpacked once, while that
+takes no more than a bounded block: :meth:`Design.unpacked`.
 
 Oracle: the dense matrix (``tests/properties/test_design.py``).
 """
@@ -36,8 +36,8 @@ from fedrulefit.core.rules import Condition, Rule
 BLOCK_CELLS: Final = 1 << 20
 """Cells (patients × columns) unpacked at a time: 8 MB as float64."""
 
-DENSE_CELLS: Final = 1 << 17
-"""Up to here (1 MB) plain matrix products are faster than bytes."""
+MATRIX_CELLS: Final = 1 << 22
+"""The largest matrix that :meth:`Design.unpacked` makes: 32 MB."""
 
 _TABLES: Final = 1024
 """Look-up tables made at a time: 2 MB."""
@@ -58,11 +58,14 @@ class Design:
     bits : (n_bytes, n_rules) uint8
         Bit i of ``bits[g, k]``: whether patient 8·g + i satisfies rule k.
     linear : (n_rows, n_linear) float64
+    matrix : (n_rows, n_terms) float64 or None
+        The same as a plain matrix, where it was asked for and small enough.
     """
 
     n_rows: int
     bits: Bits
     linear: Floats
+    matrix: Floats | None = None
 
     @property
     def n_rules(self) -> int:
@@ -76,8 +79,8 @@ class Design:
 
     def dot(self, coef: Floats) -> Floats:
         """Return X·w, shape (n_rows,)."""
-        if self._dense is not None:
-            product: Floats = self._dense @ coef
+        if self.matrix is not None:
+            product: Floats = self.matrix @ coef
             return product
         rules, linear = coef[1 : 1 + self.n_rules], coef[1 + self.n_rules :]
         predictor: Floats = coef[0] + self.linear @ linear
@@ -92,8 +95,8 @@ class Design:
 
     def transpose_dot(self, vector: Floats) -> Floats:
         """Return Xᵀ·v, shape (n_terms,)."""
-        if self._dense is not None:
-            product: Floats = vector @ self._dense
+        if self.matrix is not None:
+            product: Floats = vector @ self.matrix
             return product
         padded = np.zeros(8 * len(self.bits))
         padded[: self.n_rows] = vector
@@ -123,12 +126,12 @@ class Design:
         linear = np.abs(self.linear).max(axis=0, initial=0.0)
         return np.concatenate([np.ones(1 + self.n_rules), linear])
 
-    @cached_property
-    def _dense(self) -> Floats | None:
-        """The matrix itself where it is small enough to stay in cache."""
-        if self.n_rows * self.n_terms > DENSE_CELLS:
-            return None
-        return np.hstack([np.ones((self.n_rows, 1)), self.dense_rules(), self.linear])
+    def unpacked(self) -> Design:
+        """Return the same design as a plain matrix, unless that would be large."""
+        if self.n_rows * self.n_terms > MATRIX_CELLS:
+            return self
+        matrix = np.hstack([np.ones((self.n_rows, 1)), self.dense_rules(), self.linear])
+        return Design(self.n_rows, self.bits, self.linear, matrix)
 
 
 def build_design(codes: Codes, rules: Sequence[Rule], linear: Floats) -> Design:

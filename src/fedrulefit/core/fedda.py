@@ -31,12 +31,16 @@ Oracle: a 30-line textbook version (``tests/unit/core/test_fedda.py``).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.design import Design
 from fedrulefit.core.losses import logistic_loss, logistic_slope
+
+FIRST_DRIFT: Final = 0.25
+"""First guess of how far slopes move in a round; checked afterwards."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def client_update(
     slope = logistic_slope(predictor, outcome, share)
     loss = logistic_loss(predictor, outcome, share)
     gradient = design.transpose_dot(slope)
-    drift = 0.0
+    drift = FIRST_DRIFT
     live = np.zeros(design.n_terms, dtype=np.bool_)
     while (
         wakes := _may_wake(dual, gradient, design.largest, drift, round_, schedule) & ~live
@@ -159,7 +163,7 @@ def _local_steps(
     drift : float
         Largest summed change of the slopes since the first step.
     """
-    columns = design.take(np.flatnonzero(live))
+    columns = design.take(np.flatnonzero(live)).unpacked()
     local = dual[live].copy()
     summed = np.zeros(design.n_rows)
     first: Floats | None = None

@@ -12,6 +12,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import cast
 
+from threadpoolctl import threadpool_limits
+
 from fedrulefit.core.grid import Grid
 from fedrulefit.model import Model
 from fedrulefit.privacy.ledger import Ledger
@@ -83,7 +85,9 @@ def run(
         Told where the run is, before every step.
     """
     threads = ThreadPoolExecutor(n_threads) if n_threads > 1 else nullcontext()
-    with threads as pool:
+    # One thread of BLAS per site: more would fight over the cores, and could
+    # change the order of sums.
+    with threadpool_limits(1, "blas"), threads as pool:
         outcome = coordinator.step()
         while not isinstance(outcome, Model):
             if on_progress is not None:

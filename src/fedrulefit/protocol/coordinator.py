@@ -159,19 +159,22 @@ class Coordinator:
             replies = yield from self._ask(
                 m.DualReply, partial(m.DualRequest, round=round_, dual=dual)
             )
-            weight = sum(reply.weight for reply in replies)
+            weight = _positive_total({r.header.site: r.weight for r in replies})
             loss = sum(reply.loss for reply in replies) / weight
             coef = soft_threshold(dual, schedule.threshold(round_, 0))
             history.append(loss + schedule.penalty * float(np.abs(coef[1:]).sum()))
-            if history[-1] > DIVERGED * history[0]:
-                raise FitError(
-                    f"FedDA diverges (round {round_}: the objective is {history[-1]:.3g}, it "
-                    f"started at {history[0]:.3g}): lower 'client_step' (now "
-                    f"{schedule.client_step:g}) or set 'centre = true'"
-                )
+            self._check_converges(history[-1], history[0], round_)
             increment = _total([reply.increment for reply in replies], n_terms) / weight
             dual = server_update(dual, increment, schedule.server_step)
         return soft_threshold(dual, schedule.threshold(schedule.rounds)), history
+
+    def _check_converges(self, objective: float, first: float, round_: int) -> None:
+        if objective > DIVERGED * first:
+            raise FitError(
+                f"FedDA diverges (round {round_}: the objective is {objective:.3g}, it "
+                f"started at {first:.3g}): lower 'client_step' (now "
+                f"{self.study.settings.client_step:g}) or set 'centre = true'"
+            )
 
     def _summarise(
         self,
@@ -188,7 +191,7 @@ class Coordinator:
         replies = yield from self._ask(
             m.SummaryReply, partial(m.SummaryRequest, terms=terms, coef=coef[terms])
         )
-        patients = sum(reply.total for reply in replies)
+        patients = _positive_total({r.header.site: r.total for r in replies})
         n_rules = int(((terms > 0) & (terms <= len(rules))).sum())
         inside = _total([reply.inside for reply in replies], n_rules)
         events_inside = _total([reply.events_inside for reply in replies], n_rules)
@@ -205,6 +208,7 @@ class Coordinator:
         found.sort(key=lambda term: -term.importance)
         loss = sum(reply.loss for reply in replies) / patients
         penalty = self.study.settings.penalty * float(np.abs(coef[1:]).sum())
+        self._check_converges(loss + penalty, history[0], len(history))
         self.progress = Progress("done", len(history), len(history), loss + penalty)
         return Model(
             study=self.study,
@@ -282,6 +286,14 @@ def _total(arrays: Sequence[Number], length: int) -> Number:
             raise ProtocolError(f"a site sent {array.shape} numbers where {length} were due")
     total: Number = np.sum(np.stack(arrays), axis=0)
     return total
+
+
+def _positive_total(numbers: Mapping[str, float]) -> float:
+    """Sum over sites what must be above 0 at each of them."""
+    for site, number in numbers.items():
+        if not number > 0:
+            raise ProtocolError(f"site {site!r} counts no patients")
+    return sum(numbers.values())
 
 
 def _name_run(study: Study, sites: Sequence[str]) -> str:

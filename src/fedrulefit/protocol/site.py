@@ -92,6 +92,8 @@ class Site:
         """Answer a request, and record what leaves."""
         try:
             self._check_header(request.header)
+            if self._run is None and not isinstance(request, m.JoinRequest):
+                raise ProtocolError(f"site {self.name!r} has not joined a run yet")
             reply = self._answer(request)
         except ProtocolError as error:
             return m.Refusal(request.header, "bad-request", str(error))
@@ -164,7 +166,10 @@ class Site:
     def _grow(self, request: m.RulesRequest) -> m.RulesReply:
         """Paper 2.2.2: trees on the site's own patients."""
         settings, grid = self.study.settings, request.grid
-        self._check_grid(grid)
+        try:
+            self.study.check_grid(grid)
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
         self._grid = grid
         self._codes = encode(self._values, grid)
         trees = grow_trees(
@@ -228,15 +233,6 @@ class Site:
             squares=sums.squares,
             loss=loss,
         )
-
-    def _check_grid(self, grid: Grid) -> None:
-        """The grid must be one of this study's covariates, and of nothing finer."""
-        expected = [(b.kind, b.complete) for b in self.study.bins]
-        if [(a.kind, a.complete) for a in grid.axes] != expected:
-            raise ProtocolError("the grid does not fit the study's covariates")
-        for axis, bins in zip(grid.axes, self.study.bins, strict=True):
-            if axis.kind == "category" and axis.n_codes != bins.n_bins:
-                raise ProtocolError("the grid does not fit a category's levels")
 
     def _ready_design(self) -> Design:
         if self._design is None:

@@ -150,7 +150,9 @@ def _build_array(dtype: np.dtype[Any], packed: Any, where: str) -> Any:
 
 def _build_condition(packed: Any, where: str) -> Condition:
     match packed:
-        case [int() as feature, bytes() as codes] if len(codes) == 32 and 0 <= feature < 2**31:
+        case [int() as feature, bytes() as codes] if (
+            type(feature) is int and 0 <= feature < 2**31 and len(codes) == 32
+        ):
             return Condition(feature, int.from_bytes(codes, "little"))
     raise ProtocolError(f"{where}: not a condition")
 

@@ -52,7 +52,7 @@ def ones(n_rows: int) -> Any:
     return np.ones(n_rows, dtype=np.int64)
 
 
-# --- histograms ---------------------------------------------------------------------------
+# --- histograms -------------------------------------------------------------------------
 
 
 def naive_counts(column: Any, units: Any, bins: Bins) -> list[int]:
@@ -65,9 +65,7 @@ def naive_counts(column: Any, units: Any, bins: Bins) -> list[int]:
         elif value >= bins.edges[-1]:
             cell = bins.n_bins - 1
         else:
-            (cell,) = [
-                b for b in range(bins.n_bins) if bins.edges[b] <= value < bins.edges[b + 1]
-            ]
+            (cell,) = [b for b in range(bins.n_bins) if bins.edges[b] <= value < bins.edges[b + 1]]
         counts[cell] += int(unit)
     return counts
 
@@ -117,9 +115,7 @@ def test_each_patient_stands_in_exactly_one_cell_of_each_covariate() -> None:
     """The sensitivity that the noise is scaled to."""
     rng = np.random.default_rng(2)
     bins = [numbers([0, 1, 2], complete=False), Bins.categorical(3, complete=False)]
-    values = np.column_stack(
-        [rng.choice([-1, 0.5, 7, np.nan], 50), rng.choice([0, 2, np.nan], 50)]
-    )
+    values = np.column_stack([rng.choice([-1, 0.5, 7, np.nan], 50), rng.choice([0, 2, np.nan], 50)])
     for row in range(50):
         parts = split_cells(count_histograms(values[row : row + 1], ones(1), bins), bins)
         assert [sorted(part.tolist()) for part in parts] == [[0, 0, 1], [0, 0, 0, 1]]
@@ -139,7 +135,7 @@ def test_split_cells_refuses_a_wrong_number_of_counts() -> None:
         split_cells(np.zeros(4, np.int64), [numbers([0, 1, 2], complete=False)])
 
 
-# --- cut-offs -----------------------------------------------------------------------------
+# --- cut-offs ---------------------------------------------------------------------------
 
 
 def test_a_quantile_is_the_upper_edge_of_its_bin_erratum_7() -> None:
@@ -246,7 +242,7 @@ def test_a_snapped_cutoff_beyond_the_range_is_dropped() -> None:
     assert axis.cutoffs.tolist() == []
 
 
-# --- mending noisy counts -------------------------------------------------------------------
+# --- mending noisy counts ---------------------------------------------------------------
 
 
 def naive_projection(counts: Any, total: float) -> Any:
@@ -320,7 +316,7 @@ def test_the_missing_cell_is_no_part_of_the_distribution() -> None:
     assert not with_missing.axes[0].complete
 
 
-# --- winsor limits, spread, centre ----------------------------------------------------------
+# --- winsor limits, spread, centre ------------------------------------------------------
 
 
 def test_winsor_zero_means_the_whole_public_range() -> None:
@@ -439,7 +435,7 @@ def test_an_impossible_axis_is_refused(wrong: dict[str, Any], message: str) -> N
         Axis(**{**facts, **wrong})
 
 
-# --- the exact grid of pooled data ----------------------------------------------------------
+# --- the exact grid of pooled data ------------------------------------------------------
 
 
 def exact(x: Any, weights: Any = None, *, n_cutoffs: int = 20, **changes: Any) -> Axis:
@@ -499,7 +495,7 @@ def test_a_covariate_that_nobody_has_becomes_one_code() -> None:
     assert (axis.n_codes, axis.has_linear) == (1, False)
 
 
-# --- codes and linear terms -----------------------------------------------------------------
+# --- codes and linear terms -------------------------------------------------------------
 
 
 def test_codes_equal_a_naive_count_of_cutoffs() -> None:
@@ -556,9 +552,7 @@ def test_covariates_without_spread_range_or_order_have_no_linear_term() -> None:
 def test_a_linear_term_has_the_spread_of_an_average_rule() -> None:
     rng = np.random.default_rng(14)
     x = rng.normal(size=(700, 1))
-    grid = exact_grid(
-        x, np.ones(700), [numbers([-1e6, 1e6])], n_cutoffs=5, winsor=0.0, centre=True
-    )
+    grid = exact_grid(x, np.ones(700), [numbers([-1e6, 1e6])], n_cutoffs=5, winsor=0.0, centre=True)
     term = linear_values(x, grid)[:, 0]
     assert term.std(ddof=1) == pytest.approx(0.4, rel=1e-12)
     assert term.mean() == pytest.approx(0.0, abs=1e-12)

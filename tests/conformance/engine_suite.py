@@ -1,0 +1,138 @@
+"""What every engine must do, whatever carries its messages.
+
+Subclass :class:`EngineSuite`, name it ``Test…`` and implement ``engine``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+
+from fedrulefit.errors import FitError
+from fedrulefit.model import Model
+from fedrulefit.modelfile import model_facts
+from fedrulefit.privacy.ledger import Ledger
+from fedrulefit.protocol.coordinator import Progress
+from fedrulefit.study import Study
+from fedrulefit.table import Table
+from tests.samples import make_study, make_tables
+
+
+class Engine(Protocol):
+    """Fits a study with one site per table.
+
+    `noise_seed` asks for :class:`UnsafeSeededLaplace` of that seed at every
+    site; without one the sites use their own noise.
+    """
+
+    def __call__(
+        self,
+        study: Study,
+        tables: Mapping[str, Table],
+        *,
+        n_threads: int = 1,
+        noise_seed: int | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> tuple[Model, Mapping[str, Ledger]]: ...
+
+
+def model_bytes(model: Model) -> str:
+    """Return what a model file would hold."""
+    return json.dumps(model_facts(model))
+
+
+class EngineSuite:
+    """The checks; each run is small."""
+
+    @pytest.fixture
+    def engine(self) -> Engine:
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("n_threads", [2, 4])
+    @pytest.mark.parametrize("epsilon", [None, 1.0])
+    def test_threads_do_not_change_the_model(
+        self, engine: Engine, n_threads: int, epsilon: float | None
+    ) -> None:
+        study = make_study(epsilon=epsilon)
+        tables = make_tables(study, sizes=(60, 40, 30, 25))
+        alone, _ = engine(study, tables, n_threads=1, noise_seed=3)
+        many, _ = engine(study, tables, n_threads=n_threads, noise_seed=3)
+        assert model_bytes(many) == model_bytes(alone)
+
+    @pytest.mark.parametrize("epsilon", [None, 1.0])
+    def test_the_order_of_sites_does_not_change_the_model(
+        self, engine: Engine, epsilon: float | None
+    ) -> None:
+        study = make_study(epsilon=epsilon)
+        tables = make_tables(study)
+        forwards, _ = engine(study, tables, noise_seed=3)
+        backwards, _ = engine(study, dict(reversed(tables.items())), noise_seed=3)
+        assert model_bytes(backwards) == model_bytes(forwards)
+        assert forwards.provenance.sites == ("north", "south", "west")
+
+    def test_seeded_noise_repeats_itself_and_another_seed_does_not(self, engine: Engine) -> None:
+        study = make_study(epsilon=0.5)
+        tables = make_tables(study)
+        one, again, other = (
+            model_bytes(engine(study, tables, noise_seed=seed)[0]) for seed in (3, 3, 4)
+        )
+        assert one == again
+        assert one != other
+
+    def test_the_study_s_seed_moves_trees_and_not_noise(self, engine: Engine) -> None:
+        tables = make_tables(make_study())
+        grids, texts = [], []
+        for seed in (0, 1):
+            model, _ = engine(make_study(epsilon=1.0, seed=seed), tables, noise_seed=3)
+            grids.append(np.concatenate([axis.cutoffs for axis in model.grid.axes]))
+            texts.append(str(model.terms))
+        np.testing.assert_array_equal(*grids)
+        assert texts[0] != texts[1]
+
+    def test_progress_sees_every_step(self, engine: Engine) -> None:
+        study = make_study(rounds=4)
+        seen: list[Progress] = []
+        model, _ = engine(study, make_tables(study), on_progress=seen.append)
+        assert [p.step for p in seen] == [
+            "join", "histograms", "rules", "terms", "fit", "fit", "fit", "fit", "summary", "done",
+        ]  # fmt: skip
+        fits = [p for p in seen if p.step == "fit"]
+        assert [(p.round, p.rounds) for p in fits] == [(0, 4), (1, 4), (2, 4), (3, 4)]
+        assert fits[0].objective is None
+        assert [p.objective for p in fits[1:]] == list(model.provenance.history[:3])
+        assert seen[-1].objective == model.provenance.objective
+
+    def test_every_site_keeps_a_ledger(self, engine: Engine) -> None:
+        study = make_study(rounds=4, epsilon=0.5)
+        _, ledgers = engine(study, make_tables(study))
+        assert set(ledgers) == {"north", "south", "west"}
+        for ledger in ledgers.values():
+            assert ledger.epsilon == pytest.approx(5 * 0.5)
+            rounds = [r.round for r in ledger.releases if r.quantity == "increment"]
+            assert rounds == [0, 1, 2, 3]
+        first = [r.digest for r in ledgers["north"].releases]
+        assert not set(first) & {r.digest for r in ledgers["south"].releases}
+
+    def test_one_site_is_enough_and_none_is_not(self, engine: Engine) -> None:
+        study = make_study()
+        model, _ = engine(study, make_tables(study, sizes=(60,)))
+        assert model.provenance.sites == ("north",)
+        with pytest.raises(FitError, match="at least one site"):
+            engine(study, {})
+
+    def test_an_error_at_a_site_reaches_the_caller(self, engine: Engine) -> None:
+        study = make_study(client_step=1e6, rounds=30, centre=False)
+        with pytest.raises(FitError, match="client_step"):
+            engine(study, make_tables(study), n_threads=2)
+
+    def test_the_model_learns(self, engine: Engine) -> None:
+        study: Any = make_study(rounds=30)
+        tables = make_tables(study)
+        model, _ = engine(study, tables)
+        assert model.provenance.objective < 0.85 * model.provenance.history[0]
+        assert model.rule_terms
+        assert model.linear_terms

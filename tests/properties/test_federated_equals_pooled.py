@@ -1,0 +1,237 @@
+"""With noise off, any partition of the patients gives what pooled data give.
+
+Sums over sites are compared at a relative tolerance of 1e-12: only the order
+of additions differs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedrulefit.core.grid import Grid
+from fedrulefit.engines import inprocess
+from fedrulefit.estimators import FederatedRuleFitClassifier, RuleFitClassifier
+from fedrulefit.model import Model
+from fedrulefit.modelfile import model_facts
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.site import Site
+from fedrulefit.study import Study
+from fedrulefit.table import Table, load_table
+from tests.samples import make_frame, make_study, record, study_facts, take
+
+quick = settings(max_examples=25, derandomize=True, deadline=None)
+
+STUDY = make_study(n_trees=5, rounds=2, local_steps=1, client_step=0.5)
+POOL = load_table(make_frame(90, seed=5), STUDY)
+
+
+@st.composite
+def partitions(draw: st.DrawFn, n_rows: int = 90) -> dict[str, np.ndarray]:
+    """Rows of 1 to 6 sites: of equal size, or one with all but a few patients."""
+    n_sites = draw(st.integers(1, 6))
+    order = np.random.default_rng(draw(st.integers(0, 2**32 - 1))).permutation(n_rows)
+    if draw(st.booleans()):
+        cuts = np.linspace(0, n_rows, n_sites + 1).astype(int)[1:-1]
+    else:
+        cuts = np.sort(draw(st.permutations(range(1, 12)))[: n_sites - 1]).astype(int)
+    return {f"site {k}": rows for k, rows in enumerate(np.split(order, cuts))}
+
+
+def talk(study: Study, tables: dict[str, Table]) -> tuple[Model, dict[str, list[Any]]]:
+    """Return the model and the replies by kind."""
+    sites = {name: Site(name, table, study) for name, table in tables.items()}
+    model, seen = record(Coordinator(study, list(sites)), sites)
+    replies: dict[str, list[Any]] = {}
+    for _, _, reply in seen:
+        replies.setdefault(type(reply).__name__, []).append(reply)
+    return model, replies
+
+
+def close(left: Any, right: Any, *, rtol: float = 1e-12) -> None:
+    scale = float(np.max(np.abs(right), initial=0.0))
+    np.testing.assert_allclose(left, right, rtol=rtol, atol=rtol * scale)
+
+
+def same_grid(left: Grid, right: Grid) -> None:
+    for a, b in zip(left.axes, right.axes, strict=True):
+        np.testing.assert_array_equal(a.cutoffs, b.cutoffs)
+        assert (a.kind, a.n_codes, a.limits, a.spread) == (b.kind, b.n_codes, b.limits, b.spread)
+        assert (a.centre, a.fill, a.complete) == (b.centre, b.fill, b.complete)
+
+
+def answers(
+    study: Study, tables: dict[str, Table], grid: Grid, rules: Any, dual: Any
+) -> tuple[list[m.DualReply], list[m.SummaryReply]]:
+    """Ask every site the same questions about the same rules."""
+    duals: list[Any] = []
+    sums: list[Any] = []
+    for name, table in tables.items():
+        site = Site(name, table, study)
+        header = m.Header(m.PROTOCOL_VERSION, "run", 0, name, study.digest)
+        site.handle(m.JoinRequest(header))
+        site.handle(m.RulesRequest(header, grid))
+        site.handle(m.TermsRequest(header, rules))
+        duals.append(site.handle(m.DualRequest(header, 1, dual)))
+        terms = np.arange(len(dual))
+        sums.append(site.handle(m.SummaryRequest(header, terms, dual)))
+    return duals, sums
+
+
+def ask_pool(study: Study, pool: Table) -> tuple[Grid, Any, Any]:
+    """Return grid, rules and a dual vector, as pooled data give them."""
+    sites = {"pool": Site("pool", pool, study)}
+    model, seen = record(Coordinator(study, ["pool"]), sites)
+    requests = [request for _, request, _ in seen]
+    (rules,) = (r.rules for r in requests if isinstance(r, m.TermsRequest))
+    n_terms = next(len(r.dual) for r in requests if isinstance(r, m.DualRequest))
+    dual = np.random.default_rng(1).normal(size=n_terms)
+    return model.grid, rules, dual
+
+
+GRID, RULES, DUAL = ask_pool(STUDY, POOL)
+POOLED_DUAL, POOLED_SUMS = answers(STUDY, {"pool": POOL}, GRID, RULES, DUAL)
+
+
+@given(parts=partitions())
+@quick
+def test_histograms_and_grid(parts: dict[str, np.ndarray]) -> None:
+    pooled, pooled_replies = talk(STUDY, {"pool": POOL})
+    model, replies = talk(STUDY, {name: take(POOL, rows) for name, rows in parts.items()})
+    summed = np.sum([r.counts for r in replies["GridReply"]], axis=0)
+    np.testing.assert_array_equal(summed, pooled_replies["GridReply"][0].counts)
+    assert all(len(r.spread_squares) == 0 for r in replies["GridReply"])
+    same_grid(model.grid, pooled.grid)
+
+
+@given(parts=partitions())
+@quick
+def test_gradients(parts: dict[str, np.ndarray]) -> None:
+    """With one local step the increment is −η_c times the gradient of the mean loss."""
+    tables = {name: take(POOL, rows) for name, rows in parts.items()}
+    replies, _ = answers(STUDY, tables, GRID, RULES, DUAL)
+    (pooled,) = POOLED_DUAL
+    weight = sum(r.weight for r in replies)
+    assert weight == pooled.weight == 90
+    close(np.sum([r.increment for r in replies], axis=0) / weight, pooled.increment / 90)
+    close(sum(r.loss for r in replies) / weight, pooled.loss / 90)
+    assert np.abs(pooled.increment).max() > 1
+
+
+@given(parts=partitions())
+@quick
+def test_supports_and_events(parts: dict[str, np.ndarray]) -> None:
+    tables = {name: take(POOL, rows) for name, rows in parts.items()}
+    _, replies = answers(STUDY, tables, GRID, RULES, DUAL)
+    (pooled,) = POOLED_SUMS
+    for field in ("total", "events", "inside", "events_inside", "loss"):
+        close(np.sum([getattr(r, field) for r in replies], axis=0), getattr(pooled, field))
+    # Squares are about each site's own mean: together at most those about the pooled mean.
+    within = np.sum([r.squares for r in replies], axis=0)
+    assert (within <= pooled.squares * (1 + 1e-12) + 1e-9).all()
+
+
+weighted = Study.from_mapping(
+    {
+        **study_facts(n_trees=5, rounds=2, local_steps=1, client_step=0.5),
+        "weight": {"column": "w", "max": 5.0},
+    }
+)
+
+
+@given(counts=st.lists(st.integers(0, 5), min_size=90, max_size=90).filter(lambda c: sum(c) > 9))
+@quick
+def test_weights_are_repeated_rows(counts: list[int]) -> None:
+    weights = np.array(counts, dtype=np.float64)
+    once = Table(POOL.values, POOL.outcome, weights)
+    often = take(POOL, np.repeat(np.arange(90), counts))
+    sites = {"once": Site("s", once, weighted), "often": Site("s", often, weighted)}
+    header = m.Header(m.PROTOCOL_VERSION, "run", 0, "s", weighted.digest)
+    replies: dict[str, list[Any]] = {}
+    for key, site in sites.items():
+        site.handle(m.JoinRequest(header))
+        first = site.handle(m.GridRequest(header))
+        site.handle(m.RulesRequest(header, GRID))
+        site.handle(m.TermsRequest(header, RULES))
+        dual = site.handle(m.DualRequest(header, 1, DUAL))
+        final = site.handle(m.SummaryRequest(header, np.arange(len(DUAL)), DUAL))
+        replies[key] = [first, dual, final]
+    (grid_w, dual_w, sum_w), (grid_r, dual_r, sum_r) = replies["once"], replies["often"]
+    np.testing.assert_array_equal(grid_w.counts, grid_r.counts)
+    assert dual_w.weight == dual_r.weight
+    close(dual_w.increment, dual_r.increment)
+    close(dual_w.loss, dual_r.loss)
+    for field in ("total", "events", "inside", "events_inside", "squares", "loss"):
+        close(getattr(sum_w, field), getattr(sum_r, field))
+
+
+def test_exact_spreads_are_the_pooled_standard_deviation() -> None:
+    """s* of the paper: squares about each site's own mean, over Σ(N_m − 1)."""
+    study = STUDY.with_settings(spreads="exact")
+    parts = {"a": np.arange(0, 20), "b": np.arange(20, 90)}
+    model, _ = talk(study, {name: take(POOL, rows) for name, rows in parts.items()})
+    age = [POOL.values[rows, 0] for rows in parts.values()]
+    squares = sum((len(x) - 1) * np.var(x, ddof=1) for x in age)
+    close(model.grid.axes[0].spread, np.sqrt(squares / (90 - 2)))
+
+
+@given(seed=st.integers(0, 2**32 - 1), n_rows=st.integers(30, 120), weights=st.booleans())
+@settings(max_examples=8, derandomize=True, deadline=None)
+def test_one_site_without_noise_is_the_central_estimator(
+    seed: int, n_rows: int, weights: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 4)).round(2)
+    X[:, 3] = X[:, 3] > 0
+    X[rng.random(X.shape) < 0.05] = np.nan
+    y = rng.random(n_rows) < 0.5
+    y[:2] = [True, False]
+    w = rng.integers(1, 4, n_rows) if weights else None
+    options: dict[str, Any] = {"n_trees": 10, "rounds": 5, "client_step": 0.1, "random_state": 3}
+    central = RuleFitClassifier(cutoffs="histogram", **options).fit(X, y, sample_weight=w)
+    federated = FederatedRuleFitClassifier(noise=False, **options).fit(X, y, sample_weight=w)
+    left, right = model_facts(central.model_), model_facts(federated.model_)
+    for facts in (left, right):
+        del facts["study"]["name"]
+    assert left == right
+    assert left["terms"]
+
+
+@given(parts=partitions())
+@settings(max_examples=8, derandomize=True, deadline=None)
+def test_fedda_with_one_local_step_is_pooled_dual_averaging(parts: dict[str, np.ndarray]) -> None:
+    """Through the whole protocol; without trees all sites have the same terms."""
+    study = make_study(n_trees=0, rounds=60, local_steps=1, client_step=0.5, penalty=0.002)
+    pooled = inprocess.fit(study, {"pool": POOL}).model
+    tables = {name: take(POOL, rows) for name, rows in parts.items()}
+    model = inprocess.fit(study, tables).model
+    assert len(pooled.terms) > 3
+    close(model.intercept, pooled.intercept, rtol=1e-9)
+    left, right = (
+        {model.describe(t): t.coefficient for t in model.terms} for model in (model, pooled)
+    )
+    assert set(left) == set(right)
+    close([left[name] for name in left], [right[name] for name in left], rtol=1e-9)
+    close(model.provenance.history, pooled.provenance.history, rtol=1e-9)
+
+
+def test_fedda_with_shared_trees_is_pooled_dual_averaging() -> None:
+    """Every site holds the same patients, so it grows the same trees as the pool."""
+    study = make_study(n_trees=20, mean_leaves=2, rounds=40, local_steps=1, client_step=0.5)
+    copies = {"a": POOL, "b": POOL, "c": POOL}
+    # min_leaf is in patients, and leaf counts are 2: the seed does not matter.
+    pooled = inprocess.fit(study, {"pool": POOL}).model
+    model = inprocess.fit(study, copies).model
+    left, right = (
+        {model.describe(t): t.coefficient for t in model.terms} for model in (model, pooled)
+    )
+    assert set(left) == set(right)
+    assert sum("missing" not in name for name in left) > 5
+    for name, coefficient in left.items():
+        assert coefficient == pytest.approx(right[name], rel=1e-9)
+    assert model.rule_terms

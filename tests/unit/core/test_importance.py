@@ -1,0 +1,109 @@
+"""Importances from sums against the paper's formulas on dense matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedrulefit.core.design import Design
+from fedrulefit.core.importance import TermSums, sum_terms, term_importance, variable_importance
+
+N_RULES, N_LINEAR = 5, 2
+
+
+def make_site(seed: int, n_rows: int) -> tuple[Any, Any, Any]:
+    """Rules (n_rows, 5), linear terms (n_rows, 2) and outcome; sites differ in level."""
+    rng = np.random.default_rng(seed)
+    rules = (rng.random((n_rows, N_RULES)) < rng.uniform(0.1, 0.9, N_RULES)).astype(float)
+    linear = rng.normal(seed, 1 + seed, size=(n_rows, N_LINEAR))
+    return rules, linear, rng.integers(0, 2, n_rows).astype(float)
+
+
+def sums_of(rules: Any, linear: Any, outcome: Any, weights: Any = None) -> TermSums:
+    bits = np.packbits(rules.astype(np.uint8), axis=0, bitorder="little")
+    weights = np.ones(len(rules)) if weights is None else weights
+    return sum_terms(Design(len(rules), bits, linear), outcome, weights)
+
+
+def added(parts: list[TermSums]) -> tuple[Any, float]:
+    return sum(p.squares for p in parts), sum(p.freedom for p in parts)
+
+
+SITES = [make_site(1, 23), make_site(2, 40)]
+COEF = np.array([0.7, 1.0, -2.0, 0.0, 0.5, 3.0, -0.25, 1.5])
+
+
+def test_importance_pools_the_squared_deviations_of_the_sites_erratum_5() -> None:
+    importance = term_importance(COEF, *added([sums_of(*site) for site in SITES]))
+    terms = [np.hstack([rules, linear]) for rules, linear, _ in SITES]
+    freedom = sum(len(t) - 1 for t in terms)
+    variance = sum((len(t) - 1) * t.std(axis=0, ddof=1) ** 2 for t in terms) / freedom
+    assert importance[1:] == pytest.approx(np.abs(COEF[1:]) * np.sqrt(variance), rel=1e-12)
+    # The paper's own formula, without the square, is another number.
+    printed = sum((len(t) - 1) * t.std(axis=0, ddof=1) for t in terms) / freedom
+    assert np.abs(importance[1:3] - np.abs(COEF[1:3]) * np.sqrt(printed[:2])).min() > 0.01
+
+
+def test_the_intercept_has_no_importance() -> None:
+    assert term_importance(COEF, *added([sums_of(*site) for site in SITES]))[0] == 0
+    assert term_importance(np.array([5.0]), np.array([9.0]), 3.0).tolist() == [0.0]
+
+
+def test_a_level_that_differs_between_sites_alone_is_not_important() -> None:
+    """Pooled within sites: a site's own mean is taken off, as in the paper."""
+    site = [(np.full((9, 1), m), np.full((9, 1), 4.0 * m), np.zeros(9)) for m in (0.0, 1.0)]
+    importance = term_importance(np.ones(3), *added([sums_of(*s) for s in site]))
+    assert importance == pytest.approx([0, 0, 0], abs=1e-12)
+
+
+def test_supports_and_outcome_rates_are_counts_inside_each_rule() -> None:
+    parts = [sums_of(*site) for site in SITES]
+    rules = np.vstack([site[0] for site in SITES])
+    outcome = np.concatenate([site[2] for site in SITES])
+    assert sum(p.total for p in parts) == len(rules)
+    assert sum(p.events for p in parts) == outcome.sum()
+    assert sum(p.inside for p in parts).tolist() == rules.sum(axis=0).tolist()
+    assert sum(p.events_inside for p in parts).tolist() == (outcome @ rules).tolist()
+    support = sum(p.inside for p in parts) / sum(p.total for p in parts)
+    assert support == pytest.approx(rules.mean(axis=0))
+
+
+def test_sums_treat_weights_as_repeated_patients() -> None:
+    rules, linear, outcome = SITES[0]
+    weights = np.random.default_rng(5).integers(0, 4, len(rules))
+    weighted = sums_of(rules, linear, outcome, weights.astype(float))
+    rows = np.repeat(np.arange(len(rules)), weights)
+    repeated = sums_of(rules[rows], linear[rows], outcome[rows])
+    for name in ("total", "events", "inside", "events_inside", "squares", "freedom"):
+        assert getattr(weighted, name) == pytest.approx(getattr(repeated, name), rel=1e-12)
+
+
+def test_linear_sums_of_squares_survive_a_large_mean() -> None:
+    """Σx² − n·x̄² would lose all digits here."""
+    rules, linear, outcome = SITES[0]
+    near = sums_of(rules, linear, outcome).squares[1 + N_RULES :]
+    far = sums_of(rules, linear + 1e9, outcome).squares[1 + N_RULES :]
+    assert far == pytest.approx(near, rel=1e-5)
+
+
+def test_no_freedom_means_no_importance() -> None:
+    assert term_importance(COEF, np.ones(8), 0.0).tolist() == [0.0] * 8
+
+
+def test_a_rounding_error_below_zero_gives_no_nan() -> None:
+    assert term_importance(np.ones(2), np.array([0.0, -1e-17]), 4.0).tolist() == [0.0, 0.0]
+
+
+def test_a_term_shares_its_importance_equally_among_its_covariates() -> None:
+    importance = np.array([6.0, 4.0, 1.0, 0.5, 2.0])
+    features = [(0, 1, 2), (1, 3), (3,), (0,), (1,)]
+    shares = variable_importance(importance, features, 5)
+    assert shares == pytest.approx([2 + 0.5, 2 + 2 + 2, 2, 2 + 1, 0])
+    assert shares.sum() == pytest.approx(importance.sum())
+
+
+def test_importances_and_names_must_match_in_number() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        variable_importance(np.ones(2), [(0,)], 1)

@@ -1,0 +1,125 @@
+"""Conditions in words: what a clinician reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedrulefit.core.arrays import MISSING
+from fedrulefit.core.grid import Axis
+from fedrulefit.core.rules import Condition, describe_condition, format_number, interval
+
+AGE = Axis("number", np.array([40.0, 57.25, 80.0]), 4, complete=False)
+INJURY = Axis("category", np.empty(0), 4, complete=False)
+SEX = Axis("yes/no", np.array([0.5]), 2, complete=False)
+NAMES = ("fall", "car", "burn", "other")
+
+
+@pytest.mark.parametrize(
+    ("codes", "words"),
+    [
+        (interval(0, 1), "age < 40 years"),
+        (interval(0, 3), "age < 80 years"),
+        (interval(1, 4), "age ≥ 40 years"),
+        (interval(2, 4), "age ≥ 57.25 years"),
+        (interval(1, 3), "40 ≤ age < 80 years"),
+        (interval(2, 3), "57.25 ≤ age < 80 years"),
+        (interval(0, 2, missing=True), "age < 57.25 years (or missing)"),
+        (interval(3, 4, missing=True), "age ≥ 80 years (or missing)"),
+        (interval(1, 2, missing=True), "40 ≤ age < 57.25 years (or missing)"),
+        (1 << MISSING, "age is missing"),
+        (interval(0, 4), "age is not missing"),
+    ],
+)
+def test_a_number_is_told_by_its_range(codes: int, words: str) -> None:
+    assert describe_condition(Condition(0, codes), AGE, "age", unit="years") == words
+
+
+def test_a_number_without_unit_has_no_trailing_space() -> None:
+    condition = Condition(0, interval(1, 3))
+    assert describe_condition(condition, AGE, "GCS") == "40 ≤ GCS < 80"
+
+
+@pytest.mark.parametrize(
+    ("value", "below", "between", "above"),
+    [(39.9, True, False, False), (40.0, False, True, False), (80.0, False, False, True)],
+)
+def test_the_words_agree_with_the_codes_at_the_cutoffs(
+    value: float, below: bool, between: bool, above: bool
+) -> None:
+    code = int(np.searchsorted(AGE.cutoffs, value, side="right"))
+    holds = [
+        bool(interval(lo, hi) >> code & 1)
+        for lo, hi in ((0, 1), (1, 3), (3, 4))  # age < 40, 40 ≤ age < 80, age ≥ 80
+    ]
+    assert holds == [below, between, above]
+
+
+@pytest.mark.parametrize(
+    ("codes", "words"),
+    [
+        (0b0001, "injury = fall"),
+        (0b1000, "injury = other"),
+        (0b1101, "injury ≠ car"),
+        (0b0011, "injury is fall or car"),
+        (0b1010, "injury is car or other"),
+        (0b0001 | 1 << MISSING, "injury = fall (or missing)"),
+        (0b1101 | 1 << MISSING, "injury ≠ car (or missing)"),
+        (0b0101 | 1 << MISSING, "injury is fall or burn (or missing)"),
+        (1 << MISSING, "injury is missing"),
+        (0b1111, "injury is not missing"),
+    ],
+)
+def test_a_category_is_told_by_its_levels(codes: int, words: str) -> None:
+    assert describe_condition(Condition(1, codes), INJURY, "injury", levels=NAMES) == words
+
+
+def test_three_of_five_levels_are_listed() -> None:
+    axis = Axis("category", np.empty(0), 5, complete=True)
+    condition = Condition(0, 0b10101)
+    assert describe_condition(condition, axis, "cp", levels="abcde") == "cp is a, c or e"
+
+
+def test_one_of_two_levels_is_named_not_negated() -> None:
+    axis = Axis("category", np.empty(0), 2, complete=True)
+    assert describe_condition(Condition(0, 0b10), axis, "ward", levels="AB") == "ward = B"
+
+
+@pytest.mark.parametrize(
+    ("codes", "words"),
+    [
+        (0b01, "sex = male"),
+        (0b10, "sex = female"),
+        (0b10 | 1 << MISSING, "sex = female (or missing)"),
+        (0b01 | 1 << MISSING, "sex = male (or missing)"),
+        (1 << MISSING, "sex is missing"),
+        (0b11, "sex is not missing"),
+    ],
+)
+def test_yes_no_is_told_by_its_labels(codes: int, words: str) -> None:
+    assert describe_condition(Condition(2, codes), SEX, "sex", levels=("male", "female")) == words
+
+
+def test_a_gap_in_a_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="interval"):
+        describe_condition(Condition(0, 0b101), AGE, "age")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (57.25, "57.25"),
+        (57.2512, "57.25"),
+        (57.0, "57"),
+        (0.1 + 0.2, "0.3"),
+        (-3.5, "-3.5"),
+        (0.0, "0"),
+        (9999.4, "9999"),
+        (9999.6, "10 000"),
+        (12345.6, "12 346"),
+        (-1234567.0, "-1 234 567"),
+    ],
+)
+def test_numbers_are_written_as_people_write_them(value: float, text: str) -> None:
+    """9999.6 once read "1e+04"."""
+    assert format_number(value) == text

@@ -1,0 +1,80 @@
+"""The privacy bill says the whole price (erratum 10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedrulefit.privacy.bill import PrivacyBill, exact_releases
+
+
+def bill(**changes: Any) -> PrivacyBill:
+    facts: dict[str, Any] = {
+        "mechanism": "discrete Laplace, OpenDP 0.16",
+        "epsilon_per_histogram": 0.5,
+        "n_histograms": 7,
+        "ranges_from_data": False,
+        "exact": (),
+    }
+    return PrivacyBill(**{**facts, **changes})
+
+
+def test_one_patient_stands_in_all_histograms_so_their_epsilons_add_up() -> None:
+    assert bill().epsilon_histograms == pytest.approx(3.5)
+    assert bill(epsilon_per_histogram=None).epsilon_histograms is None
+
+
+def test_the_words_give_each_total_and_replacement_price() -> None:
+    words = bill().words()
+    assert "7 of ε = 0.5 each" in words
+    assert "together ε = 3.5 for adding or removing one patient" in words
+    assert "ε = 7 for replacing one" in words
+    assert "discrete Laplace, OpenDP 0.16" in words
+    assert "no finite ε" not in words
+    assert "without noise" not in words
+
+
+def test_what_left_exactly_is_listed_and_ends_the_guarantee() -> None:
+    words = bill(exact=("the rules", "the gradients")).words()
+    assert "Released without noise: the rules; the gradients." in words
+    assert "no finite ε" in words
+    assert "trust in the coordinator" in words
+
+
+def test_histograms_without_noise_are_shouted() -> None:
+    words = bill(epsilon_per_histogram=None).words()
+    assert "7 histograms left each site WITHOUT noise" in words
+    assert "together" not in words
+
+
+def test_no_histogram_promises_no_epsilon() -> None:
+    words = bill(n_histograms=0).words()
+    assert "No histogram left" in words
+    assert "ε =" not in words
+
+
+def test_ranges_read_off_the_data_are_owned_up_to() -> None:
+    assert "no ε covers them" in bill(ranges_from_data=True).words()
+    assert "ranges" not in bill().words()
+
+
+@pytest.mark.parametrize("noise", [True, False])
+@pytest.mark.parametrize("histograms", [True, False])
+@pytest.mark.parametrize("exact_spreads", [True, False])
+def test_exact_releases_name_all_that_leaves_without_noise(
+    noise: bool, histograms: bool, exact_spreads: bool
+) -> None:
+    words = exact_releases(
+        noise=noise, histograms=histograms, exact_spreads=exact_spreads, rounds=300
+    )
+    assert ("the histograms" in words) == (histograms and not noise)
+    assert any("spread" in w for w in words) == (histograms and exact_spreads)
+    always = [w for w in words if "histograms" not in w and "spread" not in w]
+    assert len(always) == 3
+    rules, rounds, inside = always
+    assert "rules" in rules
+    assert "gradient" in rounds
+    assert "loss" in rounds
+    assert "300 rounds" in rounds
+    assert "outcomes" in inside

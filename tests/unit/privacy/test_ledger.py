@@ -1,0 +1,94 @@
+"""The site's own record of what left it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedrulefit.privacy.ledger import EXACT, Ledger, Release
+
+NOISY = Release("histogram reply", "counts", (12,), "discrete Laplace", 1.5, "ab" * 32)
+PLAIN = Release("dual reply", "increment", (3, 4), EXACT, None, "cd" * 32, round=7)
+
+
+def test_epsilon_adds_up_over_noisy_releases_and_exact_ones_are_counted() -> None:
+    ledger = Ledger()
+    assert (ledger.epsilon, ledger.n_exact) == (0, 0)
+    for release in (NOISY, PLAIN, NOISY, PLAIN, PLAIN):
+        ledger.append(release)
+    assert ledger.epsilon == pytest.approx(3.0)
+    assert ledger.n_exact == 3
+    assert ledger.releases == [NOISY, PLAIN, NOISY, PLAIN, PLAIN]
+
+
+def test_an_epsilon_of_zero_is_not_an_exact_release() -> None:
+    ledger = Ledger()
+    ledger.append(Release("m", "q", (), "constant", 0.0, ""))
+    assert (ledger.epsilon, ledger.n_exact) == (0, 0)
+
+
+def test_every_release_is_one_json_line_in_the_order_of_leaving(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path)
+    ledger.append(NOISY)
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 1
+    ledger.append(PLAIN)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert lines == [
+        {
+            "message": "histogram reply",
+            "quantity": "counts",
+            "shape": [12],
+            "mechanism": "discrete Laplace",
+            "epsilon": 1.5,
+            "digest": "ab" * 32,
+            "round": None,
+            "time": "",
+        },
+        {
+            "message": "dual reply",
+            "quantity": "increment",
+            "shape": [3, 4],
+            "mechanism": "exact",
+            "epsilon": None,
+            "digest": "cd" * 32,
+            "round": 7,
+            "time": "",
+        },
+    ]
+
+
+def test_a_second_run_appends_and_never_overwrites(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    Ledger(path).append(NOISY)
+    Ledger(path).append(PLAIN)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["quantity"] for line in lines] == ["counts", "increment"]
+
+
+def test_a_line_break_in_a_name_stays_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    Ledger(path).append(Release("a\nb", "ε", (), EXACT, None, ""))
+    (line,) = path.read_text(encoding="utf-8").split("\n")[:-1]
+    assert json.loads(line)["message"] == "a\nb"
+    assert "ε" in line
+
+
+def test_the_sites_clock_dates_each_release(tmp_path: Path) -> None:
+    times = iter(["Monday", "Tuesday"])
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path, clock=lambda: next(times))
+    ledger.append(NOISY)
+    ledger.append(PLAIN)
+    assert [r.time for r in ledger.releases] == ["Monday", "Tuesday"]
+    assert [r.shape for r in ledger.releases] == [(12,), (3, 4)]
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["time"] for line in lines] == ["Monday", "Tuesday"]
+
+
+def test_ledgers_do_not_share_their_releases() -> None:
+    one, two = Ledger(), Ledger()
+    one.append(NOISY)
+    assert two.releases == []

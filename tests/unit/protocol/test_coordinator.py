@@ -1,0 +1,281 @@
+"""The coordinator: what it does with replies that it should not have got."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedrulefit.core.rules import Condition, Rule
+from fedrulefit.errors import FitError, ProtocolError
+from fedrulefit.model import Model
+from fedrulefit.modelfile import model_facts
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.site import Site
+from fedrulefit.study import Study
+from fedrulefit.table import Table
+from tests.samples import make_study, make_tables
+
+Replies = dict[str, Any]
+STUDY = make_study(rounds=2)
+
+
+def make_sites(study: Study) -> dict[str, Site]:
+    return {name: Site(name, table, study) for name, table in make_tables(study).items()}
+
+
+def run(
+    study: Study = STUDY,
+    sites: Mapping[str, Site] | None = None,
+    tamper: Callable[[Replies], Replies] = lambda replies: replies,
+) -> Model:
+    """Run a conversation; `tamper` changes the replies on their way."""
+    sites = sites or make_sites(study)
+    coordinator = Coordinator(study, list(sites))
+    requests = coordinator.step()
+    while not isinstance(requests, Model):
+        replies = {name: sites[name].handle(request) for name, request in requests.items()}
+        requests = coordinator.step(tamper(replies))
+    return requests
+
+
+def change(site: str, kind: type, **fields: Any) -> Callable[[Replies], Replies]:
+    """Return a `tamper` that sets fields in one site's reply of one kind."""
+
+    def tamper(replies: Replies) -> Replies:
+        if isinstance(replies.get(site), kind):
+            return {**replies, site: dataclasses.replace(replies[site], **fields)}
+        return replies
+
+    return tamper
+
+
+def test_a_run_needs_sites_with_names_of_their_own() -> None:
+    with pytest.raises(FitError, match="at least one site"):
+        Coordinator(STUDY, [])
+    with pytest.raises(FitError, match="two sites have the same name"):
+        Coordinator(STUDY, ["north", "south", "north"])
+
+
+def test_a_refusal_is_told_with_site_and_reason() -> None:
+    other = STUDY.with_settings(seed=5)
+    sites = {**make_sites(STUDY), "south": make_sites(other)["south"]}
+    with pytest.raises(FitError) as caught:
+        run(sites=sites)
+    first, line = str(caught.value).splitlines()
+    assert first == "these sites refused:"
+    assert line.startswith("  south: site 'south' holds another study")
+    assert line.endswith("[bad-request]")
+
+
+def test_all_refusals_are_told_at_once() -> None:
+    def tamper(replies: Replies) -> Replies:
+        return {
+            name: m.Refusal(r.header, "policy", f"{name} is shut") for name, r in replies.items()
+        }
+
+    with pytest.raises(FitError, match=r"north is shut \[policy\]\n.*south is shut.*\n.*west"):
+        run(tamper=tamper)
+
+
+@pytest.mark.parametrize("kind", [m.JoinReply, m.GridReply, m.RulesReply, m.DualReply])
+def test_a_missing_reply_is_named(kind: type) -> None:
+    def tamper(replies: Replies) -> Replies:
+        return {n: r for n, r in replies.items() if n != "south" or not isinstance(r, kind)}
+
+    with pytest.raises(ProtocolError, match="no reply from south"):
+        run(tamper=tamper)
+
+
+def test_no_replies_at_all() -> None:
+    coordinator = Coordinator(STUDY, ["a", "b"])
+    coordinator.step()
+    with pytest.raises(ProtocolError, match="no reply from a, b"):
+        coordinator.step()
+
+
+def test_a_reply_of_another_type_is_refused() -> None:
+    def tamper(replies: Replies) -> Replies:
+        south = replies["south"]
+        if isinstance(south, m.GridReply):
+            return {**replies, "south": m.TermsReply(south.header, 3)}
+        return replies
+
+    with pytest.raises(ProtocolError, match="site 'south' answered another question"):
+        run(tamper=tamper)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"step": 99}, {"run": "other"}, {"site": "north"}, {"study": "0"}, {"version": 2}]
+)
+def test_a_reply_to_another_question_is_refused(changes: dict[str, Any]) -> None:
+    def tamper(replies: Replies) -> Replies:
+        south = replies["south"]
+        header = dataclasses.replace(south.header, **changes)
+        return {**replies, "south": dataclasses.replace(south, header=header)}
+
+    with pytest.raises(ProtocolError, match="site 'south' answered another question"):
+        run(tamper=tamper)
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        (m.GridReply, "counts"),
+        (m.GridReply, "spread_squares"),
+        (m.GridReply, "spread_freedom"),
+        (m.DualReply, "increment"),
+        (m.SummaryReply, "inside"),
+        (m.SummaryReply, "events_inside"),
+        (m.SummaryReply, "squares"),
+    ],
+)
+def test_numbers_of_another_length_are_refused(kind: type, field: str) -> None:
+    dtype = np.int64 if field == "counts" else np.float64
+    with pytest.raises(ProtocolError, match=r"where .* were due"):
+        run(tamper=change("west", kind, **{field: np.ones(3, dtype)}))
+
+
+@pytest.mark.parametrize("number", [0.0, -5.0])
+def test_a_site_without_patients_is_refused(number: float) -> None:
+    """A weight of 0 from every site once divided by zero."""
+    with pytest.raises(ProtocolError, match="site 'west' counts no patients"):
+        run(tamper=change("west", m.DualReply, weight=number))
+    with pytest.raises(ProtocolError, match="site 'west' counts no patients"):
+        run(tamper=change("west", m.SummaryReply, total=number))
+
+
+def test_sites_that_disagree_on_the_terms_are_refused() -> None:
+    with pytest.raises(ProtocolError, match="disagree on the number of terms"):
+        run(tamper=change("west", m.TermsReply, n_terms=2))
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ([(9, 1)], "names covariate 9"),
+        ([(3, 1 << 20)], "a code that its covariate does not have"),
+        ([(0, 0b101)], "must be an interval"),
+        ([(3, 1), (0, 1)], "canonical"),
+        ([(0, 1), (0, 3)], "canonical"),
+        ([(3, 0b1111 | 1 << 255)], "canonical"),
+        ([(3, 0)], "canonical"),
+        ([], "canonical"),
+    ],
+)
+def test_rules_that_are_not_canonical_are_refused(
+    conditions: list[tuple[int, int]], words: str
+) -> None:
+    rule = Rule(tuple(Condition(*c) for c in conditions))
+    with pytest.raises(ProtocolError, match=f"site 'south': .*{words}"):
+        run(tamper=change("south", m.RulesReply, rules=(rule,)))
+
+
+def far_off(study: Study) -> dict[str, Site]:
+    """Sites whose outcomes lean so far that the intercept alone must overshoot."""
+    sites = {}
+    for name, table in make_tables(study).items():
+        outcome = (np.arange(table.n_rows) % 10 == 0).astype(float)
+        sites[name] = Site(name, Table(table.values, outcome, table.weights), study)
+    return sites
+
+
+@pytest.mark.parametrize("rounds", [1, 30])
+def test_divergence_is_an_error_that_says_what_to_do(rounds: int) -> None:
+    """With one round the last objective, not a round's first, must be looked at."""
+    study = make_study(client_step=1000.0, rounds=rounds)
+    with pytest.raises(FitError, match=r"diverges .*lower 'client_step' \(now 1000\)"):
+        run(study, far_off(study))
+
+
+def test_the_same_sites_converge_with_a_smaller_step() -> None:
+    study = make_study(rounds=30)
+    model = run(study, far_off(study))
+    assert model.provenance.objective < model.provenance.history[0]
+
+
+def facts(model: Model) -> str:
+    return json.dumps(model_facts(model))
+
+
+@pytest.mark.parametrize("order", [[2, 1, 0], [1, 2, 0]])
+def test_the_order_of_replies_does_not_matter(order: list[int]) -> None:
+    def shuffled(replies: Replies) -> Replies:
+        items = list(replies.items())
+        return dict(items[k] for k in order)
+
+    assert facts(run(tamper=shuffled)) == facts(run())
+
+
+def test_the_order_of_sites_does_not_matter() -> None:
+    sites = make_sites(STUDY)
+    backwards = dict(reversed(make_sites(STUDY).items()))
+    assert facts(run(sites=sites)) == facts(run(sites=backwards))
+
+
+def test_replies_of_strangers_are_not_used() -> None:
+    def tamper(replies: Replies) -> Replies:
+        return {**replies, "stranger": replies["north"]}
+
+    assert facts(run(tamper=tamper)) == facts(run())
+
+
+def test_steps_count_up_and_runs_have_a_name() -> None:
+    sites = make_sites(STUDY)
+    coordinator = Coordinator(STUDY, list(sites))
+    steps = []
+    requests = coordinator.step()
+    while not isinstance(requests, Model):
+        headers = {request.header for request in requests.values()}
+        assert {h.run for h in headers} == {coordinator.run}
+        steps += sorted({h.step for h in headers})
+        requests = coordinator.step({n: sites[n].handle(r) for n, r in requests.items()})
+    assert steps == list(range(4 + 2 + 1))  # join, grid, rules, terms; rounds; summary
+    assert Coordinator(STUDY, ["a", "b"]).run == Coordinator(STUDY, ["b", "a"]).run
+    assert Coordinator(STUDY, ["a", "b"]).run != Coordinator(STUDY, ["a", "c"]).run
+    assert Coordinator(STUDY, ["a"], run="mine").run == "mine"
+
+
+@pytest.mark.parametrize("weighting", ["patients", "sites"])
+def test_sites_count_by_patients_or_equally(weighting: str) -> None:
+    study = make_study(rounds=1, weighting=weighting)
+    sites = make_sites(study)
+    weights: dict[str, float] = {}
+
+    def tamper(replies: Replies) -> Replies:
+        for name, reply in replies.items():
+            if isinstance(reply, m.DualReply):
+                weights[name] = reply.weight
+        return replies
+
+    run(study, sites, tamper)
+    expected = {"north": 70, "south": 50, "west": 30}
+    assert weights == (expected if weighting == "patients" else dict.fromkeys(expected, 1))
+
+
+def test_the_bill_counts_what_was_released() -> None:
+    bill = run().privacy
+    assert (bill.epsilon_per_histogram, bill.n_histograms) == (None, 5)
+    assert bill.exact[0] == "the histograms"
+    study = make_study(rounds=2, epsilon=0.5, spreads="exact")
+    bill = run(study).privacy
+    assert (bill.epsilon_per_histogram, bill.epsilon_histograms) == (0.5, 2.5)
+    assert "spread" in bill.exact[0]
+    assert "OpenDP" in bill.mechanism
+
+
+def test_terms_are_sorted_and_their_sums_are_those_of_all_sites() -> None:
+    study = make_study()
+    model = run(study)
+    sizes = [term.importance for term in model.terms]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(term.coefficient != 0 for term in model.terms)
+    tables = make_tables(study).values()
+    assert model.provenance.patients == sum(t.n_rows for t in tables)
+    assert model.provenance.events == sum(float(np.sum(t.outcome)) for t in tables)
+    assert len(model.provenance.history) == model.provenance.rounds == 10

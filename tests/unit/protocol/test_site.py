@@ -1,0 +1,356 @@
+"""A site: what it refuses, what it repeats, and what it writes down."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from fedrulefit.core.grid import Grid
+from fedrulefit.core.rules import Condition, Rule
+from fedrulefit.errors import DataError
+from fedrulefit.privacy.ledger import EXACT, Ledger
+from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.wire import to_bytes
+from fedrulefit.study import Study
+from fedrulefit.table import Table
+from tests.samples import make_study, make_tables, record, study_facts
+
+STUDY = make_study(rounds=3)
+
+
+def make_site(study: Study = STUDY, **options: Any) -> Site:
+    return Site("north", make_tables(study)["north"], study, **options)
+
+
+def head(study: Study = STUDY, **changes: Any) -> m.Header:
+    header = m.Header(m.PROTOCOL_VERSION, "run 1", 0, "north", study.digest)
+    return dataclasses.replace(header, **changes)
+
+
+def refusal(site: Site, request: m.Request) -> str:
+    """Return why `site` refuses; nothing may have been written down as released."""
+    before = len(site.ledger.releases)
+    reply = site.handle(request)
+    assert isinstance(reply, m.Refusal), reply
+    assert reply.code == "bad-request"
+    assert reply.header == request.header
+    assert len(site.ledger.releases) == before
+    return reply.reason
+
+
+def shared_grid(study: Study = STUDY) -> Grid:
+    """Return the grid that the coordinator would hand out."""
+    sites = {"north": make_site(study)}
+    _, seen = record(Coordinator(study, ["north"]), sites)
+    (grid,) = (request.grid for _, request, _ in seen if isinstance(request, m.RulesRequest))
+    return grid
+
+
+@pytest.fixture(scope="module")
+def grid() -> Grid:
+    return shared_grid()
+
+
+@pytest.fixture
+def joined() -> Site:
+    site = make_site()
+    assert isinstance(site.handle(m.JoinRequest(head())), m.JoinReply)
+    return site
+
+
+@pytest.fixture
+def ready(joined: Site, grid: Grid) -> Site:
+    """A site with its design built: intercept, one rule, linear terms."""
+    joined.handle(m.RulesRequest(head(), grid))
+    reply = joined.handle(m.TermsRequest(head(), (Rule((Condition(3, 0b1),)),)))
+    assert isinstance(reply, m.TermsReply)
+    assert reply.n_terms == 1 + 1 + 4
+    return joined
+
+
+def test_a_site_needs_outcomes_and_patients() -> None:
+    table = make_tables(STUDY)["north"]
+    with pytest.raises(DataError, match="site 'north': a site needs the outcome"):
+        Site("north", Table(table.values, None, table.weights), STUDY)
+    with pytest.raises(DataError, match="site 'north': no patient with a weight above 0"):
+        Site("north", Table(table.values, table.outcome, 0 * table.weights), STUDY)
+
+
+def test_another_version_is_refused() -> None:
+    reason = refusal(make_site(), m.JoinRequest(head(version=2)))
+    assert "protocol version 2" in reason
+    assert "install the same version" in reason
+
+
+def test_another_study_is_refused() -> None:
+    other = STUDY.with_settings(rounds=4)
+    assert "holds another study" in refusal(make_site(), m.JoinRequest(head(other)))
+
+
+def test_a_message_for_another_site_is_refused() -> None:
+    assert "for 'south' reached site 'north'" in refusal(
+        make_site(), m.JoinRequest(head(site="south"))
+    )
+
+
+def test_another_run_is_refused(joined: Site) -> None:
+    assert "another run" in refusal(joined, m.GridRequest(head(run="run 2")))
+    assert "another run" in refusal(joined, m.JoinRequest(head(run="run 2")))
+    assert isinstance(joined.handle(m.GridRequest(head())), m.GridReply)
+
+
+def test_nothing_is_answered_before_joining(grid: Grid) -> None:
+    """A site once answered a request for histograms of a run that it had not joined."""
+    empty: Any = np.empty(0)
+    for request in (
+        m.GridRequest(head()),
+        m.RulesRequest(head(), grid),
+        m.TermsRequest(head(), ()),
+        m.DualRequest(head(), 0, empty),
+        m.SummaryRequest(head(), empty.astype(np.int64), empty),
+    ):
+        assert "has not joined" in refusal(make_site(), request)
+
+
+def test_requests_out_of_order_are_refused(joined: Site, grid: Grid) -> None:
+    assert "rules came before the grid" in refusal(joined, m.TermsRequest(head(), ()))
+    joined.handle(m.RulesRequest(head(), grid))
+    assert "before the rules" in refusal(joined, m.DualRequest(head(), 0, np.zeros(6)))
+    terms = np.zeros(1, dtype=np.int64)
+    assert "before the rules" in refusal(joined, m.SummaryRequest(head(), terms, np.zeros(1)))
+
+
+@pytest.mark.parametrize("length", [0, 5, 7])
+def test_dual_variables_of_another_length_are_refused(ready: Site, length: int) -> None:
+    reason = refusal(ready, m.DualRequest(head(), 0, np.zeros(length)))
+    assert "expected 6 dual variables" in reason
+
+
+@pytest.mark.parametrize("round_", [-1, 3])
+def test_rounds_beyond_the_study_are_refused(ready: Site, round_: int) -> None:
+    assert f"round {round_} of 3" in refusal(ready, m.DualRequest(head(), round_, np.zeros(6)))
+
+
+@pytest.mark.parametrize("terms", [[], [1], [0, 6], [0, -1], [0, 2, 1], [0, 1, 1], [0, 0]])
+def test_terms_out_of_range_or_order_are_refused(ready: Site, terms: list[int]) -> None:
+    request = m.SummaryRequest(head(), np.array(terms, dtype=np.int64), np.zeros(len(terms)))
+    assert "increasing positions that start with 0" in refusal(ready, request)
+
+
+def test_coefficients_must_match_the_terms(ready: Site) -> None:
+    request = m.SummaryRequest(head(), np.array([0, 1]), np.zeros(3))
+    assert "expected 2 coefficients" in refusal(ready, request)
+
+
+def test_a_grid_of_other_covariates_is_refused(joined: Site, grid: Grid) -> None:
+    age, lactate, gcs, ward, sex = grid.axes
+
+    def reason(*axes: Any) -> str:
+        return refusal(joined, m.RulesRequest(head(), Grid(axes)))
+
+    assert "does not fit the study's covariates" in reason(age)
+    assert "does not fit the study's covariates" in reason(age, lactate, gcs, sex, ward)
+    complete = dataclasses.replace(age, complete=True)
+    assert "does not fit the study's covariates" in reason(complete, lactate, gcs, ward, sex)
+    more = dataclasses.replace(ward, n_codes=5)
+    assert "category's levels" in reason(age, lactate, gcs, more, sex)
+    finer = dataclasses.replace(sex, cutoffs=np.array([0.5, 0.7]), n_codes=3)
+    assert "cut-offs that the study fixes" in reason(age, lactate, gcs, ward, finer)
+
+
+def test_rules_that_do_not_fit_the_grid_are_refused(joined: Site, grid: Grid) -> None:
+    joined.handle(m.RulesRequest(head(), grid))
+
+    def reason(*conditions: tuple[int, int]) -> str:
+        rule = Rule(tuple(Condition(*c) for c in conditions))
+        return refusal(joined, m.TermsRequest(head(), (rule,)))
+
+    assert "names covariate 5" in reason((5, 1))
+    assert "a code that its covariate does not have" in reason((3, 1 << 7))
+    assert "must be an interval" in reason((0, 0b101))
+    assert "not in canonical form" in reason((3, 1), (0, 1))
+    assert "not in canonical form" in reason()
+
+
+def test_noise_is_drawn_once() -> None:
+    """Otherwise the coordinator asks again and averages the noise away."""
+    study = make_study(epsilon=0.1)
+    site = make_site(study)
+    site.handle(m.JoinRequest(head(study)))
+    first = site.handle(m.GridRequest(head(study, step=1)))
+    second = site.handle(m.GridRequest(head(study, step=2)))
+    assert isinstance(first, m.GridReply)
+    assert isinstance(second, m.GridReply)
+    assert second.header.step == 2
+    np.testing.assert_array_equal(second.counts, first.counts)
+    exact = make_site()
+    exact.handle(m.JoinRequest(head()))
+    truth = exact.handle(m.GridRequest(head()))
+    assert isinstance(truth, m.GridReply)
+    assert (first.counts != truth.counts).mean() > 0.3, "ε = 0.1 must move most cells"
+
+
+def test_two_sites_draw_different_noise() -> None:
+    study = make_study(epsilon=0.1)
+    counts = []
+    for _ in range(2):
+        site = make_site(study)
+        site.handle(m.JoinRequest(head(study)))
+        reply = site.handle(m.GridRequest(head(study)))
+        assert isinstance(reply, m.GridReply)
+        counts.append(reply.counts)
+    assert (counts[0] != counts[1]).any()
+
+
+def test_weights_are_counted_in_whole_units_with_their_bound() -> None:
+    """The noise must be scaled to the largest weight that the study allows."""
+
+    class Spy(UnsafeSeededLaplace):
+        asked: list[int] = []  # noqa: RUF012
+
+        def add(self, counts: Any, *, sensitivity: int, epsilon: float) -> Any:
+            self.asked.append(sensitivity)
+            return super().add(counts, sensitivity=sensitivity, epsilon=epsilon)
+
+    study = Study.from_mapping({**study_facts(epsilon=1.0), "weight": {"column": "w", "max": 2.5}})
+    table = make_tables(make_study())["north"]
+    weights = np.linspace(0.5, 2.5, table.n_rows)
+    site = Site("north", Table(table.values, table.outcome, weights), study, noise=Spy(0, "north"))
+    site.handle(m.JoinRequest(head(study)))
+    site.handle(m.GridRequest(head(study)))
+    assert Spy.asked == [2560] * 5
+
+
+@pytest.mark.parametrize("field", ["formula", "mechanism", "shape"])
+def test_every_field_of_a_reply_is_declared(field: str) -> None:
+    for cls in get_args(m.Reply):
+        for entry in dataclasses.fields(cls):
+            if entry.name != "header":
+                assert field in entry.metadata, f"{cls.__name__}.{entry.name}"
+                assert field == "shape" or entry.metadata[field], f"{cls.__name__}.{entry.name}"
+
+
+def conversation(**settings: Any) -> tuple[Site, list[tuple[str, m.Request, m.Reply]]]:
+    study = make_study(rounds=3, **settings)
+    site = make_site(study)
+    _, seen = record(Coordinator(study, ["north"]), {"north": site})
+    return site, seen
+
+
+@pytest.mark.parametrize("settings", [{}, {"epsilon": 0.5}, {"spreads": "exact"}])
+def test_every_patient_derived_field_has_an_entry(settings: dict[str, Any]) -> None:
+    """Written from the message classes, not from the site's own code."""
+    site, seen = conversation(**settings)
+    bins = site.study.bins
+    expected = []
+    for _, request, reply in seen:
+        digest = hashlib.sha256(to_bytes(reply)).hexdigest()
+        round_ = request.round if isinstance(request, m.DualRequest) else None
+        for field in dataclasses.fields(reply):
+            if field.name == "header" or field.metadata["mechanism"] == "no patient data":
+                continue
+            value = getattr(reply, field.name)
+            name = type(reply).__name__
+            if field.name == "counts":
+                expected += [
+                    (name, f"histogram of {covariate}", (b.n_cells,), digest, round_)
+                    for covariate, b in zip(site.study.names, bins, strict=True)
+                ]
+            elif np.ndim(value) == 0 and not isinstance(value, tuple):
+                expected.append((name, field.name, (), digest, round_))
+            elif len(value):
+                expected.append((name, field.name, (len(value),), digest, round_))
+    found = [(r.message, r.quantity, r.shape, r.digest, r.round) for r in site.ledger.releases]
+    assert found == expected
+    kinds = {message for message, *_ in found}
+    assert kinds == {"GridReply", "RulesReply", "DualReply", "SummaryReply"}
+    assert ("spread_squares" in {r.quantity for r in site.ledger.releases}) == (
+        settings.get("spreads") == "exact"
+    )
+
+
+def test_the_ledger_says_which_releases_are_exact() -> None:
+    site, _ = conversation(epsilon=0.5)
+    noisy = [r for r in site.ledger.releases if r.quantity.startswith("histogram of ")]
+    rest = [r for r in site.ledger.releases if not r.quantity.startswith("histogram of ")]
+    assert len(noisy) == 5
+    for release in noisy:
+        assert "discrete Laplace, OpenDP" in release.mechanism
+        assert release.epsilon == pytest.approx(0.5)
+    assert {(r.mechanism, r.epsilon) for r in rest} == {(EXACT, None)}
+    assert site.ledger.epsilon == pytest.approx(5 * 0.5)
+    assert site.ledger.n_exact == len(rest)
+
+
+def test_without_noise_histograms_are_exact_releases() -> None:
+    site, _ = conversation()
+    assert {(r.mechanism, r.epsilon) for r in site.ledger.releases} == {(EXACT, None)}
+    assert site.ledger.epsilon == 0
+
+
+def test_seeded_noise_earns_no_epsilon() -> None:
+    study = make_study(epsilon=1.0)
+    site = make_site(study, noise=UnsafeSeededLaplace(0, "north"))
+    site.handle(m.JoinRequest(head(study)))
+    site.handle(m.GridRequest(head(study)))
+    assert {r.epsilon for r in site.ledger.releases} == {None}
+    assert all("UNSAFE" in r.mechanism for r in site.ledger.releases)
+
+
+def test_asked_again_the_site_writes_it_down_again(joined: Site) -> None:
+    joined.handle(m.GridRequest(head(step=1)))
+    joined.handle(m.GridRequest(head(step=2)))
+    assert len(joined.ledger.releases) == 10
+    assert len({r.digest for r in joined.ledger.releases}) == 2
+
+
+def test_the_ledger_file_has_one_line_per_release(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    times = iter(f"2024-01-01T00:00:{second:02d}" for second in range(60))
+    site = make_site(ledger=Ledger(path, clock=lambda: next(times)))
+    site.handle(m.JoinRequest(head()))
+    site.handle(m.GridRequest(head()))
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert lines == [
+        {**dataclasses.asdict(r), "shape": list(r.shape)} for r in site.ledger.releases
+    ]
+    assert [line["time"][-2:] for line in lines] == ["00", "01", "02", "03", "04"]
+    assert lines[0]["epsilon"] is None
+    # A second run goes on where the first ended.
+    Site("north", make_tables(STUDY)["north"], STUDY, ledger=Ledger(path))
+    again = make_site(ledger=Ledger(path))
+    again.handle(m.JoinRequest(head()))
+    again.handle(m.GridRequest(head()))
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 10
+
+
+def test_a_release_that_cannot_be_written_down_does_not_leave(tmp_path: Path) -> None:
+    site = make_site(ledger=Ledger(tmp_path / "no such folder" / "ledger.jsonl"))
+    site.handle(m.JoinRequest(head()))
+    with pytest.raises(OSError, match="No such file"):
+        site.handle(m.GridRequest(head()))
+
+
+def test_a_summary_is_the_site_s_own_sums(ready: Site) -> None:
+    table = make_tables(STUDY)["north"]
+    request = m.SummaryRequest(head(), np.array([0, 1]), np.array([0.3, -0.2]))
+    reply = ready.handle(request)
+    assert isinstance(reply, m.SummaryReply)
+    icu = table.values[:, 3] == 0
+    y = np.asarray(table.outcome)
+    assert (reply.total, reply.events) == (len(y), y.sum())
+    np.testing.assert_allclose(reply.inside, [icu.sum()])
+    np.testing.assert_allclose(reply.events_inside, [(icu * y).sum()])
+    np.testing.assert_allclose(reply.squares, [0, len(y) * icu.var()])
+    log_odds = 0.3 - 0.2 * icu
+    loss = -np.where(y == 1, -np.log1p(np.exp(-log_odds)), -np.log1p(np.exp(log_odds))).sum()
+    assert reply.loss == pytest.approx(loss, rel=1e-12)

@@ -1,0 +1,367 @@
+"""Messages and their bytes: what goes in comes out, anything else is refused."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import fedrulefit.protocol
+from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.rules import Condition, Rule
+from fedrulefit.errors import ProtocolError
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol import wire
+from fedrulefit.protocol.wire import digest, from_bytes, to_bytes
+
+quick = settings(max_examples=60, derandomize=True, deadline=None)
+
+HEADER = m.Header(m.PROTOCOL_VERSION, "run", 3, "nörth", "ab" * 32)
+GRID = Grid(
+    (
+        Axis("number", np.array([1.5, 2.5]), 3, False, (0.0, 9.0), 2.0, 4.0, 4.0),
+        Axis("category", np.empty(0), 4, True),
+        Axis("yes/no", np.array([0.5]), 2, True, (0.0, 1.0), 0.5),
+    )
+)
+RULES = (
+    Rule((Condition(0, 0b011),)),
+    Rule((Condition(0, 1 << 255), Condition(1, 0b1010))),
+)
+EXAMPLES: dict[str, m.Message] = {
+    type(message).__name__: message
+    for message in (
+        m.JoinRequest(HEADER),
+        m.JoinReply(HEADER, "fedrulefit 1"),
+        m.GridRequest(HEADER),
+        m.GridReply(HEADER, "exact", np.array([-3, 4]), np.array([0.5]), np.empty(0)),
+        m.RulesRequest(HEADER, GRID),
+        m.RulesReply(HEADER, RULES),
+        m.TermsRequest(HEADER, RULES),
+        m.TermsReply(HEADER, 7),
+        m.DualRequest(HEADER, 2, np.array([0.0, -1e300])),
+        m.DualReply(HEADER, np.array([1.0, 5e-324]), 0.7, 10.0),
+        m.SummaryRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
+        m.SummaryReply(HEADER, 9.0, 3.0, np.ones(1), np.zeros(1), np.ones(2), 4.5),
+        m.Refusal(HEADER, "bad-request", "why"),
+    )
+}
+
+
+def packed(name: str) -> dict[str, Any]:
+    """Return a message as MessagePack sees it."""
+    facts: dict[str, Any] = msgpack.unpackb(to_bytes(EXAMPLES[name]))
+    return facts
+
+
+def refused(facts: Any) -> str:
+    """Return why the bytes of `facts` are refused."""
+    with pytest.raises(ProtocolError) as caught:
+        from_bytes(msgpack.packb(facts))
+    return str(caught.value)
+
+
+def test_there_is_an_example_of_every_message() -> None:
+    assert set(EXAMPLES) == {cls.__name__ for cls in get_args(m.Message)}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_round_trip(name: str) -> None:
+    message = EXAMPLES[name]
+    data = to_bytes(message)
+    again = from_bytes(data)
+    assert type(again) is type(message)
+    assert to_bytes(again) == data
+    assert digest(data) == digest(to_bytes(again))
+    assert again.header == message.header
+    for field in dataclasses.fields(message):
+        old, new = getattr(message, field.name), getattr(again, field.name)
+        if isinstance(old, np.ndarray):
+            np.testing.assert_array_equal(new, old, strict=True)
+        elif not isinstance(old, Grid):
+            assert new == old
+
+
+def test_round_trip_of_a_grid() -> None:
+    again = from_bytes(to_bytes(EXAMPLES["RulesRequest"]))
+    assert isinstance(again, m.RulesRequest)
+    for old, new in zip(GRID.axes, again.grid.axes, strict=True):
+        np.testing.assert_array_equal(new.cutoffs, old.cutoffs, strict=True)
+        for name in ("kind", "n_codes", "complete", "limits", "spread", "centre", "fill"):
+            assert getattr(new, name) == getattr(old, name)
+
+
+finite = hnp.arrays(
+    np.float64, st.integers(0, 30), elements=st.floats(allow_nan=False, allow_infinity=False)
+)
+counts = hnp.arrays(np.int64, st.integers(0, 30))
+rules = st.lists(
+    st.lists(
+        st.builds(Condition, st.integers(0, 2**31 - 1), st.integers(0, 2**256 - 1)), max_size=4
+    ).map(lambda conditions: Rule(tuple(conditions))),
+    max_size=5,
+).map(tuple)
+
+
+@given(values=finite, loss=st.floats(allow_nan=False, allow_infinity=False))
+@quick
+def test_any_floats_come_back_bit_for_bit(values: Any, loss: float) -> None:
+    again = from_bytes(to_bytes(m.DualReply(HEADER, values, loss, 1.0)))
+    assert isinstance(again, m.DualReply)
+    assert again.increment.tobytes() == values.tobytes()
+    assert again.loss == loss
+
+
+@given(values=counts, text=st.text(max_size=50))
+@quick
+def test_any_counts_and_texts_come_back(values: Any, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return
+    again = from_bytes(to_bytes(m.GridReply(HEADER, text, values, np.empty(0), np.empty(0))))
+    assert isinstance(again, m.GridReply)
+    np.testing.assert_array_equal(again.counts, values, strict=True)
+    assert again.mechanism == text
+
+
+@given(sent=rules)
+@quick
+def test_any_rules_come_back(sent: tuple[Rule, ...]) -> None:
+    again = from_bytes(to_bytes(m.RulesReply(HEADER, sent)))
+    assert isinstance(again, m.RulesReply)
+    assert again.rules == sent
+
+
+def test_arrays_are_writable_and_own_their_memory() -> None:
+    again = from_bytes(to_bytes(EXAMPLES["DualReply"]))
+    assert isinstance(again, m.DualReply)
+    again.increment[0] = 7
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_missing_or_extra_field_is_refused(name: str) -> None:
+    for field in packed(name):
+        short = packed(name)
+        del short[field]
+        words = refused(short)
+        assert ("unknown type" if field == "type" else "fields missing or unknown") in words
+    assert "fields missing or unknown" in refused({**packed(name), "patients": [1, 2]})
+    facts = packed(name)
+    facts["header"]["more"] = 1
+    assert "header: fields missing or unknown" in refused(facts)
+
+
+@pytest.mark.parametrize("name", ["Patients", "", None, 3, b"JoinRequest", ["JoinRequest"]])
+def test_an_unknown_type_is_refused(name: object) -> None:
+    assert "unknown type" in refused({**packed("JoinRequest"), "type": name})
+
+
+WRONG_TYPES = [
+    ("JoinReply", "software", 3),
+    ("JoinReply", "software", b"text"),
+    ("JoinReply", "software", None),
+    ("JoinReply", "header", None),
+    ("JoinReply", "header", []),
+    ("TermsReply", "n_terms", True),
+    ("TermsReply", "n_terms", 1.0),
+    ("TermsReply", "n_terms", "1"),
+    ("TermsReply", "n_terms", 2**63),
+    ("DualReply", "loss", "0.5"),
+    ("DualReply", "loss", True),
+    ("DualReply", "loss", float("nan")),
+    ("DualReply", "loss", float("inf")),
+    ("DualReply", "increment", 1.0),
+    ("DualReply", "increment", []),
+    ("DualReply", "increment", ["<f8", [1]]),
+    ("DualReply", "increment", ["<i8", [1], bytes(8)]),
+    ("DualReply", "increment", ["<f4", [2], bytes(8)]),
+    ("DualReply", "increment", ["|O", [1], bytes(8)]),
+    ("DualReply", "increment", [["<f8"], [1], bytes(8)]),
+    ("DualReply", "increment", ["<f8", [1], "12345678"]),
+    ("DualReply", "increment", ["<f8", [2], bytes(8)]),
+    ("DualReply", "increment", ["<f8", [1, 1], bytes(8)]),
+    ("DualReply", "increment", ["<f8", [], bytes(8)]),
+    ("DualReply", "increment", ["<f8", 1, bytes(8)]),
+    ("DualReply", "increment", ["<f8", [True], bytes(8)]),
+    ("DualReply", "increment", ["<f8", [1.0], bytes(8)]),
+    ("DualReply", "increment", ["<f8", [-1], bytes(8)]),
+    ("DualReply", "increment", ["<f8", [2**62], bytes(8)]),
+    ("DualReply", "increment", ["<f8", [2**61], b""]),
+    ("DualReply", "increment", ["<f8", [1], np.array([np.nan]).tobytes()]),
+    ("DualReply", "increment", ["<f8", [1], np.array([-np.inf]).tobytes()]),
+    ("GridReply", "counts", ["<f8", [1], bytes(8)]),
+    ("RulesReply", "rules", None),
+    ("RulesReply", "rules", {}),
+    ("RulesReply", "rules", [[0, bytes(32)]]),
+    ("RulesReply", "rules", [{"conditions": [[0, bytes(31)]]}]),
+    ("RulesReply", "rules", [{"conditions": [[0, bytes(33)]]}]),
+    ("RulesReply", "rules", [{"conditions": [[-1, bytes(32)]]}]),
+    ("RulesReply", "rules", [{"conditions": [[2**31, bytes(32)]]}]),
+    ("RulesReply", "rules", [{"conditions": [[True, bytes(32)]]}]),
+    ("RulesReply", "rules", [{"conditions": [["0", bytes(32)]]}]),
+    ("RulesReply", "rules", [{"conditions": [[0, bytes(32), 1]]}]),
+    ("RulesReply", "rules", [{}]),
+]
+
+
+@pytest.mark.parametrize(("name", "field", "value"), WRONG_TYPES)
+def test_a_field_of_another_type_is_refused(name: str, field: str, value: object) -> None:
+    words = refused({**packed(name), field: value})
+    assert f"{name}.{field}" in words
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("kind", "letters"),
+        ("kind", 1),
+        ("kind", ["number"]),
+        ("n_codes", 0),
+        ("n_codes", 256),
+        ("n_codes", 2),
+        ("cutoffs", ["<f8", [2], np.array([2.0, 1.0]).tobytes()]),
+        ("complete", 1),
+        ("limits", [0.0]),
+        ("limits", [3.0, 1.0]),
+        ("limits", [0.0, 1.0, 2.0]),
+        ("spread", -1.0),
+        ("fill", None),
+    ],
+)
+def test_a_grid_that_cannot_be_is_refused(field: str, value: object) -> None:
+    facts = packed("RulesRequest")
+    facts["grid"]["axes"][0][field] = value
+    assert "RulesRequest.grid" in refused(facts)
+
+
+def test_whole_numbers_are_taken_for_floats() -> None:
+    again = from_bytes(msgpack.packb({**packed("DualReply"), "loss": 2}))
+    assert isinstance(again, m.DualReply)
+    assert type(again.loss) is float
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_cut_off_or_longer_bytes_are_refused(name: str) -> None:
+    data = to_bytes(EXAMPLES[name])
+    for end in range(len(data)):
+        with pytest.raises(ProtocolError):
+            from_bytes(data[:end])
+    for tail in (b"\x00", b"\xc0", data):
+        with pytest.raises(ProtocolError):
+            from_bytes(data + tail)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xc0",
+        msgpack.packb([1, 2]),
+        msgpack.packb("JoinRequest"),
+        msgpack.packb({1: 2}),
+        b"\xdf\xff\xff\xff\xff",  # a map of 4 billion entries
+        b"\xdd\xff\xff\xff\xff",  # a list of 4 billion entries
+        b"\xc6\xff\xff\xff\xff",  # 4 GB of bytes
+        b"\x91" * 100_000,  # a list in a list in a list …
+        msgpack.packb(msgpack.ExtType(1, b"code")),
+        msgpack.packb({"type": msgpack.Timestamp(1)}),
+    ],
+)
+def test_hostile_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        from_bytes(data)
+
+
+def test_long_texts_and_messages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ProtocolError, match="not readable"):
+        from_bytes(to_bytes(m.JoinReply(HEADER, "x" * (wire.MAX_TEXT + 1))))
+    monkeypatch.setattr(wire, "MAX_BYTES", 10)
+    with pytest.raises(ProtocolError, match="over the limit of 10"):
+        from_bytes(to_bytes(EXAMPLES["JoinRequest"]))
+
+
+def test_random_bytes_are_refused() -> None:
+    source = random.Random(0)
+    for _ in range(2_000):
+        with pytest.raises(ProtocolError):
+            from_bytes(source.randbytes(source.randrange(64)))
+
+
+def test_mutated_messages_are_refused_or_still_messages() -> None:
+    """Whatever the change: a message or a ProtocolError, never another exception."""
+    source = random.Random(1)
+    originals = [to_bytes(message) for message in EXAMPLES.values()]
+    outcomes = {"message": 0, "refused": 0}
+    for _ in range(2_000):
+        data = bytearray(source.choice(originals))
+        for _ in range(source.randint(1, 3)):
+            place = source.randrange(len(data))
+            match source.randrange(3):
+                case 0:
+                    data[place] = source.randrange(256)
+                case 1:
+                    del data[place : place + source.randint(1, 4)]
+                case 2:
+                    data[place:place] = source.randbytes(source.randint(1, 4))
+        try:
+            again = from_bytes(bytes(data))
+        except ProtocolError:
+            outcomes["refused"] += 1
+            continue
+        outcomes["message"] += 1
+        assert isinstance(again, get_args(m.Message))
+        assert to_bytes(from_bytes(to_bytes(again))) == to_bytes(again)
+    assert min(outcomes.values()) > 50, outcomes
+
+
+def test_an_error_does_not_repeat_what_was_sent() -> None:
+    assert "54321" not in refused({**packed("TermsReply"), "n_terms": "54321"})
+    assert "54321" not in refused({**packed("TermsReply"), "type": "54321"})
+
+
+def test_the_protocol_knows_no_pickle() -> None:
+    folder = Path(fedrulefit.protocol.__file__).parent
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec", "compile", "__import__"), path
+            roots = {name.split(".")[0] for name in names}
+            assert not roots & {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}, (
+                path
+            )
+
+
+def test_reading_a_message_unpickles_nothing() -> None:
+    """numpy imports pickle itself; decoding must not call it."""
+    code = (
+        "import sys, pickle\n"
+        "from fedrulefit.protocol.wire import from_bytes\n"
+        "def trap(*a, **k): raise SystemExit('pickle was called')\n"
+        "pickle.loads = pickle.load = pickle.Unpickler = trap\n"
+        "from_bytes(sys.stdin.buffer.read())\n"
+    )
+    for name in ("DualReply", "RulesRequest"):
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", code],
+            input=to_bytes(EXAMPLES[name]),
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
