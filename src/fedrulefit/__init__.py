@@ -15,6 +15,7 @@ _HOMES = {
     "RuleFitClassifier": "fedrulefit.estimators",
     "Model": "fedrulefit.model",
     "Study": "fedrulefit.study",
+    "demo": "fedrulefit.demo",
     "plot": "fedrulefit.plot",
 }
 
@@ -24,11 +25,12 @@ __all__ = [
     "RuleFitClassifier",
     "Study",
     "__version__",
+    "demo",
     "plot",
 ]
 
 if TYPE_CHECKING:
-    from fedrulefit import plot
+    from fedrulefit import demo, plot
     from fedrulefit.estimators import FederatedRuleFitClassifier, RuleFitClassifier
     from fedrulefit.model import Model
     from fedrulefit.study import Study
@@ -38,7 +40,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'fedrulefit' has no attribute {name!r}")
     module = import_module(_HOMES[name])
-    return module if name == "plot" else getattr(module, name)
+    return module if module.__name__.endswith(f".{name}") else getattr(module, name)
 
 
 def __dir__() -> list[str]:

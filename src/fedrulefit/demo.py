@@ -156,6 +156,17 @@ def draw_fresh(seed: int = 2026) -> pd.DataFrame:
     return draw_hospital(Hospital(5000, 46, 20, 0.3), np.random.default_rng([seed, 1]))
 
 
+def pool(
+    hospitals: Mapping[str, pd.DataFrame],
+) -> tuple[pd.DataFrame, pd.Series[int], pd.Series[str]]:
+    """Return all patients' covariates, outcomes and hospitals."""
+    import pandas as pd
+
+    frame = pd.concat(hospitals, names=["hospital", None]).reset_index("hospital")
+    frame = frame.reset_index(drop=True)
+    return frame[["age", "sex", "ISS", "GCS"]], frame["mortality"], frame["hospital"]
+
+
 def true_log_odds(frame: pd.DataFrame) -> Floats:
     """Return the log-odds that the synthetic patients follow."""
     log_odds = np.full(len(frame), BASELINE)

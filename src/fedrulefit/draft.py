@@ -25,13 +25,8 @@ from typing import Final
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats
-from fedrulefit.errors import DataError, StudyError
-from fedrulefit.study import level_key
-from fedrulefit.table import (
+from fedrulefit.columns import (
     MISSING_WORDS,
-    NO_WORDS,
-    YES_WORDS,
     Columns,
     Numbers,
     Raw,
@@ -40,6 +35,10 @@ from fedrulefit.table import (
     parse_numbers,
     read_columns,
 )
+from fedrulefit.core.arrays import Floats
+from fedrulefit.errors import DataError, StudyError
+from fedrulefit.study import level_key
+from fedrulefit.table import NO_WORDS, YES_WORDS
 
 MAX_LEVELS: Final = 12
 """A text column with more distinct values is taken for free text."""

@@ -10,6 +10,7 @@ hospitals do; nothing is implemented twice.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -499,7 +500,12 @@ class RuleFitClassifier(_RuleFit):
 def _is_named_frame(X: Any) -> bool:
     """Whether X is a data frame whose columns have names (not numbers)."""
     columns = getattr(X, "columns", None)
-    return columns is not None and all(isinstance(name, str) for name in columns)
+    if columns is None or not all(isinstance(name, str) for name in columns):
+        return False
+    twins = sorted(name for name, n in Counter(columns).items() if n > 1)
+    if twins:
+        raise DataError(f"X has several columns named {', '.join(twins)}")
+    return True
 
 
 def _unused(name: str, taken: Container[str]) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from scipy.special import expit
 
+from fedrulefit.columns import Source
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.design import build_design
 from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid, encode, linear_values
@@ -25,7 +26,7 @@ from fedrulefit.core.rules import Condition, Rule, describe_condition, format_nu
 from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Category, Number, Study, YesNo
-from fedrulefit.table import Source, load_table
+from fedrulefit.table import load_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,8 @@ and levels are read off the data, and the values in their coding. That is right
 for data already in one place; between hospitals a study declares them instead.
 
 A column of text is a category, of two values yes/no, of 0 and 1 yes/no, any
-other a number. All covariates may be missing at prediction, and a level never
+other a number, of step 1 if all its values are whole. All covariates may be
+missing at prediction, and a level never
 seen in training counts as missing.
 """
 
@@ -15,10 +16,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from fedrulefit.columns import Raw, Source, match_levels, parse_numbers, read_columns
 from fedrulefit.core.arrays import MAX_CODES, Bools, Floats
 from fedrulefit.errors import DataError
 from fedrulefit.study import Category, Covariate, Number, YesNo, level_key
-from fedrulefit.table import Raw, Source, match_levels, parse_numbers, read_columns
 
 
 def infer_covariates(
@@ -57,7 +58,8 @@ def _infer(name: str, raw: Raw) -> Covariate:
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     if not low < high:
         high = float(np.nextafter(low, np.inf)) if abs(low) > 1e15 else low + 1
-    return Number(range=(low, high))
+    whole = bool(len(known)) and bool((known == np.rint(known)).all())
+    return Number(range=(low, high), step=1 if whole else None)
 
 
 def _infer_levels(name: str, raw: Raw) -> Covariate:

@@ -295,7 +295,7 @@ def test_a_model_without_terms_is_its_intercept() -> None:
     probability = empty.predict_proba(FRAME)
     np.testing.assert_array_equal(probability, np.full(60, expit(empty.intercept)))
     assert empty.rules_frame().empty
-    assert list(empty.rules_frame().columns)[0] == "rule"
+    assert empty.rules_frame().columns[0] == "rule"
     assert empty.subgroups_frame().empty
     np.testing.assert_array_equal(empty.variable_importance(), np.zeros(5))
     assert empty.explain(FRAME)[0].contributions == ()

@@ -16,16 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedrulefit.columns import UnreadableError, match_levels, parse_numbers, read_columns
 from fedrulefit.errors import DataError
 from fedrulefit.study import Study
-from fedrulefit.table import (
-    UnreadableError,
-    inspect_table,
-    load_table,
-    match_levels,
-    parse_numbers,
-    read_columns,
-)
+from fedrulefit.table import inspect_table, load_table
 
 N = 40
 

@@ -15,8 +15,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fedrulefit.cli.console import EXIT_FINDINGS, friendly_errors, printable, stdout
+from fedrulefit.columns import Finding
 from fedrulefit.study import Study
-from fedrulefit.table import Finding, Inspection, inspect_table
+from fedrulefit.table import Inspection, inspect_table
 
 EPILOG = "Example: fedrulefit check hospital_a.csv --study study.toml"
 

@@ -15,11 +15,12 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
+from fedrulefit.columns import Source, read_columns
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError, StudyError
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.study import Settings, Study
-from fedrulefit.table import Source, Table, inspect_table, read_columns
+from fedrulefit.table import Table, inspect_table
 
 EPILOG = "Example: fedrulefit fit --study study.toml --site a.csv --site b.csv -o model.json"
 

@@ -12,9 +12,9 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, stderr
+from fedrulefit.columns import read_columns
 from fedrulefit.errors import DataError
 from fedrulefit.model import Model
-from fedrulefit.table import read_columns
 
 EPILOG = "Example: fedrulefit predict model.json new.csv -o risks.csv"
 

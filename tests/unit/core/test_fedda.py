@@ -135,9 +135,12 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("seed", "first_drift"), [(1, fedda.FIRST_DRIFT), (2, 0.0)])
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_the_iterates_are_those_of_the_textbook(name: str, seed: int) -> None:
+def test_the_iterates_are_those_of_the_textbook(
+    name: str, seed: int, first_drift: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fedda, "FIRST_DRIFT", first_drift)
     schedule = SCHEDULES[name]
     sites = make_sites(seed)
     pairs = zip(run(sites, schedule), textbook_fedda(dense_sites(sites), schedule), strict=True)
@@ -161,6 +164,7 @@ def live_columns(sites: list[Site], schedule: Schedule, patch: pytest.MonkeyPatc
 
 def test_the_short_cut_skips_columns_and_wakes_some_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that the agreement with the textbook also covers the short cut."""
+    monkeypatch.setattr(fedda, "FIRST_DRIFT", 0.0)
     schedule = SCHEDULES["middle penalty"]
     sites = make_sites(1)
     sizes = live_columns(sites, schedule, monkeypatch)

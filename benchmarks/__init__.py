@@ -1,0 +1,1 @@
+"""Speed and memory, as ratios against a peer in one run. Run: ``make bench``."""

@@ -1,0 +1,651 @@
+"""Writes the tables of the documentation from the code.
+
+``python docs/make_tables.py`` rewrites every part of a page that stands between
+``<!-- NAME:start -->`` and ``<!-- NAME:end -->``. ``tests/docs/test_tables.py``
+fails where a page is not current.
+
+What a setting or a key of the study file means is told here, in :data:`MEANINGS`;
+types, defaults and bounds are read off the code.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import annotated_types
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+import fedrulefit
+from fedrulefit import columns, modelfile, study, table
+from fedrulefit.core.grid import Grid
+from fedrulefit.privacy import ledger
+from fedrulefit.protocol import messages
+
+HERE: Final = Path(__file__).resolve().parent
+
+MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Study": {
+        "format": "Version of the study file's format.",
+        "name": "Name of the study, shown with every result.",
+        "description": "For people.",
+        "synthetic": "True for made-up patients; results are then marked as such.",
+        "ranges_from_data": "True where ranges were read off the data, as the estimators do "
+        "without a study. Leave it out of a study between hospitals.",
+        "outcome": "The outcome, see below.",
+        "covariates": "One table per covariate, see below. The name of the table is the name "
+        "of the column; their order counts.",
+        "weight": "A column of patient weights, see below. Leave it out where every row is "
+        "one patient.",
+        "settings": "Numbers of the method, see [below](#settings). `preset` names a set of them; "
+        "keys beside it override.",
+    },
+    "Outcome": {
+        "column": "Column of the outcome.",
+        "positive": "The value of patients **with** the event.",
+        "negative": "The value of patients without it.",
+        "label": "The outcome in words, for tables and figures.",
+        "expected_rate": "Lowest and highest share of events that a site may plausibly have. "
+        "Finds reversed coding.",
+    },
+    "Number": {
+        "label": "For people.",
+        "note": "For people.",
+        "complete": "True: a missing value is an error. False: it is allowed.",
+        "kind": "Says that this is a number.",
+        "range": "Lowest and highest value, **public**: agreed on from the literature, never "
+        "read off the data. Values beyond count at the nearer end.",
+        "unit": "Unit, shown in rules.",
+        "spacing": "How histogram bins are spaced. `log` suits skewed laboratory values; its "
+        "range must start above 0.",
+        "step": "Values are multiples of this, such as 1 for a score. Cut-offs are moved up "
+        "to multiples, so that rules read well.",
+        "cutoffs": "Fixed cut-offs, such as clinical thresholds. They replace estimated ones.",
+    },
+    "Category": {
+        "label": "For people.",
+        "note": "For people.",
+        "complete": "True: a missing value is an error. False: it is allowed.",
+        "kind": "Says that this is a category.",
+        "levels": "All levels that any site may have.",
+        "labels": "Words for the levels, in their order.",
+    },
+    "YesNo": {
+        "label": "For people.",
+        "note": "For people.",
+        "complete": "True: a missing value is an error. False: it is allowed.",
+        "kind": "Says that this has two values.",
+        "yes": "The value that is coded 1.",
+        "no": "The value that is coded 0.",
+        "labels": 'Words for no and yes, in this order, such as `["male", "female"]`.',
+    },
+    "Weight": {
+        "column": "Column of the weights.",
+        "max": "Largest weight that one patient can have, public. Noise grows with it.",
+    },
+    "Settings": {
+        "epsilon": "ε of **one** histogram; smaller is more private. None turns the noise off: "
+        "in Python or with `--set epsilon=none`; a study file cannot.",
+        "n_bins": "B: bins of a number's histogram.",
+        "n_cutoffs": "Q: quantile levels, and so the most cut-offs of a covariate.",
+        "winsor": "q: share winsorised at either end of a linear term.",
+        "repair": "How negative noisy counts are mended after summing.",
+        "spreads": "Whether s* is sent exactly, or derived from the noisy histogram.",
+        "centre": "Whether linear terms are centred.",
+        "n_trees": "C: boosted trees per site.",
+        "mean_leaves": "L̄: mean number of terminal nodes of a tree.",
+        "learning_rate": "v: shrinkage of the boosting.",
+        "subsample": "Share of a site's patients that each tree sees.",
+        "min_leaf": "Least (weighted) number of the site's patients in a leaf.",
+        "drop_complements": "Keep only one of a one-condition rule and its negation.",
+        "linear_terms": "Whether numbers and yes/no covariates enter as linear terms, too.",
+        "penalty": "λ: larger means fewer rules.",
+        "rounds": "R: rounds of FedDA.",
+        "local_steps": "G: local steps in a round.",
+        "server_step": "η_s: step of the coordinator.",
+        "client_step": "η_c: step of a site.",
+        "weighting": "Whether a site counts by its patients, or all sites count equally.",
+        "seed": "Seed of leaf counts and subsamples; never of privacy noise.",
+    },
+}
+
+STUDY_PARTS: Final = (
+    ("Top level", study.Study),
+    ("`[outcome]`", study.Outcome),
+    ('`[covariates.NAME]` with `kind = "number"`', study.Number),
+    ('`[covariates.NAME]` with `kind = "category"`', study.Category),
+    ('`[covariates.NAME]` with `kind = "yes/no"`', study.YesNo),
+    ("`[weight]`", study.Weight),
+)
+
+API: Final[Sequence[tuple[str, Sequence[str]]]] = (
+    (
+        "Estimators",
+        (
+            "fedrulefit.FederatedRuleFitClassifier",
+            "fedrulefit.FederatedRuleFitClassifier.fit",
+            "fedrulefit.FederatedRuleFitClassifier.predict",
+            "fedrulefit.FederatedRuleFitClassifier.predict_proba",
+            "fedrulefit.FederatedRuleFitClassifier.decision_function",
+            "fedrulefit.FederatedRuleFitClassifier.rules_",
+            "fedrulefit.FederatedRuleFitClassifier.variable_importance_",
+            "fedrulefit.RuleFitClassifier",
+            "fedrulefit.RuleFitClassifier.fit",
+        ),
+    ),
+    (
+        "Model",
+        (
+            "fedrulefit.Model",
+            "fedrulefit.Model.load",
+            "fedrulefit.Model.save",
+            "fedrulefit.Model.predict_proba",
+            "fedrulefit.Model.decision_function",
+            "fedrulefit.Model.explain",
+            "fedrulefit.Model.rules_frame",
+            "fedrulefit.Model.subgroups_frame",
+            "fedrulefit.Model.variable_importance",
+            "fedrulefit.Model.describe",
+            "fedrulefit.Model.odds_ratio",
+            "fedrulefit.Model.support",
+            "fedrulefit.Model.rule_terms",
+            "fedrulefit.Model.linear_terms",
+            "fedrulefit.Model.read_values",
+            "fedrulefit.model.RuleTerm",
+            "fedrulefit.model.LinearTerm",
+            "fedrulefit.model.Explanation",
+            "fedrulefit.model.Contribution",
+            "fedrulefit.model.Provenance",
+            "fedrulefit.privacy.bill.PrivacyBill",
+            "fedrulefit.privacy.bill.PrivacyBill.epsilon_histograms",
+            "fedrulefit.privacy.bill.PrivacyBill.words",
+        ),
+    ),
+    (
+        "Study",
+        (
+            "fedrulefit.Study",
+            "fedrulefit.Study.load",
+            "fedrulefit.Study.from_mapping",
+            "fedrulefit.Study.with_settings",
+            "fedrulefit.Study.digest",
+            "fedrulefit.Study.names",
+            "fedrulefit.study.Settings",
+            "fedrulefit.study.Outcome",
+            "fedrulefit.study.Number",
+            "fedrulefit.study.Category",
+            "fedrulefit.study.YesNo",
+            "fedrulefit.study.Weight",
+            "fedrulefit.study.resolve_settings",
+            "fedrulefit.draft.draft_study",
+        ),
+    ),
+    (
+        "Tables",
+        (
+            "fedrulefit.table.load_table",
+            "fedrulefit.table.inspect_table",
+            "fedrulefit.table.Table",
+            "fedrulefit.table.Inspection",
+            "fedrulefit.table.Finding",
+        ),
+    ),
+    (
+        "Engine",
+        (
+            "fedrulefit.engines.inprocess.fit",
+            "fedrulefit.engines.inprocess.Fitted",
+            "fedrulefit.privacy.ledger.Ledger",
+            "fedrulefit.privacy.ledger.Release",
+            "fedrulefit.privacy.mechanisms.OpenDPLaplace",
+            "fedrulefit.privacy.mechanisms.UnsafeSeededLaplace",
+        ),
+    ),
+    (
+        "Figures",
+        (
+            "fedrulefit.plot",
+            "fedrulefit.plot.rules",
+            "fedrulefit.plot.importance",
+            "fedrulefit.plot.subgroups",
+            "fedrulefit.plot.history",
+            "fedrulefit.plot.overview",
+        ),
+    ),
+    (
+        "Errors",
+        (
+            "fedrulefit.errors.FedRuleFitError",
+            "fedrulefit.errors.StudyError",
+            "fedrulefit.errors.DataError",
+            "fedrulefit.errors.ProtocolError",
+            "fedrulefit.errors.FitError",
+            "fedrulefit.errors.ModelFileError",
+        ),
+    ),
+    (
+        "Synthetic patients",
+        (
+            "fedrulefit.demo",
+            "fedrulefit.demo.draw_registry",
+            "fedrulefit.demo.draw_fresh",
+            "fedrulefit.demo.pool",
+            "fedrulefit.demo.demo_study",
+            "fedrulefit.demo.match_planted",
+        ),
+    ),
+    ("Version", ("fedrulefit.__version__",)),
+)
+
+
+# --- Markdown -----------------------------------------------------------------------------
+
+
+def make_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _first_line(obj: object) -> str:
+    return (inspect.getdoc(obj) or "").split("\n\n")[0].replace("``", "`")
+
+
+def _plain(text: str) -> str:
+    """Turn reStructuredText roles into Markdown code."""
+    while ":" in text and "`" in text:
+        start = text.find(":")
+        middle = text.find(":`", start + 1)
+        end = text.find("`", middle + 2)
+        if middle < 0 or end < 0 or not text[start + 1 : middle].isalpha():
+            break
+        text = f"{text[:start]}`{text[middle + 2 : end]}`{text[end + 1 :]}"
+    return text
+
+
+# --- types and defaults -------------------------------------------------------------------
+
+
+def describe_type(hint: Any) -> str:
+    """Return a type in short words."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint == study.Level:
+        return "value"
+    if origin is typing.Annotated:
+        return describe_type(args[0])
+    if origin is Literal:
+        return " or ".join(_literal(a) for a in args)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(describe_type(a) for a in args if a is not type(None))
+    if origin is tuple:
+        if args[-1] is Ellipsis:
+            return f"list of {describe_type(args[0])}s"
+        return f"{len(args)} {describe_type(args[0])}s"
+    if origin is dict or (isinstance(hint, type) and issubclass(hint, BaseModel)):
+        return "table"
+    names = {float: "number", int: "whole number", bool: "true/false", str: "text"}
+    return names[hint]
+
+
+def _literal(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, BaseModel):
+        return "defaults"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return _literal(value)
+
+
+def describe_bounds(field: FieldInfo) -> str:
+    """Return the bounds of a field: ``> 0, ≤ 1``."""
+    parts = []
+    for rule in field.metadata:
+        match rule:
+            case annotated_types.Gt(gt):
+                parts.append(f"> {gt:g}")  # type: ignore[str-format]
+            case annotated_types.Ge(ge):
+                parts.append(f"≥ {ge:g}")  # type: ignore[str-format]
+            case annotated_types.Lt(lt):
+                parts.append("< 2⁶³" if lt == 2**63 else f"< {lt:g}")  # type: ignore[str-format]
+            case annotated_types.Le(le):
+                parts.append(f"≤ {le:,}".replace(",", " "))
+            case annotated_types.MinLen(n) if n > 1:
+                parts.append(f"at least {n}")
+            case annotated_types.MaxLen(n):
+                parts.append(f"at most {n}")
+    return ", ".join(parts)
+
+
+def _type_and_bounds(field: FieldInfo) -> str:
+    bounds = describe_bounds(field)
+    return describe_type(field.annotation) + (f", {bounds}" if bounds else "")
+
+
+# --- the parts ----------------------------------------------------------------------------
+
+
+def make_study_keys() -> str:
+    """Return one table per part of the study file."""
+    parts = []
+    for title, cls in STUDY_PARTS:
+        rows = [
+            (
+                _code(name),
+                _type_and_bounds(field),
+                "required" if field.is_required() else _code(_value(field.default)),
+                MEANINGS[cls.__name__][name],
+            )
+            for name, field in cls.model_fields.items()
+            if not (title == "Top level" and name == "settings")
+        ]
+        if cls is study.Study:
+            rows.append(
+                ("`settings`", "table", '`preset = "default"`', MEANINGS["Study"]["settings"])
+            )
+        parts.append(f"**{title}**\n\n{make_table(['key', 'holds', 'default', 'meaning'], rows)}")
+    return "\n\n".join(parts)
+
+
+def make_settings() -> str:
+    """Return the settings with the values of both presets."""
+    presets = study.resolve_settings("default"), study.resolve_settings("paper")
+    rows = []
+    for name, field in study.Settings.model_fields.items():
+        default, stated = (_value(getattr(preset, name)) for preset in presets)
+        shown = _code(stated) if stated == default else f"**{_code(stated)}**"
+        rows.append(
+            (
+                _code(name),
+                _code(default),
+                shown,
+                _type_and_bounds(field),
+                MEANINGS["Settings"][name],
+            )
+        )
+    return make_table(["setting", "`default`", "`paper`", "holds", "meaning"], rows)
+
+
+def make_messages() -> str:
+    """Return every message with every field that it carries."""
+    rows = []
+    for cls in typing.get_args(messages.Message):
+        kind = "request" if cls.__name__.endswith("Request") else "reply"
+        fields = [f for f in dataclasses.fields(cls) if f.name != "header"]
+        hints = typing.get_type_hints(cls)
+        if not fields:
+            rows.append((_code(cls.__name__), kind, "–", "", _first_line(cls), ""))
+        for position, field in enumerate(fields):
+            rows.append(
+                (
+                    _code(cls.__name__) if position == 0 else "",
+                    kind if position == 0 else "",
+                    _code(field.name),
+                    field.metadata.get("shape", "") or _shape(hints[field.name]),
+                    field.metadata.get("formula", _first_line(cls) if position == 0 else ""),
+                    field.metadata.get("mechanism", "public to all sites"),
+                )
+            )
+    head = ["message", "", "field", "shape", "what it is", "protection"]
+    return make_table(head, rows)
+
+
+def _shape(hint: Any) -> str:
+    if hint in (int, float, str):
+        return "one"
+    return "whole grid" if hint is Grid else "list"
+
+
+def make_header() -> str:
+    """Return the fields of the header."""
+    words = {
+        "version": f"Version of the protocol, now {messages.PROTOCOL_VERSION}.",
+        "run": "Name of the run: 16 hexadecimal digits of a hash of the study and the sites' "
+        "names, unless the coordinator gives another.",
+        "step": "Number of the exchange, from 0.",
+        "site": "Name of the site that is asked, or answers.",
+        "study": "SHA-256 of the study in canonical form.",
+    }
+    rows = [
+        (_code(f.name), f.type if isinstance(f.type, str) else f.type.__name__, words[f.name])
+        for f in dataclasses.fields(messages.Header)
+    ]
+    return make_table(["field", "type", "meaning"], rows)
+
+
+def make_ledger_fields() -> str:
+    """Return the fields of a line in a site's ledger."""
+    words = {
+        "message": "Type of the message, as in the [table of messages](protocol.md#messages).",
+        "quantity": "Field of the message; for histograms, one line per covariate.",
+        "shape": "How many numbers (or rules) left; empty for a single number.",
+        "mechanism": "Name of the noise, with the version of its library; `exact` without noise.",
+        "epsilon": "ε of this line as the noise library states it; `null` = no bound.",
+        "digest": "SHA-256 of the bytes of the message.",
+        "round": "Round of the fit; `null` outside it.",
+        "time": "UTC time by the site's clock.",
+    }
+    rows = [(_code(f.name), words[f.name]) for f in dataclasses.fields(ledger.Release)]
+    return make_table(["field", "meaning"], rows)
+
+
+def find(name: str) -> Any:
+    """Return the object of a dotted name, or raise AttributeError."""
+    obj: Any = fedrulefit
+    path = name.split(".")[1:]
+    for k, part in enumerate(path):
+        try:
+            obj = getattr(obj, part)
+        except AttributeError:
+            module = ".".join(["fedrulefit", *path[: k + 1]])
+            try:
+                obj = __import__(module, fromlist=["_"])
+            except ImportError:
+                raise AttributeError(name) from None
+    return obj
+
+
+def make_api() -> str:
+    """Return the public names with signature and first line of their docstring."""
+    parts = []
+    for title, names in API:
+        rows = [(_code(_signature(name)), _meaning(name)) for name in names]
+        parts.append(f"## {title}\n\n{make_table(['name', 'meaning'], rows)}")
+    return "\n\n".join(parts)
+
+
+def _meaning(name: str) -> str:
+    if name == "fedrulefit.__version__":
+        return "The version of the package."
+    return _plain(_first_line(find(name)))
+
+
+def _signature(name: str) -> str:
+    obj = find(name)
+    if isinstance(obj, type) and issubclass(obj, (BaseModel, Exception)):
+        return name
+    if not callable(obj):
+        return name
+    parameters = [
+        p.replace(annotation=inspect.Parameter.empty, default=_Default.of(p))
+        for p in inspect.signature(obj).parameters.values()
+        if p.name not in ("self", "cls")
+    ]
+    return f"{name}{inspect.Signature(parameters)}"
+
+
+class _Default:
+    """A default that shows itself briefly."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    @classmethod
+    def of(cls, parameter: inspect.Parameter) -> object:
+        """Return the default of a parameter, wrapped, or no default."""
+        if parameter.default is inspect.Parameter.empty:
+            return inspect.Parameter.empty
+        return cls(parameter.default)
+
+    def __repr__(self) -> str:
+        """Return the value, or dots for a function."""
+        return "…" if callable(self.value) or "factory" in repr(self.value) else repr(self.value)
+
+
+def find_codes() -> Iterator[tuple[str, str]]:
+    """Yield (code, severity) of every finding that ``check`` can make."""
+    severities = {
+        "error_finding": "error",
+        "_error": "error",
+        "_warning": "warning",
+        "_unreadable": "error",
+    }
+    trees = [ast.parse(inspect.getsource(module)) for module in (columns, table)]
+    for node in (node for tree in trees for node in ast.walk(tree)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            severity = severities.get(node.func.id)
+            first = node.args[0] if node.args else None
+            if severity and isinstance(first, ast.Constant):
+                yield str(first.value), severity
+        # _check_weights lists its errors as tuples that start with the code.
+        if isinstance(node, ast.FunctionDef) and node.name == "_check_weights":
+            for part in ast.walk(node):
+                if isinstance(part, ast.Tuple) and len(part.elts) == 4:
+                    first = part.elts[0]
+                    if isinstance(first, ast.Constant):
+                        yield str(first.value), "error"
+
+
+def make_model_fields() -> str:
+    """Return the fields of a model file below the top level, with their types."""
+    parts = {
+        "top level": modelfile._File,
+        "`grid[]`": modelfile._AxisPart,
+        '`terms[]` of `kind = "rule"`': modelfile._RulePart,
+        "`terms[].conditions[]`": modelfile._ConditionPart,
+        '`terms[]` of `kind = "linear"`': modelfile._LinearPart,
+        "`privacy`": modelfile._PrivacyPart,
+        "`provenance`": modelfile._ProvenancePart,
+    }
+    tables = []
+    for title, cls in parts.items():
+        rows = [(_code(name), MODEL_FILE[cls.__name__][name]) for name in cls.model_fields]
+        tables.append(f"**{title}**\n\n{make_table(['field', 'meaning'], rows)}")
+    return "\n\n".join(tables)
+
+
+MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
+    "_File": {
+        "format": f'Always `"{modelfile.FORMAT}"`.',
+        "version": f"Version of this format, now {modelfile.VERSION}.",
+        "study": "The study, with every default written out; keys as in the "
+        "[study file](howto-consortium.md#the-study-file-key-by-key).",
+        "grid": "One entry per covariate, in the study's order.",
+        "intercept": "β₀.",
+        "terms": "Terms with a coefficient other than 0, most important first.",
+        "privacy": "The privacy bill.",
+        "provenance": "What the model rests on.",
+    },
+    "_AxisPart": {
+        "covariate": "Name of the covariate.",
+        "kind": '`"number"`, `"category"` or `"yes/no"`.',
+        "cutoffs": "Cut-offs, increasing, exact. Empty for a category.",
+        "codes": "How many codes a known value can have: cut-offs + 1, or levels.",
+        "limits": "Winsor limits δ⁻ and δ⁺ of the linear term.",
+        "spread": "s*; 0 where there is no linear term.",
+        "centre": "Subtracted from the winsorised value.",
+        "fill": "What a missing value counts as in the linear term.",
+    },
+    "_RulePart": {
+        "kind": '`"rule"`.',
+        "rule": "The rule in words. It must agree with the conditions, or the file is refused.",
+        "conditions": "All must hold; at most one per covariate, in the study's order.",
+        "coefficient": "β_k on the scale of the log-odds.",
+        "importance": "|β_k|·std, see [method](method.md#5-interpretation).",
+        "inside": "Patients who satisfy the rule, over all sites (with weights).",
+        "events_inside": "Those of them with the event.",
+    },
+    "_ConditionPart": {
+        "covariate": "Name of the covariate.",
+        "interval": "Number or yes/no: codes `[lo, hi)`. Code c means that c cut-offs are ≤ the "
+        "value. `[0, 0]` means that only a missing value satisfies.",
+        "levels": "Category: positions of the levels that satisfy, from 0.",
+        "missing": "Whether a missing value satisfies the condition.",
+    },
+    "_LinearPart": {
+        "kind": '`"linear"`.',
+        "covariate": "Name of the covariate.",
+        "coefficient": "β*_j, for 0.4·(winsorised value − centre)/spread.",
+        "importance": "|β*_j|·std.",
+    },
+    "_PrivacyPart": {
+        "mechanism": "Noise of the histograms, as the sites named it; `none` without histograms.",
+        "epsilon_per_histogram": "ε of one histogram; `null` without noise.",
+        "n_histograms": "Histograms that each patient stands in.",
+        "ranges_from_data": "Whether ranges were read off the data.",
+        "exact": "What left the sites without noise, in words.",
+    },
+    "_ProvenancePart": {
+        "sites": "Names of the sites.",
+        "patients": "Patients over all sites (with weights).",
+        "events": "Those of them with the event.",
+        "candidates": "Rules that entered the fit.",
+        "solver": "Name of the solver, `fedda`.",
+        "rounds": "Rounds of the fit.",
+        "objective": "Penalised mean loss at the final coefficients.",
+        "history": "Penalised mean loss at the start of each round.",
+        "software": "Versions of fedrulefit and the libraries of the coordinator.",
+    },
+}
+
+PARTS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
+    "howto-consortium.md": {"study-keys": make_study_keys, "settings": make_settings},
+    "howto-data-protection.md": {"ledger": make_ledger_fields},
+    "protocol.md": {"header": make_header, "messages": make_messages},
+    "api.md": {"api": make_api},
+    "model-file.md": {"model-file": make_model_fields},
+}
+
+
+def fill(page: str, text: str) -> str:
+    """Return the page with every generated part made anew."""
+    for name, make in PARTS[page].items():
+        start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
+        before, _, rest = text.partition(start)
+        _, found, after = rest.partition(end)
+        if not found:
+            raise ValueError(f"{page} lacks the markers {start} and {end}")
+        text = f"{before}{start}\n\n{make()}\n\n{end}{after}"
+    return text
+
+
+def main() -> None:
+    """Rewrite the generated parts of all pages."""
+    for page in PARTS:
+        path = HERE / page
+        path.write_text(fill(page, path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
