@@ -107,6 +107,21 @@ class Design:
                 rules += sums[byte]
         return np.concatenate([[vector.sum()], rules, vector @ self.linear])
 
+    def gram(self, weights: Floats) -> Floats:
+        """Return Xᵀ·diag(weights)·X, shape (n_terms, n_terms), a block at a time."""
+        total = np.zeros((self.n_terms, self.n_terms))
+        step = max(1, BLOCK_CELLS // (8 * self.n_terms))
+        for start in range(0, len(self.bits), step):
+            rows = slice(8 * start, min(8 * (start + step), self.n_rows))
+            n_rows = rows.stop - rows.start
+            block = np.empty((n_rows, self.n_terms))
+            block[:, 0] = 1.0
+            block[:, 1 : 1 + self.n_rules] = _unpack(self.bits[start : start + step], n_rows)
+            block[:, 1 + self.n_rules :] = self.linear[rows]
+            block *= np.sqrt(weights[rows])[:, None]
+            total += block.T @ block
+        return total
+
     def dense_rules(self) -> Floats:
         """Return the rule columns as a matrix: for few patients or few rules."""
         return _unpack(self.bits, self.n_rows)

@@ -1,0 +1,60 @@
+"""The tables in the docs say what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from typing import Any
+
+import pytest
+
+import fedrulefit
+from tests.docs.pages import ROOT
+
+
+def load_maker() -> Any:
+    spec = importlib.util.spec_from_file_location("make_tables", ROOT / "docs" / "make_tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+tables = load_maker()
+
+
+@pytest.mark.parametrize("page", tables.PARTS)
+def test_the_tables_are_current(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    assert tables.fill(page, text) == text, "run: python docs/make_tables.py"
+
+
+def test_every_finding_is_explained() -> None:
+    text = (ROOT / "docs" / "howto-consortium.md").read_text(encoding="utf-8")
+    section = text.partition("## What check finds")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `([a-z0-9-]+)` \| (error|warning) \|", section, flags=re.M)
+    found = set(tables.find_codes())
+    assert len(listed) == len(set(listed))
+    assert set(listed) == found
+    assert len(found) > 35, "the search for codes in the source has gone blind"
+
+
+@pytest.mark.parametrize("dotted", [n for _, names in tables.API for n in names])
+def test_every_listed_name_exists_and_is_explained(dotted: str) -> None:
+    assert tables.find(dotted) is not None
+    assert tables._meaning(dotted)
+
+
+def test_every_public_name_is_listed() -> None:
+    listed = {n for _, names in tables.API for n in names}
+    assert {f"fedrulefit.{n}" for n in fedrulefit.__all__} <= listed
+
+
+def test_every_released_field_has_a_row() -> None:
+    """The generator itself leaves nothing out."""
+    text = tables.make_messages()
+    for reply in ("JoinReply", "GridReply", "RulesReply", "TermsReply", "DualReply"):
+        assert f"`{reply}`" in text
+    for field in ("counts", "increment", "events_inside", "squares", "spread_freedom"):
+        assert f"`{field}`" in text
