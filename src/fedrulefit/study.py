@@ -322,6 +322,9 @@ class Study(_Frozen):
 
     @model_validator(mode="after")
     def _check(self) -> Study:
+        for name in self.covariates:
+            if name != name.strip() or not name:
+                raise ValueError(f"covariate {name!r}: a name must not be empty or end in spaces")
         special = [self.outcome.column] + ([self.weight.column] if self.weight else [])
         for column in special:
             if column in self.covariates:

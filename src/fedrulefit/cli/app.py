@@ -28,15 +28,19 @@ for module, command in (
     app.command(epilog=module.EPILOG)(command)
 
 
-@app.callback()
-def _main(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False,
-) -> None:
-    if version:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"fedrulefit {__version__}")
         raise typer.Exit
 
 
-@app.command(hidden=True, name="version")
-def _version() -> None:
-    typer.echo(f"fedrulefit {__version__}")
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and stop.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Hospitals learn one readable model together; no patient's record leaves its hospital."""

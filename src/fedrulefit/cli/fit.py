@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import tomllib
 from collections import Counter
@@ -59,9 +60,9 @@ def fit(
     """
     agreed = Study.load(study).with_settings(preset, **_parse_settings(setting or []))
     _check_writable(output)
-    tables = _load_sites(_sources(site, site_column), agreed)
+    tables = _load_sites(_sources(site, site_column), agreed, quiet=quiet)
     if ledgers is not None:
-        ledgers.mkdir(parents=True, exist_ok=True)
+        _make_folder(ledgers)
     with show.progress_bar(stderr(), quiet=quiet or as_json) as tell:
         fitted = inprocess.fit(
             agreed,
@@ -161,7 +162,7 @@ def _site_name(value: Any) -> str:
     return str(value).strip()
 
 
-def _load_sites(sources: dict[str, Source], study: Study) -> dict[str, Table]:
+def _load_sites(sources: dict[str, Source], study: Study, *, quiet: bool) -> dict[str, Table]:
     """Check all tables before anything starts; tell every error of every site."""
     tables: dict[str, Table] = {}
     lines: list[str] = []
@@ -174,7 +175,7 @@ def _load_sites(sources: dict[str, Source], study: Study) -> dict[str, Table]:
             tables[name] = inspection.table
     if lines:
         raise DataError("\n".join(["these tables do not fit the study:", *lines]))
-    for warning in warnings:
+    for warning in warnings if not quiet else ():
         stderr().print(Text.assemble(("Warning: ", "yellow"), printable(warning)))
     return tables
 
@@ -184,10 +185,20 @@ def _check_writable(output: Path) -> None:
         raise StudyError(f"cannot write {output}: give a file in a folder that exists")
 
 
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StudyError(f"cannot make the folder {folder}: {error.strerror}") from None
+
+
 def _ledger(folder: Path | None, site: str) -> Ledger:
     if folder is None:
         return Ledger()
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in site)
+    if safe != site:
+        # Two names must not share a ledger because a file name cannot hold them.
+        safe += "-" + hashlib.sha256(site.encode()).hexdigest()[:8]
     return Ledger(path=folder / f"{safe}.jsonl", clock=_now)
 
 

@@ -178,15 +178,14 @@ class Newton:
         self.separated = False
         self._old = np.zeros(len(factors))
         self._new = np.zeros(len(factors))
-        self._active: Ints = np.zeros(1, dtype=np.int64)
+        # The first guess needs no data: what is penalised least.
+        self._active: Ints = self._choose_active(np.full(len(factors), penalty), self._new)
         self._hessian: Floats = np.zeros((1, 1))
 
     @property
     def converged(self) -> bool:
         """Whether the point is optimal to the tolerance."""
-        return self.separated or (
-            self.point is not None and self.point.residual <= self.tolerance
-        )
+        return self.separated or (self.point is not None and self.point.residual <= self.tolerance)
 
     def query(self) -> Query:
         """Return the point to evaluate next."""
@@ -208,7 +207,7 @@ class Newton:
             return
         gradient = sums.gradient / sums.weight
         held = sums.held_loss / sums.held_weight if sums.held_weight > 0 else float("nan")
-        self.separated = objectives[-1] < SEPARATED and self.penalty * self.factors.max() < SEPARATED
+        self.separated = bool(objectives[-1] < SEPARATED)
         residual = kkt_residual(gradient, self._new, self.penalty * self.factors)
         self.point = Point(self._new, float(objectives[-1]), gradient, residual, held)
         self._hessian = unpack_triangle(sums.hessian, len(self._active)) / sums.weight
@@ -240,7 +239,11 @@ class Newton:
         linear = point.gradient[active] - self._hessian @ here
         new = point.coef.copy()
         new[active] = solve_quadratic(
-            self._hessian, linear, self.penalty * self.factors[active], here
+            self._hessian,
+            linear,
+            self.penalty * self.factors[active],
+            here,
+            tolerance=max(1e-3 * point.residual, 0.01 * self.tolerance),
         )
         change = new[active] - here
         predicted = point.gradient.copy()
@@ -250,9 +253,9 @@ class Newton:
 
     def _choose_active(self, gradient: Floats, coef: Floats) -> Ints:
         """Terms with a coefficient, and the nearest to having one."""
-        limit = np.maximum(self.penalty * self.factors, 1e-300)
-        nearness = gradient / limit
-        nearness[(coef != 0) | (self.factors == 0)] = np.inf
+        limit = self.penalty * self.factors
+        nearness = np.full(len(coef), np.inf)
+        np.divide(gradient, limit, out=nearness, where=(coef == 0) & (limit > 0))
         must = int(np.isinf(nearness).sum())
         room = max(self.max_active, must)
         order = np.argsort(-nearness, kind="stable")[:room]

@@ -25,6 +25,7 @@ from fedrulefit.core.arrays import Bools, Floats
 
 _SWEEPS = 5
 _RIDGE = 1e-12
+_PATIENCE = 5
 
 
 def solve_quadratic(
@@ -33,8 +34,8 @@ def solve_quadratic(
     penalty: Floats,
     start: Floats,
     *,
-    tolerance: float = 1e-12,
-    max_rounds: int = 200,
+    tolerance: float,
+    max_rounds: int = 100,
 ) -> Floats:
     """Return the minimiser b, shape (n,).
 
@@ -45,16 +46,21 @@ def solve_quadratic(
     penalty : (n,) float64, not negative
     start : (n,) float64
     tolerance : float
-        On the KKT residual, relative to the largest of \\|linear\\| and 1e-300.
+        On the KKT residual. Where rounding keeps it from being reached, the
+        best point found is returned.
     """
     coef = start.copy()
-    goal = tolerance * max(float(np.abs(linear).max(initial=0.0)), 1e-300)
+    best, best_residual, idle = coef.copy(), np.inf, 0
     for _ in range(max_rounds):
         _descend(hessian, linear, penalty, coef)
         _jump(hessian, linear, penalty, coef)
-        if kkt_residual(hessian @ coef + linear, coef, penalty) <= goal:
+        residual = kkt_residual(hessian @ coef + linear, coef, penalty)
+        idle = 0 if residual < 0.5 * best_residual else idle + 1
+        if residual < best_residual:
+            best, best_residual = coef.copy(), residual
+        if residual <= tolerance or idle >= _PATIENCE:
             break
-    return coef
+    return best
 
 
 def kkt_residual(gradient: Floats, coef: Floats, penalty: Floats) -> float:
@@ -112,6 +118,7 @@ def _solve(matrix: Floats, right: Floats) -> Floats:
         try:
             factor = cho_factor(matrix + ridge * scale * np.eye(len(matrix)))
             solution: Floats = cho_solve(factor, right)
+            solution += cho_solve(factor, right - matrix @ solution)
             return solution
         except LinAlgError:
             ridge *= 100

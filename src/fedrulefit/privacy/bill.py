@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedrulefit.privacy.ledger import EXACT
+
 
 @dataclass(frozen=True)
 class PrivacyBill:
@@ -48,7 +50,8 @@ class PrivacyBill:
         if self.n_histograms == 0:
             lines = ["No histogram left a site: the cut-offs come from the data themselves."]
         elif each is None or total is None:
-            lines = [f"{self.n_histograms} histograms left each site WITHOUT noise."]
+            how = "WITHOUT noise" if self.mechanism == EXACT else "WITHOUT a privacy guarantee"
+            lines = [f"{self.n_histograms} histograms left each site {how} ({self.mechanism})."]
         else:
             lines = [
                 f"Histograms: {self.n_histograms} of ε = {each:g} each, together ε = {total:g} for "
@@ -81,6 +84,7 @@ def exact_releases(
     words += [
         "the rules grown on the site's patients",
         f"a gradient sum, a loss and the number of patients in each of {rounds} rounds",
-        "the number of patients and of outcomes inside each rule of the final model",
+        "the number of patients and of outcomes in all and inside each rule of the final model, "
+        "the spread of its terms, and its loss",
     ]
     return words

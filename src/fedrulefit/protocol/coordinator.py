@@ -27,7 +27,6 @@ from fedrulefit.core.rules import Rule, check_rules, level_rules, merge_rules
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.model import LinearTerm, Model, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill, exact_releases
-from fedrulefit.privacy.ledger import EXACT
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.schedule import make_schedule
 from fedrulefit.study import Study
@@ -48,6 +47,14 @@ class Progress:
     round: int = 0
     rounds: int = 0
     objective: float | None = None
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """What protected the histograms, and whether it guarantees their ε."""
+
+    mechanism: str
+    private: bool
 
 
 class Coordinator:
@@ -98,14 +105,14 @@ class Coordinator:
 
     def _conversation(self) -> Talk[Model]:
         yield from self._ask(m.JoinReply, m.JoinRequest)
-        grid, mechanism = self._grid, None
+        grid, noise = self._grid, None
         if grid is None:
-            grid, mechanism = yield from self._agree_on_grid()
+            grid, noise = yield from self._agree_on_grid()
         rules, n_terms = yield from self._collect_rules(grid)
         coef, history = yield from self._fit(n_terms)
-        return (yield from self._summarise(grid, rules, coef, history, mechanism))
+        return (yield from self._summarise(grid, rules, coef, history, noise))
 
-    def _agree_on_grid(self) -> Talk[tuple[Grid, str]]:
+    def _agree_on_grid(self) -> Talk[tuple[Grid, _Noise]]:
         """Paper 2.2.1: sum the histograms, read off cut-offs and limits."""
         self.progress = Progress("histograms")
         settings, bins = self.study.settings, self.study.bins
@@ -126,7 +133,8 @@ class Coordinator:
             centre=settings.centre,
             spreads=spreads if n_spreads else None,
         )
-        return grid, "; ".join(sorted({r.mechanism for r in replies}))
+        mechanism = "; ".join(sorted({r.mechanism for r in replies}))
+        return grid, _Noise(mechanism, private=all(r.private for r in replies))
 
     def _collect_rules(self, grid: Grid) -> Talk[tuple[tuple[Rule, ...], int]]:
         """Paper 2.2.2: every site grows rules; equal ones are merged."""
@@ -182,7 +190,7 @@ class Coordinator:
         rules: Sequence[Rule],
         coef: Floats,
         history: list[float],
-        mechanism: str | None,
+        noise: _Noise | None,
     ) -> Talk[Model]:
         """Paper 2.3: support and importance of the terms that stayed."""
         self.progress = Progress("summary", len(history), len(history), history[-1])
@@ -215,7 +223,7 @@ class Coordinator:
             grid=grid,
             intercept=float(coef[0]),
             terms=tuple(found),
-            privacy=self._bill(mechanism),
+            privacy=self._bill(noise),
             provenance=Provenance(
                 sites=self.sites,
                 patients=patients,
@@ -229,18 +237,18 @@ class Coordinator:
             ),
         )
 
-    def _bill(self, mechanism: str | None) -> PrivacyBill:
+    def _bill(self, noise: _Noise | None) -> PrivacyBill:
         settings = self.study.settings
-        noisy = mechanism is not None and mechanism != EXACT
+        private = noise is not None and noise.private
         return PrivacyBill(
-            mechanism=mechanism or "none",
-            epsilon_per_histogram=settings.epsilon if noisy else None,
-            n_histograms=self.study.n_features if mechanism is not None else 0,
+            mechanism="none" if noise is None else noise.mechanism,
+            epsilon_per_histogram=settings.epsilon if private else None,
+            n_histograms=0 if noise is None else self.study.n_features,
             ranges_from_data=self.study.ranges_from_data,
             exact=tuple(
                 exact_releases(
-                    noise=noisy,
-                    histograms=mechanism is not None,
+                    noise=private,
+                    histograms=noise is not None,
                     exact_spreads=settings.spreads == "exact",
                     rounds=settings.rounds,
                 )

@@ -65,6 +65,7 @@ class GridReply:
 
     header: Header
     mechanism: str = _released("name of the noise", mechanism="no patient data")
+    private: bool = _released("whether that noise guarantees the ε", mechanism="no patient data")
     counts: Ints = _released(
         "patients per bin, plus noise", shape="n_cells", mechanism="discrete Laplace"
     )

@@ -152,7 +152,8 @@ class Site:
         if settings.spreads == "exact":
             sums = sum_spreads(self._values, self._weights, bins)
             squares, freedom = sums.squares, sums.freedom
-        self._histograms = m.GridReply(request.header, mechanism, counts, squares, freedom)
+        private = None not in self._epsilons
+        self._histograms = m.GridReply(request.header, mechanism, private, counts, squares, freedom)
         return self._histograms
 
     def _units(self) -> tuple[Ints, int]:

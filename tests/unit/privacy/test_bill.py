@@ -43,9 +43,15 @@ def test_what_left_exactly_is_listed_and_ends_the_guarantee() -> None:
 
 
 def test_histograms_without_noise_are_shouted() -> None:
-    words = bill(epsilon_per_histogram=None).words()
+    words = bill(epsilon_per_histogram=None, mechanism="exact").words()
     assert "7 histograms left each site WITHOUT noise" in words
     assert "together" not in words
+
+
+def test_seeded_noise_is_called_what_it_is() -> None:
+    words = bill(epsilon_per_histogram=None, mechanism="UNSAFE seeded noise").words()
+    assert "WITHOUT a privacy guarantee (UNSAFE seeded noise)" in words
+    assert "ε =" not in words
 
 
 def test_no_histogram_promises_no_epsilon() -> None:
@@ -69,8 +75,8 @@ def test_exact_releases_name_all_that_leaves_without_noise(
         noise=noise, histograms=histograms, exact_spreads=exact_spreads, rounds=300
     )
     assert ("the histograms" in words) == (histograms and not noise)
-    assert any("spread" in w for w in words) == (histograms and exact_spreads)
-    always = [w for w in words if "histograms" not in w and "spread" not in w]
+    assert any("known values" in w for w in words) == (histograms and exact_spreads)
+    always = [w for w in words if "histograms" not in w and "known values" not in w]
     assert len(always) == 3
     rules, rounds, inside = always
     assert "rules" in rules

@@ -45,7 +45,7 @@ EXAMPLES: dict[str, m.Message] = {
         m.JoinRequest(HEADER),
         m.JoinReply(HEADER, "fedrulefit 1"),
         m.GridRequest(HEADER),
-        m.GridReply(HEADER, "exact", np.array([-3, 4]), np.array([0.5]), np.empty(0)),
+        m.GridReply(HEADER, "exact", False, np.array([-3, 4]), np.array([0.5]), np.empty(0)),
         m.RulesRequest(HEADER, GRID),
         m.RulesReply(HEADER, RULES),
         m.TermsRequest(HEADER, RULES),
@@ -130,7 +130,7 @@ def test_any_counts_and_texts_come_back(values: Any, text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         return
-    again = from_bytes(to_bytes(m.GridReply(HEADER, text, values, np.empty(0), np.empty(0))))
+    again = from_bytes(to_bytes(m.GridReply(HEADER, text, True, values, np.empty(0), np.empty(0))))
     assert isinstance(again, m.GridReply)
     np.testing.assert_array_equal(again.counts, values, strict=True)
     assert again.mechanism == text

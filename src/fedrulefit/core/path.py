@@ -1,0 +1,226 @@
+r"""The regularisation path, and choosing λ by federated cross-validation.
+
+In: sums over all sites. Out: λ, chosen by the deviance of held-out patients.
+Leaves the site: what a round of the exact solver sends, once per fold; of the
+held-out patients one summed loss per fold and λ.
+
+Folds are drawn inside each site. All folds, and the fit to all patients, go
+down the same geometric path from :math:`λ_{\max}` (where every penalised term is
+0) by warm starts, and share their rounds: a round carries one point of each.
+Each takes a single Newton step or two per λ, since the curvature at the last λ
+predicts the next.
+
+Oracle: the exact solver at every λ, and a loop over folds on pooled data
+(``tests/unit/core/test_path.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.core.newton import CurvatureSums, Newton, Query
+
+PATH_TOLERANCE: Final = 0.05
+"""KKT residual, as a share of λ, that is good enough along the path."""
+
+NULL_PENALTY: Final = 1e9
+"""So large that no penalised term enters, before λ_max is known."""
+
+PATIENCE: Final = 6
+"""Give up after so many λs without a better mean deviance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """The finished path.
+
+    Parameters
+    ----------
+    penalties : (n_path,) float64
+        λ, falling.
+    deviance, error : (n_path,) float64
+        Mean held-out deviance over folds, and its standard error.
+    n_terms, n_rules : (n_path,) int
+        Terms and rules other than 0 in the fit to all patients.
+    coefs : list of (n_terms,) float64
+        Coefficients of the fit to all patients, near the optimum.
+    chosen : int
+        Position of the chosen λ.
+    """
+
+    penalties: Floats
+    deviance: Floats
+    error: Floats
+    n_terms: tuple[int, ...]
+    n_rules: tuple[int, ...]
+    coefs: tuple[Floats, ...]
+    chosen: int
+
+
+class PathSearch:
+    """All folds on their way down the path, in shared rounds.
+
+    Ask :meth:`queries`, give the summed answers to :meth:`update`, until
+    :attr:`done`; then :meth:`finish`.
+
+    Parameters
+    ----------
+    factors : (n_terms,) float64
+        Penalty factors; the intercept is first.
+    n_folds : int
+    length : int
+        Number of λs.
+    ratio : float
+        Smallest λ as a share of the largest.
+    max_active : int
+    """
+
+    def __init__(
+        self, factors: Floats, *, n_folds: int, length: int, ratio: float, max_active: int
+    ) -> None:
+        self.rounds = 0
+        self._factors = factors
+        self._shape = length, ratio
+        self._penalties: Floats | None = None
+        self._tracks = [
+            _Track(Newton(factors, NULL_PENALTY, fold=fold, max_active=max_active))
+            for fold in range(-1, n_folds)
+        ]
+
+    @property
+    def objective(self) -> float:
+        """Penalised mean loss of the fit to all patients."""
+        point = self._tracks[0].solver.point
+        return float("nan") if point is None else point.objective
+
+    @property
+    def done(self) -> bool:
+        """Whether the path is walked, or further λs do not help."""
+        if self._penalties is None:
+            return False
+        walked = min(len(track.held) for track in self._tracks)
+        if walked == len(self._penalties):
+            return True
+        if walked <= PATIENCE or len(self._tracks) == 1:
+            return False
+        deviance = self._held()[:, :walked].mean(axis=0)
+        return int(np.argmin(deviance)) < walked - PATIENCE
+
+    def queries(self) -> tuple[Query, ...]:
+        """Return one point for every fold that is still on its way."""
+        return tuple(track.solver.query() for track in self._open())
+
+    def update(self, answers: Sequence[CurvatureSums]) -> None:
+        """Take the summed answers to the last queries."""
+        self.rounds += 1
+        for track, sums in zip(self._open(), answers, strict=True):
+            track.solver.update(sums)
+        if self._penalties is None:
+            self._start()
+            return
+        for track in self._open():
+            track.advance(self._penalties)
+
+    def finish(
+        self, n_rules: int, *, rule: Literal["min", "1se"], max_rules: int | None = None
+    ) -> Path:
+        """Choose λ: least deviance, or the largest λ within one standard error of it.
+
+        With `max_rules`, among the λs that keep at most so many rules.
+        """
+        if self._penalties is None:
+            raise ValueError("the path has not started")
+        walked = min(len(track.held) for track in self._tracks)
+        coefs = self._tracks[0].coefs[:walked]
+        rules = [int((coef[1 : 1 + n_rules] != 0).sum()) for coef in coefs]
+        held = self._held()[:, :walked]
+        deviance = 2 * held.mean(axis=0)
+        spread = held.std(axis=0, ddof=1) if len(held) > 1 else np.zeros(walked)
+        error = 2 * spread / np.sqrt(max(len(held), 1))
+        return Path(
+            penalties=self._penalties[:walked],
+            deviance=deviance,
+            error=error,
+            n_terms=tuple(int((coef[1:] != 0).sum()) for coef in coefs),
+            n_rules=tuple(rules),
+            coefs=tuple(coefs),
+            chosen=choose(deviance, error, rules, rule=rule, max_rules=max_rules),
+        )
+
+    def _open(self) -> list[_Track]:
+        length, _ = self._shape
+        return [track for track in self._tracks if len(track.held) < length]
+
+    def _held(self) -> Floats:
+        """Held-out losses, shape (n_folds, n_path walked by all)."""
+        tracks = self._tracks[1:] or self._tracks
+        walked = min(len(track.held) for track in tracks)
+        return np.array([track.held[:walked] for track in tracks])
+
+    def _start(self) -> None:
+        """Know λ_max once the unpenalised terms stand."""
+        solvers = [track.solver for track in self._tracks]
+        if not all(solver.converged for solver in solvers):
+            return
+        length, ratio = self._shape
+        points = [solver.point for solver in solvers if solver.point is not None]
+        largest = largest_penalty(points[0].gradient, self._factors)
+        self._penalties = largest * np.geomspace(1, ratio, length)
+        for track in self._tracks:
+            track.begin(self._penalties)
+
+
+class _Track:
+    """One fold's way down the path."""
+
+    def __init__(self, solver: Newton) -> None:
+        self.solver = solver
+        self.solver.tolerance = 1e-4
+        self.held: list[float] = []
+        self.coefs: list[Floats] = []
+
+    def begin(self, penalties: Floats) -> None:
+        self._go_to(penalties[0])
+
+    def advance(self, penalties: Floats) -> None:
+        """Note the point if it is good enough, and go on to the next λ."""
+        if not self.solver.converged or self.solver.point is None:
+            return
+        self.held.append(self.solver.point.held_loss)
+        self.coefs.append(self.solver.point.coef)
+        if len(self.held) < len(penalties):
+            self._go_to(penalties[len(self.held)])
+
+    def _go_to(self, penalty: float) -> None:
+        self.solver.tolerance = PATH_TOLERANCE * penalty
+        self.solver.continue_at(penalty)
+
+
+def largest_penalty(gradient: Floats, factors: Floats) -> float:
+    """Return the least λ at which every penalised term is 0."""
+    penalised = factors > 0
+    return float((np.abs(gradient[penalised]) / factors[penalised]).max(initial=0.0))
+
+
+def choose(
+    deviance: Floats,
+    error: Floats,
+    n_rules: Sequence[int],
+    *,
+    rule: Literal["min", "1se"],
+    max_rules: int | None,
+) -> int:
+    """Return the position of the chosen λ."""
+    allowed = np.ones(len(deviance), dtype=np.bool_)
+    if max_rules is not None:
+        allowed = np.asarray(n_rules) <= max_rules
+    best = int(np.argmin(np.where(allowed, deviance, np.inf)))
+    if rule == "min":
+        return best
+    near = allowed & (deviance <= deviance[best] + error[best])
+    return int(np.flatnonzero(near)[0])

@@ -1,0 +1,144 @@
+"""The figures: each takes an ``ax`` and returns it, whatever the model holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedrulefit import Model, plot
+from fedrulefit.study import Study
+from fedrulefit.table import load_table
+from tests.samples import fit_model, make_frame, make_study, study_facts
+
+FUNCTIONS = [plot.rules, plot.importance, plot.subgroups, plot.history]
+Draw = Callable[..., Axes]
+
+
+@pytest.fixture(autouse=True)
+def agg() -> Iterator[None]:
+    mpl.use("Agg")
+    with mpl.rc_context():
+        yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return fit_model(make_study())
+
+
+def without_terms(model: Model) -> Model:
+    return dataclasses.replace(model, terms=())
+
+
+def renamed(names: dict[str, str]) -> Model:
+    """Fit a model whose covariates have other names."""
+    facts: Any = study_facts()
+    facts["covariates"] = {names.get(k, k): v for k, v in facts["covariates"].items()}
+    study = Study.from_mapping(facts)
+    return fit_model(study, {"north": load_table(make_frame(200).rename(columns=names), study)})
+
+
+def labels(ax: Axes) -> list[str]:
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+@pytest.mark.parametrize("draw", FUNCTIONS)
+def test_takes_an_ax_and_returns_it(draw: Draw, model: Model) -> None:
+    figure = Figure()
+    ax = figure.subplots()
+    assert draw(model, ax) is ax
+    figure.canvas.draw()
+    assert not plt.get_fignums(), "no other figure is opened"
+
+
+@pytest.mark.parametrize("draw", FUNCTIONS)
+def test_makes_an_ax_where_none_is_given(draw: Draw, model: Model) -> None:
+    ax = draw(model)
+    assert isinstance(ax, Axes)
+    assert len(plt.get_fignums()) == 1
+
+
+@pytest.mark.parametrize("draw", [*FUNCTIONS, plot.overview])
+def test_a_model_without_terms(draw: Callable[..., Any], model: Model) -> None:
+    drawn = draw(without_terms(model))
+    figure = drawn if isinstance(drawn, Figure) else drawn.figure
+    figure.canvas.draw()
+
+
+def test_emptiness_is_said_in_words(model: Model) -> None:
+    def words(ax: Axes) -> str:
+        return " ".join(text.get_text() for text in ax.texts)
+
+    assert "no terms" in words(plot.rules(without_terms(model)))
+    assert "No rule with support above 0.999" in words(plot.subgroups(model, min_support=0.999))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"age": "cost in $ and $\\frac{"},
+        {"age": "a$b", "lactate": "$x_1^2$"},
+        {"age": "a" * 200, "lactate": ("long " * 40).strip()},
+        {"age": "100 % & <b>_{^"},
+    ],
+    ids=["dollar", "mathematics", "long", "signs"],
+)
+@pytest.mark.parametrize("draw", [*FUNCTIONS, plot.overview])
+def test_any_name_can_be_drawn(draw: Callable[..., Any], names: dict[str, str]) -> None:
+    drawn = draw(renamed(names))
+    figure = drawn if isinstance(drawn, Figure) else drawn.figure
+    figure.canvas.draw()
+
+
+def test_long_names_are_cut() -> None:
+    shown = labels(plot.importance(renamed({"age": "a" * 200})))
+    assert max(len(text) for text in shown) <= 48
+    assert any(text.endswith("…") for text in shown)
+
+
+def test_rules_show_the_model_s_rules(model: Model) -> None:
+    ax = plot.rules(model, top=4)
+    frame = model.rules_frame(top=4)
+    widths = [patch.get_width() for patch in ax.patches[:4]]
+    np.testing.assert_allclose(widths, 100 * frame["importance"] / frame["importance"].max())
+    assert len(labels(ax)) == 4
+    for shown, rule in zip(labels(ax), frame["rule"], strict=True):
+        assert rule.startswith(shown.rstrip("…"))
+
+
+def test_importance_is_the_model_s(model: Model) -> None:
+    ax = plot.importance(model)
+    value = model.variable_importance()
+    widths = sorted(patch.get_width() for patch in ax.patches)
+    np.testing.assert_allclose(widths, sorted(100 * value / value.max()))
+    assert set(labels(ax)) == set(model.study.names)
+
+
+def test_subgroups_show_rates(model: Model) -> None:
+    ax = plot.subgroups(model, top=3, min_support=0.0)
+    frame = model.subgroups_frame(top=3)
+    widths = [patch.get_width() for patch in ax.patches]
+    np.testing.assert_allclose(widths, 100 * np.r_[frame["rate_inside"], frame["rate_outside"]])
+
+
+def test_history_is_the_model_s(model: Model) -> None:
+    (line,) = plot.history(model).lines
+    np.testing.assert_array_equal(line.get_ydata(), model.provenance.history)
+
+
+def test_the_overview_says_synthetic(model: Model) -> None:
+    figure = plot.overview(model)
+    assert isinstance(figure, Figure)
+    assert "synthetic" not in figure.get_suptitle()
+    study = model.study.model_copy(update={"synthetic": True})
+    marked = plot.overview(dataclasses.replace(model, study=study))
+    assert "(synthetic data)" in marked.get_suptitle()
