@@ -28,17 +28,23 @@ class Measured:
     facts: dict[str, Any]
 
 
-def measure(prepare: Callable[..., Callable[[], dict[str, Any]]], *args: Any) -> Measured:
+def measure(
+    prepare: Callable[..., Callable[[], dict[str, Any]]], *args: Any, limit: float = 3600
+) -> Measured | None:
     """Measure ``prepare(*args)()`` in a process of its own.
 
     `prepare` imports and makes the data; what it returns does the work and
-    returns facts about the result.
+    returns facts about the result. None if it takes more than `limit` seconds.
     """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_child, args=(there, prepare, args))
     process.start()
     there.close()
+    if not here.poll(limit):
+        process.kill()
+        process.join()
+        return None
     try:
         measured: Measured = here.recv()
     except EOFError:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 Work = Callable[[], dict[str, Any]]
+
+N_NEW = 20_000
+"""New patients that a model is judged on."""
 
 
 def _registry(n_rows: int) -> Any:
@@ -26,92 +30,152 @@ def _registry(n_rows: int) -> Any:
     return frame.reset_index(drop=True), demo.draw_fresh()
 
 
-def federated(n_rows: int, n_sites: int, preset: str) -> Work:
-    """Fit the demo's study over `n_sites` sites of equal size."""
+def _plain(frame: Any) -> Any:
+    """Return the registry for peers that take no text and no missing values."""
+    plain = frame.assign(sex=(frame["sex"] == "female").astype(float))
+    return plain.fillna(plain.median())
+
+
+def _data(name: str, n_rows: int) -> Any:
+    """Return frames of patients to learn from and new ones, with the outcome in ``y``."""
+    import numpy as np
+    import pandas as pd
+
+    from benchmarks.simulation import draw
+
+    if name == "demo":
+        frame, fresh = _registry(n_rows)
+        return (f.rename(columns={"mortality": "y"}) for f in (frame, fresh))
+    rng = np.random.default_rng(11)
+    frames = []
+    for size in (n_rows, N_NEW):
+        X, y = draw(name, size, rng)
+        frames.append(pd.DataFrame(X, columns=[f"x{j}" for j in range(10)]).assign(y=y))
+    return frames
+
+
+def _judge(y: Any, chance: Any, **facts: Any) -> dict[str, Any]:
+    from sklearn.metrics import log_loss, roc_auc_score
+
+    return {"auc": roc_auc_score(y, chance), "loss": log_loss(y, chance), **facts}
+
+
+def federated(data: str, n_rows: int, n_sites: int, settings: dict[str, Any]) -> Work:
+    """Fit over `n_sites` sites of equal size, in one process."""
+    import time
+
     import lightgbm  # noqa: F401 - loaded before the clock starts
     import numpy as np
     import opendp.prelude  # noqa: F401
-    from sklearn.metrics import roc_auc_score
 
     from fedrulefit import FederatedRuleFitClassifier, demo
 
-    frame, fresh = _registry(n_rows)
-    study = demo.demo_study()
-    names = list(study.names)
-    sites = np.arange(n_rows) % n_sites
+    frame, fresh = _data(data, n_rows)
+    names = [name for name in frame.columns if name != "y"]
+    study = demo.demo_study() if data == "demo" else None
+    model = FederatedRuleFitClassifier(
+        study=study, **{"preset": "default", "random_state": 0, **settings}
+    )
 
     def work() -> dict[str, Any]:
-        model = FederatedRuleFitClassifier(study=study, preset=preset, random_state=0)
-        model.fit(frame[names], frame["mortality"], sites=sites)
-        auc = roc_auc_score(fresh["mortality"], model.predict_proba(fresh[names])[:, 1])
-        return {
-            "auc": auc,
-            "terms": len(model.model_.terms),
-            "candidates": model.model_.provenance.candidates,
-        }
+        model.fit(frame[names], frame["y"], sites=np.arange(len(frame)) % n_sites)
+        origin = model.model_.provenance
+        start = time.perf_counter()
+        chance = model.predict_proba(fresh[names])[:, 1]
+        return _judge(
+            fresh["y"],
+            chance,
+            predict=time.perf_counter() - start,
+            terms=len(model.model_.terms),
+            candidates=origin.candidates,
+            rounds=origin.rounds,
+            gap=origin.certificate.gap,
+        )
 
     return work
 
 
-def imodels_rulefit(n_rows: int, choose_alpha: bool) -> Work:
+def imodels_rulefit(data: str, n_rows: int, alpha: float | None) -> Work:
     """Fit imodels' RuleFit on the pooled data: 333 trees, all their rules."""
     import imodels
-    import numpy as np
-    from sklearn.metrics import roc_auc_score
 
-    frame, fresh = _registry(n_rows)
-
-    def matrix(data: Any) -> Any:
-        # imodels takes no missing values and no text.
-        plain = data.drop(columns="mortality").assign(sex=(data["sex"] == "female").astype(float))
-        return plain.fillna(plain.median()).to_numpy(dtype=np.float64)
-
-    X, y, X_new = matrix(frame), frame["mortality"].to_numpy(), matrix(fresh)
-    # alpha = N·λ is the penalty that the paper's λ = 0.01 on the mean loss stands for.
-    alpha = {} if choose_alpha else {"alpha": 0.01 * n_rows, "max_rules": None}
+    frame, fresh = _data(data, n_rows)
+    if data == "demo":
+        frame, fresh = _plain(frame), _plain(fresh)
+    X, y = frame.drop(columns="y").to_numpy(float), frame["y"].to_numpy()
+    options = {"max_rules": 10_000} if alpha is None else {"alpha": alpha, "max_rules": None}
 
     def work() -> dict[str, Any]:
-        options = {"max_rules": 10_000, **alpha}
         model = imodels.RuleFitClassifier(
             n_estimators=333, tree_size=4, memory_par=0.01, random_state=0, **options
         )
         model.fit(X, y)
-        auc = roc_auc_score(fresh["mortality"], model.predict_proba(X_new)[:, 1])
-        return {"auc": auc, "terms": int(model.complexity_), "candidates": None}
+        chance = model.predict_proba(fresh.drop(columns="y").to_numpy(float))[:, 1]
+        return _judge(fresh["y"], chance, terms=int(model.complexity_))
 
     return work
 
 
-def rules_and_gradient(n_rows: int, n_sites: int) -> Work:
-    """Grow rules at all sites and take one gradient at each, in one process."""
-    import lightgbm  # noqa: F401
-    import numpy as np
-    import opendp.prelude  # noqa: F401
+def h2o_rulefit(data: str, n_rows: int) -> Work:
+    """Fit H2O's RuleFit on the pooled data, with its defaults; its CPU time is the server's."""
+    import h2o
+    from h2o.estimators import H2ORuleFitEstimator
 
-    from fedrulefit.engines import inprocess
-    from fedrulefit.study import Study
-    from fedrulefit.table import Table
-
-    rng = np.random.default_rng(3)
-    study = Study.from_mapping(
-        {
-            "name": "paper, model 2",
-            "outcome": {"column": "y"},
-            "covariates": {f"x{j}": {"kind": "number", "range": [-5, 5]} for j in range(10)},
-            "settings": {"preset": "paper", "rounds": 1, "local_steps": 1},
-        }
-    )
-    X = rng.standard_normal((n_rows, 10))
-    eta = 10 * np.exp(-2 * X[:, 0] ** 2) - 10 * np.exp(-2 * X[:, 1] ** 2)
-    eta += 6 * np.sin(X[:, 2]) - 4 * np.sin(X[:, 3]) + 2 * np.sin(X[:, 4])
-    y = (rng.random(n_rows) < 1 / (1 + np.exp(-eta))).astype(float)
-    tables = {
-        f"site{s}": Table(X[s::n_sites], y[s::n_sites], np.ones(len(y[s::n_sites])))
-        for s in range(n_sites)
-    }
+    frame, fresh = _data(data, n_rows)
+    h2o.init(nthreads=2, max_mem_size="8g", verbose=False, log_level="FATA")
+    h2o.no_progress()
+    train, new = h2o.H2OFrame(frame), h2o.H2OFrame(fresh.drop(columns="y"))
+    train["y"] = train["y"].asfactor()
+    server = h2o.connection()._local_server._process.pid
 
     def work() -> dict[str, Any]:
-        model = inprocess.fit(study, tables).model
-        return {"candidates": model.provenance.candidates}
+        before = _cpu_of(server)
+        model = H2ORuleFitEstimator(seed=1, max_num_rules=-1)
+        model.train(x=[c for c in frame.columns if c != "y"], y="y", training_frame=train)
+        cpu = _cpu_of(server) - before
+        chance = model.predict(new).as_data_frame()["p1"]
+        terms = len(model.rule_importance().as_data_frame())
+        facts = _judge(fresh["y"], chance, terms=terms, cpu=cpu, peak=_peak_of(server))
+        h2o.cluster().shutdown()
+        return facts
 
     return work
+
+
+def pooled_peer(data: str, n_rows: int, name: str) -> Work:
+    """Fit a pooled scikit-learn, LightGBM or EBM model with its defaults."""
+    frame, fresh = _data(data, n_rows)
+    if data == "demo":
+        frame, fresh = _plain(frame), _plain(fresh)
+    X, y = frame.drop(columns="y").to_numpy(float), frame["y"].to_numpy()
+    if name == "logistic regression":
+        from sklearn.linear_model import LogisticRegressionCV
+
+        model: Any = LogisticRegressionCV()
+    elif name == "LightGBM":
+        import lightgbm
+
+        model = lightgbm.LGBMClassifier(verbosity=-1)
+    else:
+        from interpret.glassbox import ExplainableBoostingClassifier
+
+        model = ExplainableBoostingClassifier(random_state=0, n_jobs=1)
+
+    def work() -> dict[str, Any]:
+        model.fit(X, y)
+        chance = model.predict_proba(fresh.drop(columns="y").to_numpy(float))[:, 1]
+        return _judge(fresh["y"], chance, terms=None)
+
+    return work
+
+
+def _cpu_of(pid: int) -> float:
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _peak_of(pid: int) -> float:
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        line = next(line for line in file if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024

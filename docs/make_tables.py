@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,13 +107,29 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "min_leaf": "Least (weighted) number of the site's patients in a leaf.",
         "drop_complements": "Keep only one of a one-condition rule and its negation.",
         "linear_terms": "Whether numbers and yes/no covariates enter as linear terms, too.",
-        "penalty": "λ: larger means fewer rules.",
+        "single_cutoffs": "Whether every single cut-off is a candidate rule; they need no data.",
+        "linear_factor": "Penalty factor π of linear terms.",
+        "interaction_factor": "Penalty factor π of rules with two or more conditions; rules with "
+        "one condition have 1.",
+        "solver": "How coefficients are found: exactly, by proximal Newton, or by the paper's "
+        "Federated Dual Averaging.",
+        "penalty": "λ: larger means fewer rules. `cv` chooses it by federated cross-validation "
+        "(exact solver only).",
+        "folds": "Folds of the cross-validation.",
+        "path_length": "How many λs the cross-validation tries at most.",
+        "path_ratio": "Smallest λ of the path, as a share of the largest.",
+        "selection": "λ of least held-out deviance, or the largest within one standard error.",
+        "max_rules": "Cross-validation chooses among the λs that keep at most so many rules.",
+        "tolerance": "KKT residual at which the exact solver stops.",
+        "max_rounds": "Most rounds of the exact solver at the final λ.",
+        "max_active": "Most terms whose second derivatives are asked for, unless more have a "
+        "coefficient.",
         "rounds": "R: rounds of FedDA.",
         "local_steps": "G: local steps in a round.",
         "server_step": "η_s: step of the coordinator.",
         "client_step": "η_c: step of a site.",
         "weighting": "Whether a site counts by its patients, or all sites count equally.",
-        "seed": "Seed of leaf counts and subsamples; never of privacy noise.",
+        "seed": "Seed of leaf counts, subsamples and folds; never of privacy noise.",
     },
 }
 
@@ -151,6 +168,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.Model.explain",
             "fedrulefit.Model.rules_frame",
             "fedrulefit.Model.subgroups_frame",
+            "fedrulefit.Model.path_frame",
             "fedrulefit.Model.variable_importance",
             "fedrulefit.Model.describe",
             "fedrulefit.Model.odds_ratio",
@@ -163,6 +181,8 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.model.Explanation",
             "fedrulefit.model.Contribution",
             "fedrulefit.model.Provenance",
+            "fedrulefit.model.PathPoint",
+            "fedrulefit.core.certificate.Certificate",
             "fedrulefit.privacy.bill.PrivacyBill",
             "fedrulefit.privacy.bill.PrivacyBill.epsilon_histograms",
             "fedrulefit.privacy.bill.PrivacyBill.words",
@@ -216,6 +236,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.plot.importance",
             "fedrulefit.plot.subgroups",
             "fedrulefit.plot.history",
+            "fedrulefit.plot.path",
             "fedrulefit.plot.overview",
         ),
     ),
@@ -268,14 +289,7 @@ def _first_line(obj: object) -> str:
 
 def _plain(text: str) -> str:
     """Turn reStructuredText roles into Markdown code."""
-    while ":" in text and "`" in text:
-        start = text.find(":")
-        middle = text.find(":`", start + 1)
-        end = text.find("`", middle + 2)
-        if middle < 0 or end < 0 or not text[start + 1 : middle].isalpha():
-            break
-        text = f"{text[:start]}`{text[middle + 2 : end]}`{text[end + 1 :]}"
-    return text
+    return re.sub(r":[a-z]+:`([^`]+)`", r"`\1`", text)
 
 
 # --- types and defaults -------------------------------------------------------------------
@@ -287,7 +301,7 @@ def describe_type(hint: Any) -> str:
     if hint == study.Level:
         return "value"
     if origin is typing.Annotated:
-        return describe_type(args[0])
+        return _with_bounds(describe_type(args[0]), args[1])
     if origin is Literal:
         return " or ".join(_literal(a) for a in args)
     if origin in (typing.Union, types.UnionType):
@@ -339,8 +353,12 @@ def describe_bounds(field: FieldInfo) -> str:
 
 
 def _type_and_bounds(field: FieldInfo) -> str:
+    return _with_bounds(describe_type(field.annotation), field)
+
+
+def _with_bounds(words: str, field: FieldInfo) -> str:
     bounds = describe_bounds(field)
-    return describe_type(field.annotation) + (f", {bounds}" if bounds else "")
+    return f"{words}, {bounds}" if bounds else words
 
 
 # --- the parts ----------------------------------------------------------------------------
@@ -387,6 +405,17 @@ def make_settings() -> str:
     return make_table(["setting", "`default`", "`paper`", "holds", "meaning"], rows)
 
 
+def make_presets() -> str:
+    """Return the settings in which the presets differ."""
+    presets = study.resolve_settings("default"), study.resolve_settings("paper")
+    rows = [
+        (_code(name), *(_code(_value(getattr(preset, name))) for preset in presets))
+        for name in study.Settings.model_fields
+        if len({getattr(preset, name) for preset in presets}) > 1
+    ]
+    return make_table(["setting", "`default`", "`paper`"], rows)
+
+
 def make_messages() -> str:
     """Return every message with every field that it carries."""
     rows = []
@@ -412,7 +441,7 @@ def make_messages() -> str:
 
 
 def _shape(hint: Any) -> str:
-    if hint in (int, float, str):
+    if hint in (bool, int, float, str):
         return "one"
     return "whole grid" if hint is Grid else "list"
 
@@ -439,11 +468,12 @@ def make_ledger_fields() -> str:
     words = {
         "message": "Type of the message, as in the [table of messages](protocol.md#messages).",
         "quantity": "Field of the message; for histograms, one line per covariate.",
-        "shape": "How many numbers (or rules) left; empty for a single number.",
+        "shape": "How many numbers (or rules; for `fold_rules`, folds) left; empty for a single "
+        "number.",
         "mechanism": "Name of the noise, with the version of its library; `exact` without noise.",
         "epsilon": "ε of this line as the noise library states it; `null` = no bound.",
         "digest": "SHA-256 of the bytes of the message.",
-        "round": "Round of the fit; `null` outside it.",
+        "round": "Round of FedDA; `null` otherwise.",
         "time": "UTC time by the site's clock.",
     }
     rows = [(_code(f.name), words[f.name]) for f in dataclasses.fields(ledger.Release)]
@@ -547,6 +577,8 @@ def make_model_fields() -> str:
         '`terms[]` of `kind = "linear"`': modelfile._LinearPart,
         "`privacy`": modelfile._PrivacyPart,
         "`provenance`": modelfile._ProvenancePart,
+        "`provenance.certificate`": modelfile._CertificatePart,
+        "`provenance.path[]`": modelfile._PathPart,
     }
     tables = []
     for title, cls in parts.items():
@@ -610,16 +642,33 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "sites": "Names of the sites.",
         "patients": "Patients over all sites (with weights).",
         "events": "Those of them with the event.",
-        "candidates": "Rules that entered the fit.",
-        "solver": "Name of the solver, `fedda`.",
-        "rounds": "Rounds of the fit.",
+        "candidates": "Rules that the fit could choose from.",
+        "solver": 'Name of the solver: `"exact"` or `"fedda"`.',
+        "penalty": "λ, as given or as chosen by cross-validation.",
+        "rounds": "Rounds of the fit, cross-validation included.",
         "objective": "Penalised mean loss at the final coefficients.",
-        "history": "Penalised mean loss at the start of each round.",
+        "certificate": "How far that is from the optimum of the pooled problem.",
+        "history": "Penalised mean loss of the fit to all patients, round by round; during "
+        "cross-validation at the λ of that round.",
+        "path": "The λs of the cross-validation, falling; empty where λ was given.",
         "software": "Versions of fedrulefit and the libraries of the coordinator.",
+    },
+    "_CertificatePart": {
+        "residual": "KKT residual: the largest entry of the least subgradient.",
+        "gap": "Duality gap: the objective lies at most so much above its minimum. `null` where a "
+        "term other than the intercept has no penalty.",
+    },
+    "_PathPart": {
+        "penalty": "λ.",
+        "deviance": "Mean deviance of held-out patients over the folds.",
+        "error": "Its standard error.",
+        "terms": "Terms that the fit to all patients keeps at this λ.",
+        "rules": "Rules among them.",
     },
 }
 
 PARTS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
+    "method.md": {"presets": make_presets},
     "howto-consortium.md": {"study-keys": make_study_keys, "settings": make_settings},
     "howto-data-protection.md": {"ledger": make_ledger_fields},
     "protocol.md": {"header": make_header, "messages": make_messages},

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from threadpoolctl import threadpool_limits
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Two workers on two cores: threads of BLAS would wait for one another."""
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,30 @@ from fedrulefit.table import Table, load_table
 
 SMALL: dict[str, Any] = {
     "n_trees": 20,
+    "solver": "fedda",
     "rounds": 10,
     "local_steps": 5,
     "client_step": 0.2,
     "learning_rate": 0.1,
     "penalty": 0.002,
+    "single_cutoffs": False,
+    "linear_factor": 1.0,
+    "interaction_factor": 1.0,
 }
+"""Settings of a small run of the paper's FedDA."""
+
+EXACT: dict[str, Any] = {
+    "solver": "exact",
+    "single_cutoffs": True,
+    "linear_factor": 0.2,
+    "interaction_factor": 1.75,
+}
+SOLVERS: dict[str, dict[str, Any]] = {
+    "fedda": {},
+    "exact": {**EXACT, "penalty": 0.01},
+    "cv": {**EXACT, "penalty": "cv", "folds": 3, "path_length": 10, "path_ratio": 0.05},
+}
+"""What turns :data:`SMALL` into a run of each way to fit."""
 
 
 def study_facts(**settings: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ hospitals do; nothing is implemented twice.
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Container
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
@@ -84,6 +86,18 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         self.study_ = study
         self.history_ = np.array(self.model_.provenance.history)
         self.n_iter_ = self.model_.provenance.rounds
+        self._check_converged(study.settings)
+
+    def _check_converged(self, settings: Settings) -> None:
+        residual = self.model_.provenance.certificate.residual
+        if settings.solver == "exact" and residual > settings.tolerance:
+            warnings.warn(
+                f"the exact solver stopped at a residual of {residual:.2g}, above 'tolerance' "
+                f"({settings.tolerance:g}): raise 'max_rounds' (now {settings.max_rounds}), or use "
+                "a larger 'penalty' where the outcomes are separated perfectly",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _read_training(self, X: Any, weights: Floats | None) -> Floats:
         if self.study is not None:
@@ -245,16 +259,27 @@ class FederatedRuleFitClassifier(_RuleFit):
         Of the histograms, see :class:`fedrulefit.study.Settings`.
     n_trees, mean_leaves, learning_rate, subsample, min_leaf : optional
         Of the boosted trees.
-    drop_complements, linear_terms : optional
+    drop_complements, linear_terms, single_cutoffs : optional
         Of the candidate terms.
-    penalty, rounds, local_steps, server_step, client_step, weighting : optional
+    linear_factor, interaction_factor : optional
+        Penalty factors of linear terms, and of rules with several conditions.
+    solver : {"exact", "fedda"}, optional
+    penalty : float or "cv", optional
+        λ, or its choice by federated cross-validation.
+    folds, path_length, path_ratio, selection, max_rules : optional
+        Of the cross-validation.
+    tolerance, max_rounds, max_active : optional
+        Of the exact solver.
+    rounds, local_steps, server_step, client_step : optional
         Of FedDA.
+    weighting : optional
+        Whether sites count by their patients or equally.
     unsafe_noise_seed : int, optional
         Makes the privacy noise reproducible, and thereby worthless. For tests.
     n_jobs : int, optional
         Sites that work at the same time; -1 for one per core.
     random_state : int, RandomState or None
-        Seeds the trees' leaf counts and subsamples, never privacy noise.
+        Seeds the trees' leaf counts, subsamples and folds, never privacy noise.
 
     Attributes
     ----------
@@ -263,7 +288,7 @@ class FederatedRuleFitClassifier(_RuleFit):
         rule, kind, coefficient, odds_ratio, importance, support.
     variable_importance_ : Series
     history_ : (n_rounds,) float64
-        Penalised mean loss at the start of each round.
+        Penalised mean loss, round by round.
     ledgers_ : dict of str to tuple of Release
         What left each site.
     study_ : Study
@@ -277,7 +302,7 @@ class FederatedRuleFitClassifier(_RuleFit):
     >>> from fedrulefit import FederatedRuleFitClassifier
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     >>> sites = ["north", "south", "west"] * 189 + ["north", "south"]
-    >>> model = FederatedRuleFitClassifier(n_trees=50, rounds=50, random_state=0)
+    >>> model = FederatedRuleFitClassifier(n_trees=50, penalty=0.01, random_state=0)
     >>> model = model.fit(X, y, sites=sites)
     >>> bool(model.score(X, y) > 0.9)
     True
@@ -303,7 +328,19 @@ class FederatedRuleFitClassifier(_RuleFit):
         min_leaf: float | None = None,
         drop_complements: bool | None = None,
         linear_terms: bool | None = None,
-        penalty: float | None = None,
+        single_cutoffs: bool | None = None,
+        linear_factor: float | None = None,
+        interaction_factor: float | None = None,
+        solver: Literal["exact", "fedda"] | None = None,
+        penalty: float | Literal["cv"] | None = None,
+        folds: int | None = None,
+        path_length: int | None = None,
+        path_ratio: float | None = None,
+        selection: Literal["min", "1se"] | None = None,
+        max_rules: int | None = None,
+        tolerance: float | None = None,
+        max_rounds: int | None = None,
+        max_active: int | None = None,
         rounds: int | None = None,
         local_steps: int | None = None,
         server_step: float | None = None,
@@ -330,7 +367,19 @@ class FederatedRuleFitClassifier(_RuleFit):
         self.min_leaf = min_leaf
         self.drop_complements = drop_complements
         self.linear_terms = linear_terms
+        self.single_cutoffs = single_cutoffs
+        self.linear_factor = linear_factor
+        self.interaction_factor = interaction_factor
+        self.solver = solver
         self.penalty = penalty
+        self.folds = folds
+        self.path_length = path_length
+        self.path_ratio = path_ratio
+        self.selection = selection
+        self.max_rules = max_rules
+        self.tolerance = tolerance
+        self.max_rounds = max_rounds
+        self.max_active = max_active
         self.rounds = rounds
         self.local_steps = local_steps
         self.server_step = server_step
@@ -396,14 +445,23 @@ class RuleFitClassifier(_RuleFit):
         Of the histograms, see :class:`fedrulefit.study.Settings`.
     n_trees, mean_leaves, learning_rate, subsample, min_leaf : optional
         Of the boosted trees.
-    drop_complements, linear_terms : optional
+    drop_complements, linear_terms, single_cutoffs : optional
         Of the candidate terms.
-    penalty, rounds, local_steps, server_step, client_step : optional
-        Of the fit.
+    linear_factor, interaction_factor : optional
+        Penalty factors of linear terms, and of rules with several conditions.
+    solver : {"exact", "fedda"}, optional
+    penalty : float or "cv", optional
+        λ, or its choice by federated cross-validation.
+    folds, path_length, path_ratio, selection, max_rules : optional
+        Of the cross-validation.
+    tolerance, max_rounds, max_active : optional
+        Of the exact solver.
+    rounds, local_steps, server_step, client_step : optional
+        Of FedDA.
     n_jobs : int, optional
         Accepted for symmetry; one site works alone.
     random_state : int, RandomState or None
-        Seeds the trees' leaf counts and subsamples.
+        Seeds the trees' leaf counts, subsamples and folds.
 
     Attributes
     ----------
@@ -415,7 +473,7 @@ class RuleFitClassifier(_RuleFit):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from fedrulefit import RuleFitClassifier
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    >>> model = RuleFitClassifier(n_trees=50, rounds=50, random_state=0).fit(X, y)
+    >>> model = RuleFitClassifier(n_trees=50, penalty=0.01, random_state=0).fit(X, y)
     >>> list(model.rules_.columns)
     ['rule', 'kind', 'coefficient', 'odds_ratio', 'importance', 'support']
     """
@@ -439,7 +497,19 @@ class RuleFitClassifier(_RuleFit):
         min_leaf: float | None = None,
         drop_complements: bool | None = None,
         linear_terms: bool | None = None,
-        penalty: float | None = None,
+        single_cutoffs: bool | None = None,
+        linear_factor: float | None = None,
+        interaction_factor: float | None = None,
+        solver: Literal["exact", "fedda"] | None = None,
+        penalty: float | Literal["cv"] | None = None,
+        folds: int | None = None,
+        path_length: int | None = None,
+        path_ratio: float | None = None,
+        selection: Literal["min", "1se"] | None = None,
+        max_rules: int | None = None,
+        tolerance: float | None = None,
+        max_rounds: int | None = None,
+        max_active: int | None = None,
         rounds: int | None = None,
         local_steps: int | None = None,
         server_step: float | None = None,
@@ -463,7 +533,19 @@ class RuleFitClassifier(_RuleFit):
         self.min_leaf = min_leaf
         self.drop_complements = drop_complements
         self.linear_terms = linear_terms
+        self.single_cutoffs = single_cutoffs
+        self.linear_factor = linear_factor
+        self.interaction_factor = interaction_factor
+        self.solver = solver
         self.penalty = penalty
+        self.folds = folds
+        self.path_length = path_length
+        self.path_ratio = path_ratio
+        self.selection = selection
+        self.max_rules = max_rules
+        self.tolerance = tolerance
+        self.max_rounds = max_rounds
+        self.max_active = max_active
         self.rounds = rounds
         self.local_steps = local_steps
         self.server_step = server_step

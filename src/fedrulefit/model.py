@@ -9,7 +9,7 @@ A model holds no patient. Saving and loading is in :mod:`fedrulefit.modelfile`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,6 +19,7 @@ from scipy.special import expit
 
 from fedrulefit.columns import Source
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.design import build_design
 from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid, encode, linear_values
 from fedrulefit.core.importance import variable_importance
@@ -77,6 +78,27 @@ Term = RuleTerm | LinearTerm
 
 
 @dataclass(frozen=True)
+class PathPoint:
+    """One λ of the path.
+
+    Parameters
+    ----------
+    penalty : float
+        λ.
+    deviance, error : float
+        Mean held-out deviance over folds, and its standard error.
+    terms, rules : int
+        Terms and rules that a fit to all patients keeps.
+    """
+
+    penalty: float
+    deviance: float
+    error: float
+    terms: int
+    rules: int
+
+
+@dataclass(frozen=True)
 class Provenance:
     """What the model rests on.
 
@@ -88,12 +110,19 @@ class Provenance:
     candidates : int
         Rules that entered the fit.
     solver : str
+    penalty : float
+        λ, as given or as chosen.
     rounds : int
-        Rounds of communication of the fit.
+        Rounds of communication of the fit, cross-validation included.
     objective : float
         Penalised mean loss at the final coefficients.
+    certificate : Certificate
+        How far that is from the optimum of the pooled problem.
     history : tuple of float
-        Penalised mean loss at the start of each round.
+        Penalised mean loss round by round: where the round starts (FedDA), or
+        where it got to (exact).
+    path : tuple of PathPoint
+        The path of the cross-validation; empty where λ was given.
     software : tuple of (name, version)
     """
 
@@ -102,9 +131,12 @@ class Provenance:
     events: float
     candidates: int
     solver: str
+    penalty: float
     rounds: int
     objective: float
+    certificate: Certificate
     history: tuple[float, ...]
+    path: tuple[PathPoint, ...]
     software: tuple[tuple[str, str], ...]
 
 
@@ -283,6 +315,13 @@ class Model:
             )
         columns = ["rule", "inside", "rate_inside", "outside", "rate_outside"]
         return pd.DataFrame(rows[:top], columns=columns)
+
+    def path_frame(self) -> pd.DataFrame:
+        """Return the path of the cross-validation; empty where λ was given."""
+        import pandas as pd
+
+        columns = ["penalty", "deviance", "error", "terms", "rules"]
+        return pd.DataFrame([asdict(p) for p in self.provenance.path], columns=columns)
 
     def variable_importance(self) -> Floats:
         """Return the importance of every covariate (paper 2.3), (n_features,)."""

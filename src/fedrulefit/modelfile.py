@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -19,10 +20,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedrulefit.core.arrays import MISSING
+from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rules import Condition, Rule, as_interval, check_rules, interval
 from fedrulefit.errors import ModelFileError
-from fedrulefit.model import LinearTerm, Model, Provenance, RuleTerm, Term
+from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Study
 
@@ -78,15 +80,31 @@ class _PrivacyPart(_Part):
     exact: list[str]
 
 
+class _CertificatePart(_Part):
+    residual: float = Field(ge=0)
+    gap: Annotated[float, Field(ge=0)] | None
+
+
+class _PathPart(_Part):
+    penalty: float = Field(ge=0)
+    deviance: float
+    error: float
+    terms: int = Field(ge=0)
+    rules: int = Field(ge=0)
+
+
 class _ProvenancePart(_Part):
     sites: list[str]
     patients: float = Field(gt=0)
     events: float = Field(ge=0)
     candidates: int = Field(ge=0)
     solver: str
+    penalty: float = Field(ge=0)
     rounds: int = Field(ge=0)
     objective: float
+    certificate: _CertificatePart
     history: list[float]
+    path: list[_PathPart]
     software: dict[str, str]
 
 
@@ -182,9 +200,12 @@ def model_facts(model: Model) -> dict[str, Any]:
             "events": origin.events,
             "candidates": origin.candidates,
             "solver": origin.solver,
+            "penalty": origin.penalty,
             "rounds": origin.rounds,
             "objective": origin.objective,
+            "certificate": asdict(origin.certificate),
             "history": list(origin.history),
+            "path": [asdict(point) for point in origin.path],
             "software": dict(origin.software),
         },
     }
@@ -241,7 +262,9 @@ def _assemble(file: _File, study: Study) -> Model:
             **{
                 **origin.model_dump(),
                 "sites": tuple(origin.sites),
+                "certificate": Certificate(**origin.certificate.model_dump()),
                 "history": tuple(origin.history),
+                "path": tuple(PathPoint(**point.model_dump()) for point in origin.path),
                 "software": tuple(origin.software.items()),
             }
         ),

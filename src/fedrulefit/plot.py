@@ -100,6 +100,34 @@ def history(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def path(model: Model, ax: Axes | None = None) -> Axes:
+    """Draw the cross-validation: held-out deviance over λ (:meth:`Model.path_frame`).
+
+    The upper axis counts the terms that each λ keeps.
+    """
+    ax = _axes(ax)
+    frame = model.path_frame()
+    if frame.empty:
+        return _say(ax, "λ was given: there is no path")
+    ax.errorbar(
+        frame["penalty"], frame["deviance"], frame["error"], fmt="o-", color=NEUTRAL,
+        ecolor=OUTSIDE, markersize=3, linewidth=1,
+    )  # fmt: skip
+    ax.axvline(model.provenance.penalty, color=RAISES, linestyle="--", label="chosen λ")
+    ax.set_xscale("log")
+    ax.invert_xaxis()
+    ax.set_xlabel("λ (weaker penalty to the right)")
+    ax.set_ylabel("Held-out deviance")
+    ax.set_title("Choice of λ")
+    ax.legend(frameon=False)
+    top = ax.secondary_xaxis("top")
+    ticks = frame.iloc[:: max(1, len(frame) // 6)]
+    top.set_xticks(ticks["penalty"], [f"{n}" for n in ticks["terms"]], minor=False)
+    top.set_xticks([], minor=True)
+    top.set_xlabel("Terms")
+    return ax
+
+
 def overview(model: Model) -> Figure:
     """Draw all of them on one page."""
     from matplotlib.figure import Figure
@@ -109,7 +137,7 @@ def overview(model: Model) -> Figure:
     rules(model, axes[0, 0])
     importance(model, axes[0, 1])
     subgroups(model, axes[1, 0])
-    history(model, axes[1, 1])
+    (path if model.provenance.path else history)(model, axes[1, 1])
     kind = " (synthetic data)" if model.study.synthetic else ""
     origin = model.provenance
     figure.suptitle(

@@ -96,19 +96,38 @@ class Settings(_Frozen):
         Keep only one of a rule and its complement.
     linear_terms : bool
         Whether numbers and yes/no covariates enter as linear terms, too.
-    penalty : float
-        λ of the ℓ1 penalty, for the mean loss (erratum 2).
+    single_cutoffs : bool
+        Whether every single cut-off is a candidate rule (they need no data).
+    linear_factor, interaction_factor : float
+        Penalty factors of linear terms, and of rules with two or more
+        conditions; rules with one condition have 1.
+    solver : {"exact", "fedda"}
+        Proximal Newton with a certificate, or the paper's FedDA.
+    penalty : float or "cv"
+        λ of the ℓ1 penalty, for the mean loss (erratum 2); ``cv`` chooses it by
+        federated cross-validation (exact solver only).
+    folds, path_length, path_ratio : int, int, float
+        Of the cross-validation: folds, number of λs, and the smallest λ as a
+        share of the largest.
+    selection : {"min", "1se"}
+        λ of least held-out deviance, or the largest within one standard error.
+    max_rules : int or None
+        Cross-validation chooses among the λs that keep at most so many rules.
+    tolerance : float
+        KKT residual at which the exact solver stops.
+    max_rounds, max_active : int
+        Most rounds of the exact solver, and most terms in a Hessian.
     rounds, local_steps, server_step, client_step : int, int, float, float
         R, G, η_s and η_c of FedDA.
     weighting : {"patients", "sites"}
         Whether a site counts by its patients or equally (erratum 3).
     seed : int
-        Seed of leaf counts and subsamples. Never of privacy noise.
+        Seed of leaf counts, subsamples and folds. Never of privacy noise.
     """
 
     epsilon: float | None = Field(default=1.0, gt=0)
     n_bins: int = Field(default=100, ge=2, le=10_000)
-    n_cutoffs: int = Field(default=20, ge=1, le=MAX_CODES - 1)
+    n_cutoffs: int = Field(default=32, ge=1, le=MAX_CODES - 1)
     winsor: float = Field(default=0.025, ge=0, lt=0.5)
     repair: Literal["clip", "project"] = "project"
     spreads: Literal["exact", "histogram"] = "histogram"
@@ -120,13 +139,31 @@ class Settings(_Frozen):
     min_leaf: float = Field(default=5, ge=1)
     drop_complements: bool = True
     linear_terms: bool = True
-    penalty: float = Field(default=0.01, ge=0)
+    single_cutoffs: bool = True
+    linear_factor: float = Field(default=0.2, ge=0)
+    interaction_factor: float = Field(default=2.0, ge=0)
+    solver: Literal["exact", "fedda"] = "exact"
+    penalty: Literal["cv"] | Annotated[float, Field(ge=0)] = "cv"
+    folds: int = Field(default=5, ge=2, le=100)
+    path_length: int = Field(default=30, ge=2, le=1000)
+    path_ratio: float = Field(default=1e-3, gt=0, lt=1)
+    selection: Literal["min", "1se"] = "min"
+    max_rules: int | None = Field(default=None, ge=0)
+    tolerance: float = Field(default=1e-8, gt=0)
+    max_rounds: int = Field(default=100, ge=1)
+    max_active: int = Field(default=300, ge=1)
     rounds: int = Field(default=300, ge=1, le=1_000_000)
     local_steps: int = Field(default=20, ge=1, le=100_000)
     server_step: float = Field(default=1.0, gt=0)
     client_step: float = Field(default=0.01, gt=0)
     weighting: Literal["patients", "sites"] = "patients"
     seed: int = Field(default=0, ge=0, lt=2**63)
+
+    @model_validator(mode="after")
+    def _check(self) -> Settings:
+        if self.solver == "fedda" and self.penalty == "cv":
+            raise ValueError("FedDA needs a number as 'penalty': cross-validation is exact only")
+        return self
 
 
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -146,6 +183,10 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "min_leaf": 5,
         "drop_complements": False,
         "linear_terms": True,
+        "single_cutoffs": False,
+        "linear_factor": 1.0,
+        "interaction_factor": 1.0,
+        "solver": "fedda",
         "penalty": 0.01,
         "rounds": 300,
         "local_steps": 20,
@@ -416,6 +457,8 @@ def _explain(error: ValidationError, heading: str) -> str:
         place = [str(part) for part in fault["loc"]]
         if place[:1] == ["covariates"]:
             del place[2:3]  # pydantic repeats the kind after the covariate's name
+        if place[-1:] and place[-1].startswith(("literal[", "constrained-")):
+            del place[-1]  # and names the members of a union
         message = fault["msg"].removeprefix("Value error, ")
         lines.append(f"  {'.'.join(place) or 'study'}: {message}")
     return "\n".join(lines)

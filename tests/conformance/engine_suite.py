@@ -19,7 +19,9 @@ from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.protocol.coordinator import Progress
 from fedrulefit.study import Study
 from fedrulefit.table import Table
-from tests.samples import make_study, make_tables
+from tests.samples import SOLVERS, make_study, make_tables
+
+EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS)
 
 
 class Engine(Protocol):
@@ -52,30 +54,35 @@ class EngineSuite:
     def engine(self) -> Engine:
         raise NotImplementedError
 
+    @EVERY_SOLVER
     @pytest.mark.parametrize("n_threads", [2, 4])
     @pytest.mark.parametrize("epsilon", [None, 1.0])
     def test_threads_do_not_change_the_model(
-        self, engine: Engine, n_threads: int, epsilon: float | None
+        self, engine: Engine, n_threads: int, epsilon: float | None, solver: str
     ) -> None:
-        study = make_study(epsilon=epsilon)
+        study = make_study(epsilon=epsilon, **SOLVERS[solver])
         tables = make_tables(study, sizes=(60, 40, 30, 25))
         alone, _ = engine(study, tables, n_threads=1, noise_seed=3)
         many, _ = engine(study, tables, n_threads=n_threads, noise_seed=3)
         assert model_bytes(many) == model_bytes(alone)
 
+    @EVERY_SOLVER
     @pytest.mark.parametrize("epsilon", [None, 1.0])
     def test_the_order_of_sites_does_not_change_the_model(
-        self, engine: Engine, epsilon: float | None
+        self, engine: Engine, epsilon: float | None, solver: str
     ) -> None:
-        study = make_study(epsilon=epsilon)
+        study = make_study(epsilon=epsilon, **SOLVERS[solver])
         tables = make_tables(study)
         forwards, _ = engine(study, tables, noise_seed=3)
         backwards, _ = engine(study, dict(reversed(tables.items())), noise_seed=3)
         assert model_bytes(backwards) == model_bytes(forwards)
         assert forwards.provenance.sites == ("north", "south", "west")
 
-    def test_seeded_noise_repeats_itself_and_another_seed_does_not(self, engine: Engine) -> None:
-        study = make_study(epsilon=0.5)
+    @EVERY_SOLVER
+    def test_seeded_noise_repeats_itself_and_another_seed_does_not(
+        self, engine: Engine, solver: str
+    ) -> None:
+        study = make_study(epsilon=0.5, **SOLVERS[solver])
         tables = make_tables(study)
         one, again, other = (
             model_bytes(engine(study, tables, noise_seed=seed)[0]) for seed in (3, 3, 4)
@@ -98,7 +105,8 @@ class EngineSuite:
         seen: list[Progress] = []
         model, _ = engine(study, make_tables(study), on_progress=seen.append)
         assert [p.step for p in seen] == [
-            "join", "histograms", "rules", "terms", "fit", "fit", "fit", "fit", "summary", "done",
+            "join", "histograms", "rules", "terms", "fit", "fit", "fit", "fit", "summary",
+            "summary", "done",
         ]  # fmt: skip
         fits = [p for p in seen if p.step == "fit"]
         assert [(p.round, p.rounds) for p in fits] == [(0, 4), (1, 4), (2, 4), (3, 4)]
@@ -117,8 +125,9 @@ class EngineSuite:
         first = [r.digest for r in ledgers["north"].releases]
         assert not set(first) & {r.digest for r in ledgers["south"].releases}
 
-    def test_one_site_is_enough_and_none_is_not(self, engine: Engine) -> None:
-        study = make_study()
+    @EVERY_SOLVER
+    def test_one_site_is_enough_and_none_is_not(self, engine: Engine, solver: str) -> None:
+        study = make_study(**SOLVERS[solver])
         model, _ = engine(study, make_tables(study, sizes=(60,)))
         assert model.provenance.sites == ("north",)
         with pytest.raises(FitError, match="at least one site"):
@@ -128,6 +137,31 @@ class EngineSuite:
         study = make_study(client_step=1e6, rounds=30, centre=False)
         with pytest.raises(FitError, match="client_step"):
             engine(study, make_tables(study), n_threads=2)
+
+    def test_progress_of_the_exact_solver(self, engine: Engine) -> None:
+        study = make_study(**SOLVERS["cv"])
+        seen: list[Progress] = []
+        model, _ = engine(study, make_tables(study), on_progress=seen.append)
+        steps = [p.step for p in seen]
+        n_path, n_fit = steps.count("path"), steps.count("fit")
+        assert steps[4 : -3 - n_fit] == ["path"] * n_path
+        assert n_path > 5
+        assert n_path + n_fit == model.provenance.rounds == len(model.provenance.history)
+        assert len(model.provenance.path) <= 10
+
+    @pytest.mark.parametrize("solver", ["exact", "cv"])
+    def test_the_exact_solver_reaches_the_optimum(self, engine: Engine, solver: str) -> None:
+        study = make_study(**SOLVERS[solver])
+        model, ledgers = engine(study, make_tables(study))
+        certificate = model.provenance.certificate
+        assert certificate.residual <= 1e-8
+        assert certificate.gap is not None
+        assert certificate.gap <= 1e-7
+        assert model.provenance.solver == "exact"
+        assert bool(model.provenance.path) == (solver == "cv")
+        for ledger in ledgers.values():
+            sent = [r for r in ledger.releases if r.quantity == "gradients"]
+            assert len(sent) == model.provenance.rounds
 
     def test_the_model_learns(self, engine: Engine) -> None:
         study: Any = make_study(rounds=30)

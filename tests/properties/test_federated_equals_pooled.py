@@ -79,7 +79,7 @@ def answers(
         site.handle(m.TermsRequest(header, rules))
         duals.append(site.handle(m.DualRequest(header, 1, dual)))
         terms = np.arange(len(dual))
-        sums.append(site.handle(m.SummaryRequest(header, terms, dual)))
+        sums.append(site.handle(m.SummaryRequest(header, terms, dual, np.array([0.5, 0.25]))))
     return duals, sums
 
 
@@ -94,6 +94,10 @@ def ask_pool(study: Study, pool: Table) -> tuple[Grid, Any, Any]:
     return model.grid, rules, dual
 
 
+SOLVERS: list[dict[str, Any]] = [
+    {"solver": "fedda", "penalty": 0.01, "rounds": 5, "client_step": 0.1, "single_cutoffs": False},
+    {"solver": "exact", "penalty": 0.02},
+]
 GRID, RULES, DUAL = ask_pool(STUDY, POOL)
 POOLED_DUAL, POOLED_SUMS = answers(STUDY, {"pool": POOL}, GRID, RULES, DUAL)
 
@@ -159,7 +163,9 @@ def test_weights_are_repeated_rows(counts: list[int]) -> None:
         site.handle(m.RulesRequest(header, GRID))
         site.handle(m.TermsRequest(header, RULES))
         dual = site.handle(m.DualRequest(header, 1, DUAL))
-        final = site.handle(m.SummaryRequest(header, np.arange(len(DUAL)), DUAL))
+        final = site.handle(
+            m.SummaryRequest(header, np.arange(len(DUAL)), DUAL, np.array([0.5, 0.25]))
+        )
         replies[key] = [first, dual, final]
     (grid_w, dual_w, sum_w), (grid_r, dual_r, sum_r) = replies["once"], replies["often"]
     np.testing.assert_array_equal(grid_w.counts, grid_r.counts)
@@ -180,10 +186,11 @@ def test_exact_spreads_are_the_pooled_standard_deviation() -> None:
     close(model.grid.axes[0].spread, np.sqrt(squares / (90 - 2)))
 
 
+@pytest.mark.parametrize("solver", SOLVERS, ids=["fedda", "exact"])
 @given(seed=st.integers(0, 2**32 - 1), n_rows=st.integers(30, 120), weights=st.booleans())
 @settings(max_examples=8, derandomize=True, deadline=None)
 def test_one_site_without_noise_is_the_central_estimator(
-    seed: int, n_rows: int, weights: bool
+    seed: int, n_rows: int, weights: bool, solver: dict[str, Any]
 ) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n_rows, 4)).round(2)
@@ -192,7 +199,7 @@ def test_one_site_without_noise_is_the_central_estimator(
     y = rng.random(n_rows) < 0.5
     y[:2] = [True, False]
     w = rng.integers(1, 4, n_rows) if weights else None
-    options: dict[str, Any] = {"n_trees": 10, "rounds": 5, "client_step": 0.1, "random_state": 3}
+    options: dict[str, Any] = {"n_trees": 10, "random_state": 3, **solver}
     central = RuleFitClassifier(cutoffs="histogram", **options).fit(X, y, sample_weight=w)
     federated = FederatedRuleFitClassifier(noise=False, **options).fit(X, y, sample_weight=w)
     left, right = model_facts(central.model_), model_facts(federated.model_)
@@ -235,3 +242,30 @@ def test_fedda_with_shared_trees_is_pooled_dual_averaging() -> None:
     for name, coefficient in left.items():
         assert coefficient == pytest.approx(right[name], rel=1e-9)
     assert model.rule_terms
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@given(parts=partitions())
+@settings(max_examples=8, derandomize=True, deadline=None)
+def test_the_exact_fit_is_that_of_the_pool(parts: dict[str, np.ndarray], weights: bool) -> None:
+    """Through the whole protocol; without trees all sites have the same terms."""
+    exact = {"solver": "exact", "penalty": 0.01, "single_cutoffs": True, "tolerance": 1e-10}
+    study = make_study(n_trees=0, spreads="histogram", n_cutoffs=4, **exact)
+    table = POOL
+    if weights:
+        study = Study.model_validate({**study.model_dump(), "weight": {"column": "w", "max": 3}})
+        heavy = np.resize([1.0, 2.0, 0.5], POOL.n_rows)
+        table = Table(POOL.values, POOL.outcome, heavy)
+    pooled = inprocess.fit(study, {"pool": table}).model
+    model = inprocess.fit(study, {name: take(table, rows) for name, rows in parts.items()}).model
+    assert len(pooled.terms) > 3
+    assert model.provenance.certificate.residual <= 1e-10
+    assert model.provenance.certificate.gap == pytest.approx(0, abs=1e-8)
+    assert abs(model.provenance.objective - pooled.provenance.objective) <= 1e-11
+    left, right = (
+        {model.describe(t): t.coefficient for t in model.terms} for model in (model, pooled)
+    )
+    names = sorted({*left, *right})
+    for name in names:
+        assert abs(left.get(name, 0.0) - right.get(name, 0.0)) <= 1e-7, name
+    assert abs(model.intercept - pooled.intercept) <= 1e-7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import polars as pl
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -24,21 +26,45 @@ from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.study import Category, Number, YesNo
 from tests.samples import make_frame, make_study
 
-FEW: dict[str, Any] = {"n_trees": 10, "rounds": 20}
+PLAIN: dict[str, Any] = {"single_cutoffs": False, "linear_factor": 1.0, "interaction_factor": 1.0}
+FEDDA: dict[str, Any] = {"solver": "fedda", "penalty": 0.01, "rounds": 20, **PLAIN}
+FEW: dict[str, Any] = {"n_trees": 10, **FEDDA}
 SMALL: dict[str, Any] = {**FEW, "client_step": 0.05, "learning_rate": 0.1, "random_state": 0}
-BOTH = pytest.mark.parametrize(
-    "make",
-    [
-        lambda **more: RuleFitClassifier(**{**SMALL, **more}),
-        lambda **more: FederatedRuleFitClassifier(noise=False, **{**SMALL, **more}),
-    ],
-    ids=["central", "federated"],
-)
+EXACT: dict[str, Any] = {
+    "n_trees": 10, "learning_rate": 0.1, "solver": "exact", "penalty": 0.01, "random_state": 0,
+}  # fmt: skip
+CV: dict[str, Any] = {**EXACT, "penalty": "cv", "folds": 3, "path_length": 12, "path_ratio": 0.02}
 Make = Callable[..., Any]
 
 
+def central(settings: dict[str, Any]) -> Make:
+    return lambda **more: RuleFitClassifier(**{**settings, **more})
+
+
+def federated(settings: dict[str, Any]) -> Make:
+    return lambda **more: FederatedRuleFitClassifier(noise=False, **{**settings, **more})
+
+
+BOTH = pytest.mark.parametrize(
+    "make", [central(SMALL), federated(SMALL)], ids=["central", "federated"]
+)
+EACH = pytest.mark.parametrize(
+    "make",
+    [central(SMALL), federated(SMALL), central(EXACT), federated(EXACT)],
+    ids=["central-fedda", "federated-fedda", "central-exact", "federated-exact"],
+)
+ALL = pytest.mark.parametrize(
+    "make",
+    [central(SMALL), federated(SMALL), central(EXACT), federated(EXACT), central(CV)],
+    ids=["central-fedda", "federated-fedda", "central-exact", "federated-exact", "central-cv"],
+)
+
+
 def impossible(estimator: Any) -> dict[str, str]:
-    """Return the one check that no estimator with noise can pass."""
+    """Return the one check that no estimator with noise or cross-validation can pass."""
+    if estimator.penalty == "cv":
+        reason = "repeated rows fall into different folds"
+        return {"check_sample_weight_equivalence_on_dense_data": reason}
     if getattr(estimator, "noise", False):
         reason = "noise is scaled to the largest weight: a weight hides more than repeated rows"
         return {"check_sample_weight_equivalence_on_dense_data": reason}
@@ -47,10 +73,10 @@ def impossible(estimator: Any) -> dict[str, str]:
 
 @parametrize_with_checks(
     [
-        RuleFitClassifier(**FEW),
+        RuleFitClassifier(n_trees=10, penalty="cv", path_length=10, path_ratio=0.05, folds=3),
         RuleFitClassifier(cutoffs="histogram", **FEW),
         FederatedRuleFitClassifier(**FEW),
-        FederatedRuleFitClassifier(noise=False, **FEW),
+        FederatedRuleFitClassifier(noise=False, n_trees=10, penalty=0.02),
     ],
     expected_failed_checks=impossible,
 )
@@ -82,7 +108,7 @@ def facts(model: Any) -> str:
 # --- scikit-learn's tools -----------------------------------------------------------------
 
 
-@BOTH
+@ALL
 def test_in_a_pipeline(make: Make) -> None:
     holes = X.copy()
     holes[::7, 0] = np.nan
@@ -115,7 +141,7 @@ def test_grid_search_routes_the_sites() -> None:
     assert search.best_estimator_.model_.provenance.sites == ("north", "south", "west")
 
 
-@BOTH
+@ALL
 def test_clone_keeps_parameters_and_forgets_the_fit(make: Make) -> None:
     fitted = make(penalty=0.02).fit(X, Y)
     copy = clone(fitted)
@@ -160,7 +186,7 @@ def test_ledgers_are_kept_by_site() -> None:
     assert fitted.model_.privacy.ranges_from_data
 
 
-@BOTH
+@ALL
 def test_arrays_lists_and_frames_agree(make: Make) -> None:
     from_array = make().fit(X, Y)
     names = [f"x{j}" for j in range(4)]
@@ -184,7 +210,7 @@ def mixed_frame(n_rows: int = 120) -> tuple[pd.DataFrame, Any]:
     return frame, y
 
 
-@BOTH
+@ALL
 def test_mixed_columns_with_missing_values(make: Make) -> None:
     frame, y = mixed_frame()
     fitted = make().fit(frame, y)
@@ -195,7 +221,7 @@ def test_mixed_columns_with_missing_values(make: Make) -> None:
     }  # fmt: skip
     assert list(fitted.classes_) == ["no", "yes"]
     assert set(fitted.predict(frame)) == {"no", "yes"}
-    assert fitted.score(frame, y) > 0.7
+    assert fitted.score(frame, y) > 0.6
     polars = pl.DataFrame(
         {
             name: [None if pd.isna(v) else v for v in frame[name].tolist()]
@@ -232,7 +258,7 @@ def test_texts_that_count_as_one_level(make: Make) -> None:
     assert (fitted.predict(frame) == y).all()
 
 
-@BOTH
+@ALL
 def test_columns_may_be_called_outcome_or_sample_weight(make: Make) -> None:
     """A column of the name 'outcome' once clashed with the study's own."""
     frame = pd.DataFrame(X[:, :2], columns=["outcome", "sample_weight"])
@@ -252,7 +278,7 @@ def test_columns_in_another_order_or_missing_are_refused(make: Make) -> None:
         fitted.predict(X[:, :3])
 
 
-@BOTH
+@ALL
 def test_string_labels_and_which_is_the_event(make: Make) -> None:
     words = np.where(Y == 1, "sick", "healthy")
     fitted = make().fit(X, words)
@@ -266,7 +292,7 @@ def test_string_labels_and_which_is_the_event(make: Make) -> None:
     np.testing.assert_allclose(fitted.predict_proba(X).sum(axis=1), 1)
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("seed", range(3))
 def test_weights_are_repeated_rows(make: Make, seed: int) -> None:
     """Also row order: the repeated rows stand in another one.
@@ -281,13 +307,15 @@ def test_weights_are_repeated_rows(make: Make, seed: int) -> None:
     stretched[counts == 0] *= 100  # patients of weight 0 must not stretch the range
     weighted = make(n_cutoffs=20).fit(stretched, Y, sample_weight=counts)
     repeated = make(n_cutoffs=20).fit(X[rows], Y[rows])
+    # The exact solver stops at a residual of 1e-8, not at the same last digits.
+    close = 1e-9 if weighted.model_.provenance.solver == "fedda" else 1e-6
     np.testing.assert_allclose(
-        weighted.decision_function(X), repeated.decision_function(X), rtol=1e-9, atol=1e-9
+        weighted.decision_function(X), repeated.decision_function(X), rtol=close, atol=close
     )
     assert weighted.model_.provenance.patients == counts.sum()
 
 
-@BOTH
+@EACH
 def test_rows_in_another_order_give_the_same_model(make: Make) -> None:
     """To rounding: the trees are the same, their sums add up in another order."""
     order = np.random.default_rng(3).permutation(150)
@@ -299,7 +327,7 @@ def test_rows_in_another_order_give_the_same_model(make: Make) -> None:
 # --- reproducibility ----------------------------------------------------------------------
 
 
-@BOTH
+@ALL
 def test_the_same_random_state_gives_the_same_bytes(make: Make) -> None:
     assert facts(make().fit(X, Y)) == facts(make().fit(X, Y))
     assert facts(make(random_state=1).fit(X, Y)) != facts(make().fit(X, Y))
@@ -376,7 +404,7 @@ def test_cutoffs_are_exact_or_from_a_histogram() -> None:
     few = RuleFitClassifier(n_cutoffs=5, **SMALL).fit(X, Y).model_
     assert len(few.grid.axes[0].cutoffs) == 5
     binned = RuleFitClassifier(cutoffs="histogram", **SMALL).fit(X, Y).model_
-    assert len(binned.grid.axes[0].cutoffs) <= 20
+    assert len(binned.grid.axes[0].cutoffs) <= binned.study.settings.n_cutoffs < 254
     with pytest.raises(ValueError, match="'exact' or 'histogram', not 'all'"):
         RuleFitClassifier(cutoffs="all").fit(X, Y)
 
@@ -526,3 +554,72 @@ def test_a_level_that_one_site_never_saw() -> None:
     fitted = fit_sites(frame, Y, SITES)
     assert fitted.study_.covariates["ward"].levels == ("er", "general", "icu")
     assert any("ward" in rule for rule in fitted.rules_["rule"])
+
+
+# --- the exact solver ---------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("make", [central(EXACT), federated(EXACT), central(CV), federated(CV)])
+def test_a_fit_that_converges_does_not_warn(make: Make) -> None:
+    fitted = make().fit(X, Y)
+    assert fitted.model_.provenance.certificate.residual <= 1e-8
+    assert fitted.n_iter_ == len(fitted.history_)
+
+
+def test_fedda_does_not_warn_of_its_distance_from_the_optimum() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        fitted = central(SMALL)().fit(X, Y)
+    assert fitted.model_.provenance.certificate.gap > 0
+
+
+def test_too_few_rounds_are_warned_of() -> None:
+    with pytest.warns(ConvergenceWarning, match=r"raise 'max_rounds' \(now 2\)"):
+        fitted = central(EXACT)(max_rounds=2).fit(X, Y)
+    assert fitted.n_iter_ == 2
+
+
+def test_separated_outcomes_are_warned_of() -> None:
+    with pytest.warns(ConvergenceWarning, match="larger 'penalty' where the outcomes are separ"):
+        fitted = central(EXACT)(penalty=0.0).fit(X, X[:, 0] > 0)
+    assert np.isfinite(fitted.decision_function(X)).all()
+
+
+@pytest.mark.parametrize("make", [central(EXACT), federated(EXACT)])
+def test_grid_search_over_penalty_and_solver(make: Make) -> None:
+    grid = [
+        {"solver": ["exact"], "penalty": [0.01, 10.0]},
+        {"solver": ["exact"], "penalty": ["cv"], "folds": [3], "path_length": [8]},
+        {"solver": ["fedda"], "penalty": [0.01], "rounds": [10]},
+    ]
+    search = GridSearchCV(make(), grid, cv=2, error_score="raise").fit(X, Y)
+    assert len(search.cv_results_["params"]) == 4
+    assert search.best_params_["penalty"] != 10.0
+    assert search.best_score_ > 0.7
+
+
+@pytest.mark.parametrize("max_rules", [0, 3, 5])
+@pytest.mark.parametrize("seed", range(4))
+def test_at_most_so_many_rules(max_rules: int, seed: int) -> None:
+    values, y = make_data(300, seed=seed)
+    fitted, free = (
+        central(CV)(max_rules=n, linear_terms=False).fit(values, y).model_
+        for n in (max_rules, None)
+    )
+    assert len(fitted.rule_terms) <= max_rules
+    assert len(free.rule_terms) > 5
+    assert free.provenance.penalty < fitted.provenance.penalty
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_standard_error_keeps_fewer_terms(seed: int) -> None:
+    values, y = make_data(seed=seed)
+    least, simple = (central(CV)(selection=s).fit(values, y).model_ for s in ("min", "1se"))
+    assert len(simple.terms) <= len(least.terms)
+    assert simple.provenance.penalty >= least.provenance.penalty
+    frame = least.path_frame()
+    assert list(frame.columns) == ["penalty", "deviance", "error", "terms", "rules"]
+    assert frame.penalty.is_monotonic_decreasing
+    chosen = frame[frame.penalty == least.provenance.penalty]
+    assert chosen.deviance.iloc[0] == frame.deviance.min()

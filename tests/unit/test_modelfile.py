@@ -98,7 +98,7 @@ def test_random_edits_are_refused_or_give_a_model(saved: Path) -> None:
     data = saved.read_bytes()
     source = random.Random(1)
     outcomes = {"model": 0, "refused": 0}
-    for _ in range(250):
+    for _ in range(400):
         edited = bytearray(data)
         place = source.randrange(len(edited))
         match source.randrange(3):
@@ -375,7 +375,9 @@ def test_the_golden_file_still_loads_and_predicts(tmp_path: Path) -> None:
     assert any(c.missing for c in conditions)
     assert any(c.feature == 3 for c in conditions)
     assert golden.linear_terms
-    assert golden.privacy.epsilon_per_histogram == 1
+    assert golden.privacy.n_histograms == 5
+    assert golden.provenance.path
+    assert golden.provenance.certificate.residual <= 1e-8
     again = tmp_path / "again.json"
     golden.save(again)
     assert again.read_bytes() == (GOLDEN / "model-v1.json").read_bytes()

@@ -100,6 +100,20 @@ FAULTS = [
     ("settings/subsample", 0, "settings.subsample", "greater than 0"),
     ("settings/min_leaf", 0, "settings.min_leaf", "greater than or equal to 1"),
     ("settings/penalty", -1, "settings.penalty", "greater than or equal to 0"),
+    ("settings/penalty", "best", "settings.penalty", "'cv'"),
+    ("settings/penalty", "best", "settings.penalty", "valid number"),
+    ("settings/solver", "adam", "settings.solver", "'exact' or 'fedda'"),
+    ("settings/folds", 1, "settings.folds", "greater than or equal to 2"),
+    ("settings/path_length", 1, "settings.path_length", "greater than or equal to 2"),
+    ("settings/path_ratio", 1, "settings.path_ratio", "less than 1"),
+    ("settings/path_ratio", 0, "settings.path_ratio", "greater than 0"),
+    ("settings/selection", "best", "settings.selection", "'min' or '1se'"),
+    ("settings/max_rules", -1, "settings.max_rules", "greater than or equal to 0"),
+    ("settings/tolerance", 0, "settings.tolerance", "greater than 0"),
+    ("settings/max_rounds", 0, "settings.max_rounds", "greater than or equal to 1"),
+    ("settings/max_active", 0, "settings.max_active", "greater than or equal to 1"),
+    ("settings/linear_factor", -1, "settings.linear_factor", "greater than or equal to 0"),
+    ("settings/interaction_factor", -1, "settings.interaction_factor", "greater than or equal"),
     ("settings/rounds", 0, "settings.rounds", "greater than or equal to 1"),
     ("settings/local_steps", 0, "settings.local_steps", "greater than or equal to 1"),
     ("settings/server_step", 0, "settings.server_step", "greater than 0"),
@@ -178,7 +192,27 @@ def test_preset_paper_is_the_paper() -> None:
     assert not paper.centre
     assert paper.linear_terms
     assert paper.subsample == 1
-    assert set(PRESETS["paper"]) == set(Settings.model_fields) - {"seed"}
+    assert (paper.solver, paper.single_cutoffs) == ("fedda", False)
+    assert (paper.linear_factor, paper.interaction_factor) == (1, 1)
+    exact_only = {
+        "folds", "path_length", "path_ratio", "selection", "max_rules", "tolerance", "max_rounds",
+        "max_active",
+    }  # fmt: skip
+    assert set(PRESETS["paper"]) == set(Settings.model_fields) - {"seed"} - exact_only
+
+
+def test_the_default_is_the_exact_solver_with_cross_validation() -> None:
+    settings = Settings()
+    assert (settings.solver, settings.penalty, settings.selection) == ("exact", "cv", "min")
+    assert resolve_settings() == settings
+
+
+def test_fedda_needs_a_number_as_penalty() -> None:
+    with pytest.raises(StudyError, match="FedDA needs a number as 'penalty'"):
+        resolve_settings(solver="fedda")
+    with pytest.raises(StudyError, match="FedDA needs a number as 'penalty'"):
+        resolve_settings("paper", penalty="cv")
+    assert resolve_settings(solver="fedda", penalty=0).penalty == 0
 
 
 TOML = """

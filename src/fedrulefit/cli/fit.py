@@ -7,6 +7,7 @@ import hashlib
 import json
 import tomllib
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,7 +43,7 @@ def fit(
         str | None, typer.Option(help="Named settings instead of the study's: paper, default.")
     ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="One setting, e.g. --set rounds=50.")
+        list[str] | None, typer.Option("--set", help="One setting, e.g. --set penalty=0.01.")
     ] = None,
     ledgers: Annotated[
         Path | None, typer.Option(help="Folder for each site's ledger of what left it.")
@@ -80,7 +81,10 @@ def fit(
             "patients": model.provenance.patients,
             "rules": len(model.rule_terms),
             "linear_terms": len(model.linear_terms),
+            "penalty": model.provenance.penalty,
+            "rounds": model.provenance.rounds,
             "objective": model.provenance.objective,
+            "certificate": asdict(model.provenance.certificate),
             "privacy": model.privacy.words(),
         }
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))

@@ -24,6 +24,7 @@ STEPS = {
     "histograms": "noisy histograms",
     "rules": "sites grow rules",
     "terms": "sites receive the merged rules",
+    "path": "cross-validation",
     "fit": "fit together",
     "summary": "supports of the rules",
     "done": "done",
@@ -114,6 +115,20 @@ def summary_lines(model: Model) -> list[str]:
         f"{model.study.name}: {kind}{len(origin.sites)} site{'s' * (len(origin.sites) != 1)}, "
         f"{origin.patients:,.0f} patients, {label} in {rate:.1f} %.",
         f"{len(model.rule_terms)} rules and {len(model.linear_terms)} linear terms "
-        f"of {origin.candidates} candidate rules, after {origin.rounds} rounds of "
-        f"{origin.solver} (objective {origin.objective:.5f}).",
+        f"of {origin.candidates} candidate rules, after {origin.rounds} rounds "
+        f"({origin.solver}, λ = {origin.penalty:.3g}{' by cross-validation' * bool(origin.path)}).",
+        _certificate_line(model),
     ]
+
+
+def _certificate_line(model: Model) -> str:
+    origin = model.provenance
+    gap = origin.certificate.gap
+    if gap is None:
+        residual = origin.certificate.residual
+        return f"Objective {origin.objective:.5f}, KKT residual {residual:.1e}."
+    share = gap / max(origin.objective, 1e-300)
+    return (
+        f"Objective {origin.objective:.5f}, at most {share:.1e} of it above the optimum of the "
+        "pooled data (duality gap)."
+    )

@@ -138,8 +138,11 @@ def grow_trees(
         residual = np.rint((expit(predictor) - outcome) / RESIDUAL_STEP) * RESIDUAL_STEP
         return weights * residual, weights
 
-    for n_leaves in leaf_counts:
-        booster.reset_parameter({"num_leaves": int(n_leaves)})
+    last = 0
+    for n_leaves in leaf_counts.tolist():
+        if n_leaves != last:
+            booster.reset_parameter({"num_leaves": n_leaves})
+            last = n_leaves
         booster.update(fobj=objective)
     dumped = booster.dump_model()["tree_info"]
     return [Tree(_read_node(tree["tree_structure"], columns, grid)) for tree in dumped]
@@ -152,21 +155,22 @@ def draw_leaf_counts(n_trees: int, mean_leaves: float, rng: np.random.Generator)
 
 def extract_rules(trees: Iterable[Tree], grid: Grid) -> set[Rule]:
     """Return the distinct rules of all nodes but the roots."""
-    rules: set[Rule] = set()
+    # Boosted trees repeat themselves: a path met before gives a rule met before.
+    paths: set[tuple[Condition, ...]] = set()
     for tree in trees:
         if tree.root is not None:
-            rules.update(_node_rules(tree.root, (), grid))
-    return rules
+            paths.update(_node_paths(tree.root, ()))
+    rules = (conjoin(path, grid) for path in paths)
+    return {rule for rule in rules if rule is not None and len(rule)}
 
 
-def _node_rules(node: Split, path: tuple[Condition, ...], grid: Grid) -> Iterator[Rule]:
+def _node_paths(node: Split, path: tuple[Condition, ...]) -> Iterator[tuple[Condition, ...]]:
+    """Yield the conditions on the way to every node but the root."""
     for condition, child in ((node.left, node.left_child), (node.right, node.right_child)):
         here = (*path, condition)
-        rule = conjoin(here, grid)
-        if rule is not None and len(rule):
-            yield rule
+        yield here
         if child is not None:
-            yield from _node_rules(child, here, grid)
+            yield from _node_paths(child, here)
 
 
 def _columns(codes: Codes, grid: Grid) -> Iterator[_Column]:

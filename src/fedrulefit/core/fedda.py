@@ -82,10 +82,9 @@ class LocalRound:
     loss: float
 
 
-def soft_threshold(dual: Floats, threshold: float) -> Floats:
-    """Return argmin_w ⟨−z, w⟩ + threshold·‖w‖₁ + ½‖w‖², intercept unpenalised."""
-    coef = np.sign(dual) * np.maximum(np.abs(dual) - threshold, 0.0)
-    coef[0] = dual[0]
+def soft_threshold(dual: Floats, threshold: float, factors: Floats) -> Floats:
+    """Return argmin_w ⟨−z, w⟩ + threshold·Σ π_j|w_j| + ½‖w‖²; π = 0 for the intercept."""
+    coef: Floats = np.sign(dual) * np.maximum(np.abs(dual) - threshold * factors, 0.0)
     return coef
 
 
@@ -93,24 +92,29 @@ def client_update(
     design: Design,
     outcome: Floats,
     weights: Floats,
+    factors: Floats,
     dual: Floats,
     round_: int,
     schedule: Schedule,
 ) -> LocalRound:
-    """Run G local dual-averaging steps from `dual` (algorithm 3)."""
+    """Run G local dual-averaging steps from `dual` (algorithm 3).
+
+    `factors` are the penalty factors π, 0 for the intercept; the paper's are 1.
+    """
     share = weights / weights.sum()
-    start = soft_threshold(dual, schedule.threshold(round_, 0))
+    start = soft_threshold(dual, schedule.threshold(round_, 0), factors)
     predictor = design.dot(start)
     slope = logistic_slope(predictor, outcome, share)
     loss = logistic_loss(predictor, outcome, share)
     gradient = design.transpose_dot(slope)
-    drift = FIRST_DRIFT
-    live = np.zeros(design.n_terms, dtype=np.bool_)
-    while (
-        wakes := _may_wake(dual, gradient, design.largest, drift, round_, schedule) & ~live
-    ).any():
+    reach = _Reach(dual, gradient, design.largest, factors, round_, schedule)
+    live = (factors == 0) | reach.may_wake(FIRST_DRIFT)
+    while True:
+        summed, drift = _local_steps(design, outcome, share, factors, dual, live, round_, schedule)
+        wakes = reach.may_wake(drift) & ~live
+        if not wakes.any():
+            break
         live |= wakes
-        summed, drift = _local_steps(design, outcome, share, dual, live, round_, schedule)
     return LocalRound(-schedule.client_step * design.transpose_dot(summed), loss)
 
 
@@ -119,35 +123,38 @@ def server_update(dual: Floats, increment: Floats, server_step: float) -> Floats
     return dual + server_step * increment
 
 
-def _may_wake(
-    dual: Floats,
-    gradient: Floats,
-    largest: Floats,
-    drift: float,
-    round_: int,
-    schedule: Schedule,
-) -> Bools:
-    """Return which coefficients could differ from 0 in a local step.
+@dataclass(frozen=True, eq=False)
+class _Reach:
+    """Bounds on where the dual variables can get to within a round."""
 
-    After g steps the dual variable is within η_c·g·|x|·drift of
-    z − η_c·g·gradient, where |x| is the column's largest entry and `drift`
-    bounds the summed change of the slopes since the first step. Size minus
-    threshold is convex in g, so the first and the last step decide.
-    """
-    last = schedule.local_steps - 1
-    way = schedule.client_step * last
-    at_last = np.abs(dual - way * gradient) + way * largest * drift
-    wakes = (np.abs(dual) > schedule.threshold(round_, 0)) | (
-        at_last > schedule.threshold(round_, last)
-    )
-    wakes[0] = True
-    return wakes
+    dual: Floats
+    gradient: Floats
+    largest: Floats
+    factors: Floats
+    round_: int
+    schedule: Schedule
+
+    def may_wake(self, drift: float) -> Bools:
+        """Return which coefficients could differ from 0 in a local step.
+
+        After g steps the dual variable is within η_c·g·|x|·drift of
+        z − η_c·g·gradient, where |x| is the column's largest entry and `drift`
+        bounds the summed change of the slopes since the first step. Size minus
+        threshold is convex in g, so the first and the last step decide.
+        """
+        last = self.schedule.local_steps - 1
+        way = self.schedule.client_step * last
+        at_last = np.abs(self.dual - way * self.gradient) + way * self.largest * drift
+        first_limit = self.schedule.threshold(self.round_, 0) * self.factors
+        last_limit = self.schedule.threshold(self.round_, last) * self.factors
+        return (np.abs(self.dual) > first_limit) | (at_last > last_limit)
 
 
 def _local_steps(
     design: Design,
     outcome: Floats,
     share: Floats,
+    factors: Floats,
     dual: Floats,
     live: Bools,
     round_: int,
@@ -169,7 +176,7 @@ def _local_steps(
     first: Floats | None = None
     drift = 0.0
     for step in range(schedule.local_steps):
-        coef = soft_threshold(local, schedule.threshold(round_, step))
+        coef = soft_threshold(local, schedule.threshold(round_, step), factors[live])
         slope = logistic_slope(columns.dot(coef), outcome, share)
         first = slope if first is None else first
         drift = max(drift, float(np.abs(slope - first).sum()))

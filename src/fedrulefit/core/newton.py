@@ -25,7 +25,8 @@ Oracle: scikit-learn's and a dense solver's optimum, any partition into sites
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -35,6 +36,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
 from fedrulefit.core.losses import logistic_loss
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
+from fedrulefit.core.rules import Rule
 
 STEPS: Final = (0.0, 0.0625, 0.25, 0.5, 1.0)
 """Where along the way from the old point to the new one losses are summed."""
@@ -139,6 +141,14 @@ class Point:
     held_loss: float
 
 
+def penalty_factors(
+    rules: Sequence[Rule], n_linear: int, *, linear_factor: float, interaction_factor: float
+) -> Floats:
+    """Return π for intercept, rules and linear terms, shape (n_terms,)."""
+    by_rule = [interaction_factor if len(rule) > 1 else 1.0 for rule in rules]
+    return np.array([0.0, *by_rule, *[linear_factor] * n_linear])
+
+
 class Newton:
     """One penalised problem on its way to the optimum.
 
@@ -156,7 +166,10 @@ class Newton:
     tolerance : float
         On the KKT residual.
     max_active : int
-        Most terms in a Hessian, unless more have a coefficient.
+        Most terms in a Hessian; a quarter more than those with a coefficient where
+        these are many.
+    start : Point, optional
+        Where to begin, such as a point of a path.
     """
 
     def __init__(
@@ -164,6 +177,7 @@ class Newton:
         factors: Floats,
         penalty: float,
         *,
+        start: Point | None = None,
         fold: int = -1,
         tolerance: float = 1e-8,
         max_active: int = 300,
@@ -174,18 +188,26 @@ class Newton:
         self.tolerance = tolerance
         self.max_active = max_active
         self.rounds = 0
-        self.point: Point | None = None
         self.separated = False
-        self._old = np.zeros(len(factors))
-        self._new = np.zeros(len(factors))
+        self._point: Point | None = None
+        self._old = self._new = np.zeros(len(factors)) if start is None else start.coef
         # The first guess needs no data: what is penalised least.
-        self._active: Ints = self._choose_active(np.full(len(factors), penalty), self._new)
+        near = np.full(len(factors), penalty) if start is None else np.abs(start.gradient)
+        self._active: Ints = self._choose_active(near, self._new)
         self._hessian: Floats = np.zeros((1, 1))
 
     @property
+    def point(self) -> Point:
+        """Where the solver stands."""
+        if self._point is None:
+            raise ValueError("the solver has no point before its first round")
+        return self._point
+
+    @property
     def converged(self) -> bool:
-        """Whether the point is optimal to the tolerance."""
-        return self.separated or (self.point is not None and self.point.residual <= self.tolerance)
+        """Whether the point is optimal to the tolerance, or cannot get better."""
+        known = self._point is not None
+        return self.separated or (known and self.point.residual <= self.tolerance)
 
     def query(self) -> Query:
         """Return the point to evaluate next."""
@@ -209,7 +231,7 @@ class Newton:
         held = sums.held_loss / sums.held_weight if sums.held_weight > 0 else float("nan")
         self.separated = bool(objectives[-1] < SEPARATED)
         residual = kkt_residual(gradient, self._new, self.penalty * self.factors)
-        self.point = Point(self._new, float(objectives[-1]), gradient, residual, held)
+        self._point = Point(self._new, float(objectives[-1]), gradient, residual, held)
         self._hessian = unpack_triangle(sums.hessian, len(self._active)) / sums.weight
         if not self.converged:
             self._step()
@@ -217,12 +239,10 @@ class Newton:
     def continue_at(self, penalty: float) -> None:
         """Go on from here with another λ; the curvature known here is used."""
         point = self.point
-        if point is None:
-            raise ValueError("the solver has no point yet")
-        self.penalty = penalty
-        size = penalty * float(self.factors @ np.abs(point.coef))
         residual = kkt_residual(point.gradient, point.coef, penalty * self.factors)
-        self.point = Point(point.coef, size, point.gradient, residual, point.held_loss)
+        change = (penalty - self.penalty) * float(self.factors @ np.abs(point.coef))
+        self.penalty = penalty
+        self._point = replace(point, objective=point.objective + change, residual=residual)
         self._step()
 
     def _objectives(self, sums: CurvatureSums) -> Floats:
@@ -233,8 +253,9 @@ class Newton:
     def _step(self) -> None:
         """Solve the quadratic on the active terms; choose the next active ones."""
         point, active = self.point, self._active
-        if point is None:
-            raise ValueError("the solver has no point yet")
+        if self.separated:
+            self._old = self._new = point.coef  # no curvature is left to go by
+            return
         here = point.coef[active]
         linear = point.gradient[active] - self._hessian @ here
         new = point.coef.copy()
@@ -257,7 +278,8 @@ class Newton:
         nearness = np.full(len(coef), np.inf)
         np.divide(gradient, limit, out=nearness, where=(coef == 0) & (limit > 0))
         must = int(np.isinf(nearness).sum())
-        room = max(self.max_active, must)
+        # Some room for terms to enter, however many have a coefficient.
+        room = max(self.max_active, must + self.max_active // 4 + 1)
         order = np.argsort(-nearness, kind="stable")[:room]
         return np.sort(order[nearness[order] >= NEAR])
 

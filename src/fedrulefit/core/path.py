@@ -23,7 +23,7 @@ from typing import Final, Literal
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.newton import CurvatureSums, Newton, Query
+from fedrulefit.core.newton import CurvatureSums, Newton, Point, Query
 
 PATH_TOLERANCE: Final = 0.05
 """KKT residual, as a share of λ, that is good enough along the path."""
@@ -47,8 +47,8 @@ class Path:
         Mean held-out deviance over folds, and its standard error.
     n_terms, n_rules : (n_path,) int
         Terms and rules other than 0 in the fit to all patients.
-    coefs : list of (n_terms,) float64
-        Coefficients of the fit to all patients, near the optimum.
+    points : tuple of Point
+        The fit to all patients at each λ, near its optimum.
     chosen : int
         Position of the chosen λ.
     """
@@ -58,7 +58,7 @@ class Path:
     error: Floats
     n_terms: tuple[int, ...]
     n_rules: tuple[int, ...]
-    coefs: tuple[Floats, ...]
+    points: tuple[Point, ...]
     chosen: int
 
 
@@ -70,9 +70,9 @@ class PathSearch:
 
     Parameters
     ----------
-    factors : (n_terms,) float64
-        Penalty factors; the intercept is first.
-    n_folds : int
+    factors : sequence of (n_terms,) float64
+        Penalty factors of the fit to all patients, then of each fold's; the
+        intercept is first.
     length : int
         Number of λs.
     ratio : float
@@ -81,22 +81,21 @@ class PathSearch:
     """
 
     def __init__(
-        self, factors: Floats, *, n_folds: int, length: int, ratio: float, max_active: int
+        self, factors: Sequence[Floats], *, length: int, ratio: float, max_active: int
     ) -> None:
         self.rounds = 0
-        self._factors = factors
+        self._factors = factors[0]
         self._shape = length, ratio
         self._penalties: Floats | None = None
         self._tracks = [
-            _Track(Newton(factors, NULL_PENALTY, fold=fold, max_active=max_active))
-            for fold in range(-1, n_folds)
+            _Track(Newton(own, NULL_PENALTY, fold=fold, max_active=max_active))
+            for fold, own in enumerate(factors, start=-1)
         ]
 
     @property
     def objective(self) -> float:
         """Penalised mean loss of the fit to all patients."""
-        point = self._tracks[0].solver.point
-        return float("nan") if point is None else point.objective
+        return self._tracks[0].solver.point.objective
 
     @property
     def done(self) -> bool:
@@ -133,10 +132,11 @@ class PathSearch:
 
         With `max_rules`, among the λs that keep at most so many rules.
         """
-        if self._penalties is None:
-            raise ValueError("the path has not started")
         walked = min(len(track.held) for track in self._tracks)
-        coefs = self._tracks[0].coefs[:walked]
+        if self._penalties is None or walked == 0:
+            raise ValueError("no λ of the path is finished: allow more rounds")
+        points = self._tracks[0].points[:walked]
+        coefs = [point.coef for point in points]
         rules = [int((coef[1 : 1 + n_rules] != 0).sum()) for coef in coefs]
         held = self._held()[:, :walked]
         deviance = 2 * held.mean(axis=0)
@@ -148,7 +148,7 @@ class PathSearch:
             error=error,
             n_terms=tuple(int((coef[1:] != 0).sum()) for coef in coefs),
             n_rules=tuple(rules),
-            coefs=tuple(coefs),
+            points=tuple(points),
             chosen=choose(deviance, error, rules, rule=rule, max_rules=max_rules),
         )
 
@@ -168,8 +168,7 @@ class PathSearch:
         if not all(solver.converged for solver in solvers):
             return
         length, ratio = self._shape
-        points = [solver.point for solver in solvers if solver.point is not None]
-        largest = largest_penalty(points[0].gradient, self._factors)
+        largest = largest_penalty(solvers[0].point.gradient, self._factors)
         self._penalties = largest * np.geomspace(1, ratio, length)
         for track in self._tracks:
             track.begin(self._penalties)
@@ -182,17 +181,17 @@ class _Track:
         self.solver = solver
         self.solver.tolerance = 1e-4
         self.held: list[float] = []
-        self.coefs: list[Floats] = []
+        self.points: list[Point] = []
 
     def begin(self, penalties: Floats) -> None:
         self._go_to(penalties[0])
 
     def advance(self, penalties: Floats) -> None:
         """Note the point if it is good enough, and go on to the next λ."""
-        if not self.solver.converged or self.solver.point is None:
+        if not self.solver.converged:
             return
         self.held.append(self.solver.point.held_loss)
-        self.coefs.append(self.solver.point.coef)
+        self.points.append(self.solver.point)
         if len(self.held) < len(penalties):
             self._go_to(penalties[len(self.held)])
 

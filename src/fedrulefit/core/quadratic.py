@@ -50,6 +50,7 @@ def solve_quadratic(
         best point found is returned.
     """
     coef = start.copy()
+    coef[(np.diag(hessian) == 0) & (np.abs(linear) <= penalty)] = 0.0
     best, best_residual, idle = coef.copy(), np.inf, 0
     for _ in range(max_rounds):
         _descend(hessian, linear, penalty, coef)
@@ -90,7 +91,7 @@ def _descend(hessian: Floats, linear: Floats, penalty: Floats, coef: Floats) -> 
 
 def _jump(hessian: Floats, linear: Floats, penalty: Floats, coef: Floats) -> None:
     """Go to the minimum of the orthant, in place; drop what would cross zero."""
-    free: Bools = (coef != 0) | ((penalty == 0) & (np.diag(hessian) > 0))
+    free: Bools = ((coef != 0) | (penalty == 0)) & (np.diag(hessian) > 0)
     for _ in range(int(free.sum())):
         chosen = np.flatnonzero(free)
         if len(chosen) == 0:

@@ -149,6 +149,19 @@ def level_rules(grid: Grid) -> Iterator[Rule]:
                     yield rule
 
 
+def cutoff_rules(grid: Grid) -> Iterator[Rule]:
+    """Yield ``covariate < cut-off`` for every cut-off, and ``covariate is missing``.
+
+    They need no data: together they can follow any curve in one covariate.
+    """
+    for feature, axis in enumerate(grid.axes):
+        below = (interval(0, code) for code in range(1, axis.n_codes) if axis.ordered)
+        for codes in (*below, 1 << MISSING):
+            rule = conjoin([Condition(feature, codes)], grid)
+            if rule is not None and len(rule):
+                yield rule
+
+
 def fires(rule: Rule, codes: Codes) -> Bools:
     """Return which patients satisfy the rule, shape (n_rows,)."""
     hit = np.ones(len(codes), dtype=np.bool_)

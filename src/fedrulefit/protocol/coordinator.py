@@ -10,8 +10,8 @@ The conversation reads top to bottom in :meth:`Coordinator._conversation`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from typing import TypeAlias, TypeVar
@@ -20,16 +20,29 @@ import numpy as np
 
 from fedrulefit import __version__
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.certificate import SlopeSums, certify, choose_scales
 from fedrulefit.core.fedda import server_update, soft_threshold
 from fedrulefit.core.grid import Grid, SpreadSums, estimate_grid
 from fedrulefit.core.importance import term_importance
-from fedrulefit.core.rules import Rule, check_rules, level_rules, merge_rules
+from fedrulefit.core.newton import STEPS, CurvatureSums, Newton, Point, Query
+from fedrulefit.core.path import Path, PathSearch
+from fedrulefit.core.rules import (
+    Rule,
+    check_rules,
+    complement,
+    cutoff_rules,
+    level_rules,
+    merge_rules,
+)
 from fedrulefit.errors import FitError, ProtocolError
-from fedrulefit.model import LinearTerm, Model, Provenance, RuleTerm, Term
+from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill, exact_releases
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.schedule import make_schedule
+from fedrulefit.protocol.schedule import make_factors, make_schedule
 from fedrulefit.study import Study
+
+FORBIDDEN = 1e9
+"""A penalty factor so large that the term stays 0."""
 
 DIVERGED = 10.0
 """A loss so many times the first one will not come back."""
@@ -55,6 +68,52 @@ class _Noise:
 
     mechanism: str
     private: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Solution:
+    """Coefficients, and how they were found."""
+
+    coef: Floats
+    penalty: float
+    weight: float
+    history: list[float]
+    path: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidates:
+    """The merged rules, and penalty factors for all patients and then each fold.
+
+    A rule grown on the patients of a fold must not be judged on them: it is
+    forbidden in the fits that hold that fold out.
+    """
+
+    rules: tuple[Rule, ...]
+    factors: list[Floats]
+
+    @property
+    def n_allowed(self) -> int:
+        """Rules that the fit to all patients may use."""
+        return int((self.factors[0][1 : 1 + len(self.rules)] < FORBIDDEN).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """All that the run has agreed on before the summary."""
+
+    grid: Grid
+    candidates: _Candidates
+    solution: _Solution
+    noise: _Noise | None
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return self.candidates.rules
+
+    @property
+    def factors(self) -> Floats:
+        return self.candidates.factors[0]
 
 
 class Coordinator:
@@ -108,9 +167,13 @@ class Coordinator:
         grid, noise = self._grid, None
         if grid is None:
             grid, noise = yield from self._agree_on_grid()
-        rules, n_terms = yield from self._collect_rules(grid)
-        coef, history = yield from self._fit(n_terms)
-        return (yield from self._summarise(grid, rules, coef, history, noise))
+        candidates = yield from self._collect_rules(grid)
+        if self.study.settings.solver == "fedda":
+            solution = yield from self._fit_by_averaging(candidates.factors[0])
+        else:
+            solution = yield from self._fit_exactly(candidates)
+        found = _Found(grid, candidates, solution, noise)
+        return (yield from self._summarise(found))
 
     def _agree_on_grid(self) -> Talk[tuple[Grid, _Noise]]:
         """Paper 2.2.1: sum the histograms, read off cut-offs and limits."""
@@ -136,30 +199,33 @@ class Coordinator:
         mechanism = "; ".join(sorted({r.mechanism for r in replies}))
         return grid, _Noise(mechanism, private=all(r.private for r in replies))
 
-    def _collect_rules(self, grid: Grid) -> Talk[tuple[tuple[Rule, ...], int]]:
+    def _collect_rules(self, grid: Grid) -> Talk[_Candidates]:
         """Paper 2.2.2: every site grows rules; equal ones are merged."""
         self.progress = Progress("rules")
+        settings = self.study.settings
+        n_folds = settings.folds if settings.penalty == "cv" else 0
         replies = yield from self._ask(m.RulesReply, partial(m.RulesRequest, grid=grid))
         for reply in replies:
-            try:
-                check_rules(reply.rules, grid)
-            except ValueError as error:
-                raise ProtocolError(f"site {reply.header.site!r}: {error}") from None
-        rules = merge_rules(
-            [level_rules(grid), *(reply.rules for reply in replies)],
-            grid,
-            drop_complements=self.study.settings.drop_complements,
-        )
+            _check_rules(reply, n_folds, grid)
+        free = set(level_rules(grid))
+        if settings.single_cutoffs:
+            free |= set(cutoff_rules(grid))
+        # One set for the fit to all patients, and one per fold for its cross-validation.
+        groups = [free.union(*(reply.rules for reply in replies))]
+        for fold in range(n_folds):
+            groups.append(free.union(*(reply.fold_rules[fold] for reply in replies)))
+        rules = merge_rules(groups, grid, drop_complements=settings.drop_complements)
         self.progress = Progress("terms")
         built = yield from self._ask(m.TermsReply, partial(m.TermsRequest, rules=rules))
         if len({reply.n_terms for reply in built}) != 1:
             raise ProtocolError("the sites disagree on the number of terms")
-        return rules, built[0].n_terms
+        factors = make_factors(settings, rules, built[0].n_terms)
+        return _Candidates(rules, [_forbid(factors, rules, group, grid) for group in groups])
 
-    def _fit(self, n_terms: int) -> Talk[tuple[Floats, list[float]]]:
+    def _fit_by_averaging(self, factors: Floats) -> Talk[_Solution]:
         """Paper 2.2.3, algorithm 2."""
         schedule = make_schedule(self.study.settings)
-        dual = np.zeros(n_terms)
+        dual = np.zeros(len(factors))
         history: list[float] = []
         for round_ in range(schedule.rounds):
             last = history[-1] if history else None
@@ -169,12 +235,13 @@ class Coordinator:
             )
             weight = _positive_total({r.header.site: r.weight for r in replies})
             loss = sum(reply.loss for reply in replies) / weight
-            coef = soft_threshold(dual, schedule.threshold(round_, 0))
-            history.append(loss + schedule.penalty * float(np.abs(coef[1:]).sum()))
+            coef = soft_threshold(dual, schedule.threshold(round_, 0), factors)
+            history.append(loss + schedule.penalty * float(factors @ np.abs(coef)))
             self._check_converges(history[-1], history[0], round_)
-            increment = _total([reply.increment for reply in replies], n_terms) / weight
+            increment = _total([reply.increment for reply in replies], len(factors)) / weight
             dual = server_update(dual, increment, schedule.server_step)
-        return soft_threshold(dual, schedule.threshold(schedule.rounds)), history
+        coef = soft_threshold(dual, schedule.threshold(schedule.rounds), factors)
+        return _Solution(coef, schedule.penalty, weight, history)
 
     def _check_converges(self, objective: float, first: float, round_: int) -> None:
         if objective > DIVERGED * first:
@@ -184,60 +251,167 @@ class Coordinator:
                 f"{self.study.settings.client_step:g}) or set 'centre = true'"
             )
 
-    def _summarise(
+    def _fit_exactly(self, candidates: _Candidates) -> Talk[_Solution]:
+        """Proximal Newton, after cross-validation where λ is not given."""
+        settings, penalty = self.study.settings, self.study.settings.penalty
+        if isinstance(penalty, float):
+            return (yield from self._solve(candidates, penalty, None, []))
+        search = PathSearch(
+            candidates.factors,
+            length=settings.path_length,
+            ratio=settings.path_ratio,
+            max_active=settings.max_active,
+        )
+        history: list[float] = []
+        while not search.done and len(history) < settings.max_rounds:
+            self.progress = Progress("path", len(history), 0, _last(history))
+            search.update((yield from self._evaluate(search.queries(), len(candidates.factors[0]))))
+            history.append(search.objective)
+        n_rules = len(candidates.rules)
+        path = search.finish(n_rules, rule=settings.selection, max_rules=settings.max_rules)
+        # The path is only near its optima: the exact fit may keep a rule more than allowed,
+        # and then goes back up the path.
+        back = [(path.penalties[k], path.points[k]) for k in range(path.chosen, -1, -1)]
+        for penalty, start in (*back, (1.05 * path.penalties[0], path.points[0])):
+            solution = yield from self._solve(candidates, float(penalty), start, history)
+            kept = int((solution.coef[1 : 1 + n_rules] != 0).sum())
+            if settings.max_rules is None or kept <= settings.max_rules:
+                break
+        return replace(solution, path=path)
+
+    def _solve(
         self,
-        grid: Grid,
-        rules: Sequence[Rule],
-        coef: Floats,
+        candidates: _Candidates,
+        penalty: float,
+        start: Point | None,
         history: list[float],
-        noise: _Noise | None,
-    ) -> Talk[Model]:
-        """Paper 2.3: support and importance of the terms that stayed."""
-        self.progress = Progress("summary", len(history), len(history), history[-1])
+    ) -> Talk[_Solution]:
+        """Go to the optimum at one λ; `history` goes on."""
+        settings, factors = self.study.settings, candidates.factors[0]
+        newton = Newton(
+            factors,
+            penalty,
+            start=start,
+            tolerance=settings.tolerance,
+            max_active=settings.max_active,
+        )
+        weight = 0.0
+        while not newton.converged and newton.rounds < settings.max_rounds:
+            self.progress = Progress("fit", len(history), 0, _last(history))
+            (sums,) = yield from self._evaluate((newton.query(),), len(factors))
+            newton.update(sums)
+            history.append(newton.point.objective)
+            weight = sums.weight
+        return _Solution(newton.point.coef, penalty, weight, history)
+
+    def _evaluate(self, queries: Sequence[Query], n_terms: int) -> Talk[list[CurvatureSums]]:
+        """Sum the curvature at all points over the sites."""
+        replies = yield from self._ask(
+            m.CurvatureReply, partial(m.CurvatureRequest, queries=tuple(queries))
+        )
+        n, n_steps = len(queries), len(STEPS)
+        sizes = [len(q.active) * (len(q.active) + 1) // 2 for q in queries]
+        weights = _total([r.weights for r in replies], n)
+        held_weights = _total([r.held_weights for r in replies], n)
+        losses = _total([r.losses for r in replies], n * n_steps).reshape(n, n_steps)
+        held_losses = _total([r.held_losses for r in replies], n)
+        gradients = _total([r.gradients for r in replies], n * n_terms).reshape(n, n_terms)
+        hessians = _total([r.hessians for r in replies], sum(sizes))
+        if not (weights > 0).all():
+            raise FitError("a fold leaves no patients to train on: use fewer folds")
+        return [
+            CurvatureSums(
+                weight=float(weights[k]),
+                held_weight=float(held_weights[k]),
+                losses=losses[k],
+                held_loss=float(held_losses[k]),
+                gradient=gradients[k],
+                hessian=hessian,
+            )
+            for k, hessian in enumerate(np.split(hessians, np.cumsum(sizes)[:-1]))
+        ]
+
+    def _summarise(self, found: _Found) -> Talk[Model]:
+        """Paper 2.3: support and importance of the terms that stayed; the certificate."""
+        solution = found.solution
+        coef, n_rounds = solution.coef, len(solution.history)
+        self.progress = Progress("summary", n_rounds, n_rounds, _last(solution.history))
         kept = np.flatnonzero(coef != 0)
         terms: Ints = np.concatenate([[0], kept[kept > 0]]).astype(np.int64)
-        replies = yield from self._ask(
-            m.SummaryReply, partial(m.SummaryRequest, terms=terms, coef=coef[terms])
+        slopes = yield from self._ask(
+            m.SlopesReply, partial(m.SlopesRequest, terms=terms, coef=coef[terms])
         )
+        summed = SlopeSums(
+            _total([reply.cases for reply in slopes], len(coef)),
+            _total([reply.others for reply in slopes], len(coef)),
+        )
+        penalties = solution.penalty * found.factors
+        scales = choose_scales(summed, solution.weight, penalties)
+        replies = yield from self._ask(
+            m.SummaryReply,
+            partial(
+                m.SummaryRequest,
+                terms=terms,
+                coef=coef[terms],
+                scales=np.array(scales or (0.0, 0.0)),
+            ),
+        )
+        return self._build_model(found, terms, summed, scales, replies)
+
+    def _build_model(
+        self,
+        found: _Found,
+        terms: Ints,
+        slopes: SlopeSums,
+        scales: tuple[float, float] | None,
+        replies: Sequence[m.SummaryReply],
+    ) -> Model:
+        solution = found.solution
+        coef = solution.coef
         patients = _positive_total({r.header.site: r.total for r in replies})
-        n_rules = int(((terms > 0) & (terms <= len(rules))).sum())
+        n_rules = int(((terms > 0) & (terms <= len(found.rules))).sum())
         inside = _total([reply.inside for reply in replies], n_rules)
         events_inside = _total([reply.events_inside for reply in replies], n_rules)
         squares = _total([reply.squares for reply in replies], len(terms))
         importance = term_importance(coef[terms], squares, patients - len(replies))
-        found: list[Term] = []
-        for k, term in enumerate(terms[1:], start=1):
-            beta, size = float(coef[term]), float(importance[k])
-            if term <= len(rules):
-                counts = float(inside[k - 1]), float(events_inside[k - 1])
-                found.append(RuleTerm(rules[term - 1], beta, size, *counts))
-            else:
-                found.append(LinearTerm(grid.linear[term - 1 - len(rules)], beta, size))
-        found.sort(key=lambda term: -term.importance)
-        loss = sum(reply.loss for reply in replies) / patients
-        penalty = self.study.settings.penalty * float(np.abs(coef[1:]).sum())
-        self._check_converges(loss + penalty, history[0], len(history))
-        self.progress = Progress("done", len(history), len(history), loss + penalty)
+        penalties = solution.penalty * found.factors
+        loss = sum(reply.loss for reply in replies) / solution.weight
+        objective = loss + float(penalties @ np.abs(coef))
+        conjugate = sum(reply.conjugate for reply in replies)
+        if self.study.settings.solver == "fedda":
+            self._check_converges(objective, solution.history[0], len(solution.history))
+        n_rounds = len(solution.history)
+        self.progress = Progress("done", n_rounds, n_rounds, objective)
         return Model(
             study=self.study,
-            grid=grid,
+            grid=found.grid,
             intercept=float(coef[0]),
-            terms=tuple(found),
-            privacy=self._bill(noise),
+            terms=_make_terms(found, terms, importance, inside, events_inside),
+            privacy=self._bill(found.noise, n_rounds),
             provenance=Provenance(
                 sites=self.sites,
                 patients=patients,
                 events=sum(reply.events for reply in replies),
-                candidates=len(rules),
-                solver="fedda",
-                rounds=len(history),
-                objective=loss + penalty,
-                history=tuple(history),
+                candidates=found.candidates.n_allowed,
+                solver=self.study.settings.solver,
+                penalty=solution.penalty,
+                rounds=n_rounds,
+                objective=objective,
+                certificate=certify(
+                    slopes,
+                    solution.weight,
+                    coef,
+                    penalties,
+                    objective=objective,
+                    conjugate=None if scales is None else conjugate,
+                ),
+                history=tuple(solution.history),
+                path=_path_points(solution.path),
                 software=_software(),
             ),
         )
 
-    def _bill(self, noise: _Noise | None) -> PrivacyBill:
+    def _bill(self, noise: _Noise | None, rounds: int) -> PrivacyBill:
         settings = self.study.settings
         private = noise is not None and noise.private
         return PrivacyBill(
@@ -250,7 +424,8 @@ class Coordinator:
                     noise=private,
                     histograms=noise is not None,
                     exact_spreads=settings.spreads == "exact",
-                    rounds=settings.rounds,
+                    rounds=rounds,
+                    curvature=settings.solver == "exact",
                 )
             ),
         )
@@ -302,6 +477,57 @@ def _positive_total(numbers: Mapping[str, float]) -> float:
         if not number > 0:
             raise ProtocolError(f"site {site!r} counts no patients")
     return sum(numbers.values())
+
+
+def _check_rules(reply: m.RulesReply, n_folds: int, grid: Grid) -> None:
+    if len(reply.fold_rules) != n_folds:
+        raise ProtocolError(f"site {reply.header.site!r} did not send rules for {n_folds} folds")
+    for rules in (reply.rules, *reply.fold_rules):
+        try:
+            check_rules(rules, grid)
+        except ValueError as error:
+            raise ProtocolError(f"site {reply.header.site!r}: {error}") from None
+
+
+def _forbid(
+    factors: Floats, rules: Sequence[Rule], allowed: Collection[Rule], grid: Grid
+) -> Floats:
+    """Forbid all rules that neither stand in `allowed` nor negate one that does."""
+    changed = factors.copy()
+    for k, rule in enumerate(rules, start=1):
+        if rule not in allowed and complement(rule, grid) not in allowed:
+            changed[k] = FORBIDDEN
+    return changed
+
+
+def _last(history: Sequence[float]) -> float | None:
+    return history[-1] if history else None
+
+
+def _make_terms(
+    found: _Found, terms: Ints, importance: Floats, inside: Floats, events_inside: Floats
+) -> tuple[Term, ...]:
+    """Return the terms that stayed, most important first."""
+    coef, n_rules = found.solution.coef, len(found.rules)
+    made: list[Term] = []
+    for k, term in enumerate(terms[1:], start=1):
+        beta, size = float(coef[term]), float(importance[k])
+        if term <= n_rules:
+            counts = float(inside[k - 1]), float(events_inside[k - 1])
+            made.append(RuleTerm(found.rules[term - 1], beta, size, *counts))
+        else:
+            made.append(LinearTerm(found.grid.linear[term - 1 - n_rules], beta, size))
+    return tuple(sorted(made, key=lambda term: -term.importance))
+
+
+def _path_points(path: Path | None) -> tuple[PathPoint, ...]:
+    if path is None:
+        return ()
+    columns = path.penalties, path.deviance, path.error, path.n_terms, path.n_rules
+    return tuple(
+        PathPoint(float(penalty), float(deviance), float(error), n_terms, n_rules)
+        for penalty, deviance, error, n_terms, n_rules in zip(*columns, strict=True)
+    )
 
 
 def _name_run(study: Study, sites: Sequence[str]) -> str:

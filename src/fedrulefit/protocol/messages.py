@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.grid import Grid
+from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Rule
 
 PROTOCOL_VERSION: Final = 1
@@ -93,6 +94,10 @@ class RulesReply:
     rules: tuple[Rule, ...] = _released(
         "conditions on shared cut-offs, from trees grown on the site's patients", shape="n_rules"
     )
+    fold_rules: tuple[tuple[Rule, ...], ...] = _released(
+        "the same from trees grown without each fold, if λ is chosen by cross-validation",
+        shape="n_folds or 0",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,16 +136,60 @@ class DualReply:
 
 
 @dataclass(frozen=True, eq=False)
+class CurvatureRequest:
+    """A round of the exact solver: points to evaluate, one per fold on its way."""
+
+    header: Header
+    queries: tuple[Query, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class CurvatureReply:
+    """Sums at the points asked for, one point after another."""
+
+    header: Header
+    weights: Floats = _released("Σ w of the patients in training", shape="n_queries")
+    held_weights: Floats = _released("Σ w of the held-out patients", shape="n_queries")
+    losses: Floats = _released("summed loss along the way to the point", shape="n_queries·n_steps")
+    held_losses: Floats = _released("summed loss of the held-out patients", shape="n_queries")
+    gradients: Floats = _released("Σ w·x·(σ − y)", shape="n_queries·n_terms")
+    hessians: Floats = _released(
+        "Σ w·σ(1 − σ)·x·xᵀ of the active terms, upper triangle",
+        shape="Σ n_active·(n_active + 1)/2",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SlopesRequest:
+    """Ask for the gradient at the final coefficients, for the certificate."""
+
+    header: Header
+    terms: Ints
+    coef: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class SlopesReply:
+    """Gradients of patients with and without the outcome."""
+
+    header: Header
+    cases: Floats = _released("Σ w·x·(σ − 1) over patients with the outcome", shape="n_terms")
+    others: Floats = _released("Σ w·x·σ over patients without it", shape="n_terms")
+
+
+@dataclass(frozen=True, eq=False)
 class SummaryRequest:
-    """Ask for the sums behind support, importance and subgroups.
+    """Ask for the sums behind support, importance, subgroups and the certificate.
 
     Only terms of the final model are asked for: `terms` are their positions,
-    the intercept first, and `coef` their coefficients.
+    the intercept first, and `coef` their coefficients. `scales` name the dual
+    point of the certificate (for cases and others).
     """
 
     header: Header
     terms: Ints
     coef: Floats
+    scales: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +203,7 @@ class SummaryReply:
     events_inside: Floats = _released("Σ w·y·r_k", shape="n_rules")
     squares: Floats = _released("(N_m − 1)·std² of each term", shape="n_terms")
     loss: float = _released("summed loss at the final coefficients")
+    conjugate: float = _released("Σ w·f* at the dual point of the certificate")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +215,25 @@ class Refusal:
     reason: str = _released("why not, in words", mechanism="no patient data")
 
 
-Request = JoinRequest | GridRequest | RulesRequest | TermsRequest | DualRequest | SummaryRequest
-Reply = JoinReply | GridReply | RulesReply | TermsReply | DualReply | SummaryReply | Refusal
+Request = (
+    JoinRequest
+    | GridRequest
+    | RulesRequest
+    | TermsRequest
+    | DualRequest
+    | CurvatureRequest
+    | SlopesRequest
+    | SummaryRequest
+)
+Reply = (
+    JoinReply
+    | GridReply
+    | RulesReply
+    | TermsReply
+    | DualReply
+    | CurvatureReply
+    | SlopesReply
+    | SummaryReply
+    | Refusal
+)
 Message = Request | Reply

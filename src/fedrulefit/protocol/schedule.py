@@ -1,17 +1,35 @@
-"""The study's settings as FedDA's schedule, the same for site and coordinator."""
+"""The study's settings as numbers of the solvers, the same for site and coordinator."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from fedrulefit.core.arrays import Floats
 from fedrulefit.core.fedda import Schedule
+from fedrulefit.core.newton import penalty_factors
+from fedrulefit.core.rules import Rule
+from fedrulefit.errors import ProtocolError
 from fedrulefit.study import Settings
 
 
 def make_schedule(settings: Settings) -> Schedule:
     """Return R, G, η_s, η_c and λ of the study."""
+    if isinstance(settings.penalty, str):
+        raise ProtocolError("FedDA needs a number as penalty")
     return Schedule(
         rounds=settings.rounds,
         local_steps=settings.local_steps,
         server_step=settings.server_step,
         client_step=settings.client_step,
         penalty=settings.penalty,
+    )
+
+
+def make_factors(settings: Settings, rules: Sequence[Rule], n_terms: int) -> Floats:
+    """Return the penalty factors of all terms, shape (n_terms,)."""
+    return penalty_factors(
+        rules,
+        n_terms - 1 - len(rules),
+        linear_factor=settings.linear_factor,
+        interaction_factor=settings.interaction_factor,
     )

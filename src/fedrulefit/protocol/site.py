@@ -16,6 +16,7 @@ import numpy as np
 from fedrulefit import __version__
 from fedrulefit.core.arrays import Codes, Floats, Ints
 from fedrulefit.core.boosting import extract_rules, grow_trees
+from fedrulefit.core.certificate import sum_conjugate, sum_slopes
 from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.fedda import client_update
 from fedrulefit.core.grid import (
@@ -28,12 +29,13 @@ from fedrulefit.core.grid import (
 )
 from fedrulefit.core.importance import sum_terms
 from fedrulefit.core.losses import logistic_loss
-from fedrulefit.core.rules import check_rules, merge_rules
+from fedrulefit.core.newton import sum_curvature
+from fedrulefit.core.rules import Rule, check_rules, merge_rules
 from fedrulefit.errors import DataError, ProtocolError
 from fedrulefit.privacy.ledger import EXACT, Ledger, Release
 from fedrulefit.privacy.mechanisms import Noise, OpenDPLaplace
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.schedule import make_schedule
+from fedrulefit.protocol.schedule import make_factors, make_schedule
 from fedrulefit.protocol.wire import digest, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
@@ -87,6 +89,8 @@ class Site:
         self._grid: Grid | None = None
         self._codes: Codes | None = None
         self._design: Design | None = None
+        self._factors: Floats = np.empty(0)
+        self._folds = _draw_folds(self._outcome, study.settings.folds, study.settings.seed, name)
 
     def handle(self, request: m.Request) -> m.Reply:
         """Answer a request, and record what leaves."""
@@ -128,6 +132,10 @@ class Site:
                 return self._build(request)
             case m.DualRequest():
                 return self._descend(request)
+            case m.CurvatureRequest():
+                return self._curve(request)
+            case m.SlopesRequest():
+                return self._slope(request)
             case m.SummaryRequest():
                 return self._summarise(request)
 
@@ -173,21 +181,30 @@ class Site:
             raise ProtocolError(str(error)) from None
         self._grid = grid
         self._codes = encode(self._values, grid)
+        folds = range(settings.folds) if settings.penalty == "cv" else ()
+        return m.RulesReply(
+            request.header,
+            rules=self._grow_rules(self._codes, grid, fold=-1),
+            fold_rules=tuple(self._grow_rules(self._codes, grid, fold=fold) for fold in folds),
+        )
+
+    def _grow_rules(self, codes: Codes, grid: Grid, *, fold: int) -> tuple[Rule, ...]:
+        """Grow trees without the patients of one fold (-1: with all)."""
+        settings = self.study.settings
         trees = grow_trees(
-            self._codes,
+            codes,
             self._outcome,
-            self._weights,
+            np.where(self._folds == fold, 0.0, self._weights),
             grid,
             n_trees=settings.n_trees,
             mean_leaves=settings.mean_leaves,
             learning_rate=settings.learning_rate,
             subsample=settings.subsample,
             min_leaf=settings.min_leaf,
-            rng=_site_rng(settings.seed, self.name),
+            rng=_site_rng(settings.seed, self.name, purpose=fold + 2),
             n_threads=self._n_threads,
         )
-        rules = merge_rules([extract_rules(trees, grid)], grid, drop_complements=False)
-        return m.RulesReply(request.header, rules)
+        return merge_rules([extract_rules(trees, grid)], grid, drop_complements=False)
 
     def _build(self, request: m.TermsRequest) -> m.TermsReply:
         if self._grid is None or self._codes is None:
@@ -199,6 +216,7 @@ class Site:
         n_linear = len(self._grid.linear) if self.study.settings.linear_terms else 0
         linear = linear_values(self._values, self._grid)[:, :n_linear]
         self._design = build_design(self._codes, request.rules, linear)
+        self._factors = make_factors(self.study.settings, request.rules, self._design.n_terms)
         return m.TermsReply(request.header, self._design.n_terms)
 
     def _descend(self, request: m.DualRequest) -> m.DualReply:
@@ -209,22 +227,63 @@ class Site:
         if not 0 <= request.round < schedule.rounds:
             raise ProtocolError(f"round {request.round} of {schedule.rounds}")
         local = client_update(
-            design, self._outcome, self._weights, request.dual, request.round, schedule
+            design,
+            self._outcome,
+            self._weights,
+            self._factors,
+            request.dual,
+            request.round,
+            schedule,
         )
-        by_patients = self.study.settings.weighting == "patients"
-        weight = float(self._weights.sum()) if by_patients else 1.0
+        weight = float(self._weights.sum()) if self._by_patients else 1.0
         return m.DualReply(request.header, weight * local.increment, weight * local.loss, weight)
+
+    def _curve(self, request: m.CurvatureRequest) -> m.CurvatureReply:
+        """A round of the exact solver, for every fold asked for."""
+        design, settings = self._ready_design(), self.study.settings
+        if not 1 <= len(request.queries) <= settings.folds + 1:
+            raise ProtocolError(f"expected 1 to {settings.folds + 1} points")
+        found = []
+        for query in request.queries:
+            _check_terms(query.terms, design.n_terms)
+            _check_terms(query.active, design.n_terms)
+            _check_length(query.start, len(query.terms), "coefficients")
+            _check_length(query.end, len(query.terms), "coefficients")
+            if not -1 <= query.fold < settings.folds:
+                raise ProtocolError(f"there is no fold {query.fold}")
+            found.append(
+                sum_curvature(design, self._outcome, self._scaled_weights, self._folds, query)
+            )
+        return m.CurvatureReply(
+            request.header,
+            weights=np.array([sums.weight for sums in found]),
+            held_weights=np.array([sums.held_weight for sums in found]),
+            losses=np.concatenate([sums.losses for sums in found]),
+            held_losses=np.array([sums.held_loss for sums in found]),
+            gradients=np.concatenate([sums.gradient for sums in found]),
+            hessians=np.concatenate([sums.hessian for sums in found]),
+        )
+
+    def _slope(self, request: m.SlopesRequest) -> m.SlopesReply:
+        design, terms = self._ready_design(), request.terms
+        _check_terms(terms, design.n_terms)
+        _check_length(request.coef, len(terms), "coefficients")
+        predictor = design.take(terms).dot(request.coef)
+        slopes = sum_slopes(design, self._outcome, self._scaled_weights, predictor)
+        return m.SlopesReply(request.header, slopes.cases, slopes.others)
 
     def _summarise(self, request: m.SummaryRequest) -> m.SummaryReply:
         """Paper 2.3, for the terms of the final model only."""
         design, terms = self._ready_design(), request.terms
+        _check_terms(terms, design.n_terms)
         _check_length(request.coef, len(terms), "coefficients")
-        inside = (terms >= 0) & (terms < design.n_terms)
-        if not (len(terms) and terms[0] == 0 and inside.all() and (np.diff(terms) > 0).all()):
-            raise ProtocolError("terms must be increasing positions that start with 0")
+        _check_length(request.scales, 2, "scales")
+        if not ((request.scales >= 0) & (request.scales <= 1)).all():
+            raise ProtocolError("the scales of the certificate must lie in [0, 1]")
         final = design.take(terms)
         sums = sum_terms(final, self._outcome, self._weights)
-        loss = logistic_loss(final.dot(request.coef), self._outcome, self._weights)
+        predictor, weights = final.dot(request.coef), self._scaled_weights
+        cases, others = request.scales.tolist()
         return m.SummaryReply(
             request.header,
             total=sums.total,
@@ -232,8 +291,18 @@ class Site:
             inside=sums.inside,
             events_inside=sums.events_inside,
             squares=sums.squares,
-            loss=loss,
+            loss=logistic_loss(predictor, self._outcome, weights),
+            conjugate=sum_conjugate(self._outcome, weights, predictor, (cases, others)),
         )
+
+    @property
+    def _by_patients(self) -> bool:
+        return self.study.settings.weighting == "patients"
+
+    @property
+    def _scaled_weights(self) -> Floats:
+        """Patients' weights in the objective: all equal, or all sites equal."""
+        return self._weights if self._by_patients else self._weights / self._weights.sum()
 
     def _ready_design(self) -> Design:
         if self._design is None:
@@ -260,15 +329,32 @@ class Site:
                     yield Release(name, quantity, (bins.n_cells,), reply.mechanism, epsilon, "")
                 continue
             value = getattr(reply, field.name)
+            if field.name == "fold_rules":
+                value = sum(value, ())
             shape: tuple[int, ...] = (len(value),) if isinstance(value, (np.ndarray, tuple)) else ()
             if shape != (0,):
                 yield Release(name, field.name, shape, EXACT, None, "")
 
 
-def _site_rng(seed: int, site: str) -> np.random.Generator:
-    """A stream of its own for every site, whatever order they answer in."""
+def _site_rng(seed: int, site: str, purpose: int) -> np.random.Generator:
+    """A stream of its own for every site and purpose, whatever order they answer in."""
     name = int.from_bytes(hashlib.sha256(site.encode()).digest()[:8], "little")
-    return np.random.default_rng([seed, name])
+    return np.random.default_rng([seed, name, purpose])
+
+
+def _draw_folds(outcome: Floats, n_folds: int, seed: int, site: str) -> Ints:
+    """Deal the site's patients into folds, cases and others evenly."""
+    rng = _site_rng(seed, site, purpose=0)
+    order = np.lexsort((rng.random(len(outcome)), outcome))
+    folds = np.empty(len(outcome), dtype=np.int64)
+    folds[order] = (np.arange(len(outcome)) + rng.integers(n_folds)) % n_folds
+    return folds
+
+
+def _check_terms(terms: Ints, n_terms: int) -> None:
+    inside = (terms >= 0) & (terms < n_terms)
+    if not (len(terms) and terms[0] == 0 and inside.all() and (np.diff(terms) > 0).all()):
+        raise ProtocolError("terms must be increasing positions that start with 0")
 
 
 def _check_length(array: Floats, expected: int, what: str) -> None:

@@ -44,6 +44,11 @@ def textbook_prox(z: Any, threshold: float) -> Any:
     return w
 
 
+def ones(design: Design) -> Any:
+    """The paper's penalty factors: 1, and 0 for the intercept."""
+    return np.array([0.0, *[1.0] * (design.n_terms - 1)])
+
+
 def make_site(rng: Any, n_rows: int, n_rules: int, n_linear: int, *, weighted: bool) -> Site:
     hits = rng.random((n_rows, n_rules)) < rng.uniform(0.1, 0.9, n_rules)
     linear = 0.4 * rng.normal(size=(n_rows, n_linear))
@@ -70,7 +75,7 @@ def run(sites: list[Site], schedule: Schedule) -> Iterator[Any]:
     for round_ in range(schedule.rounds):
         total, increment = 0.0, np.zeros_like(dual)
         for design, outcome, weights in sites:
-            local = client_update(design, outcome, weights, dual, round_, schedule)
+            local = client_update(design, outcome, weights, ones(design), dual, round_, schedule)
             increment = increment + weights.sum() * local.increment
             total += weights.sum()
         dual = server_update(dual, increment / total, schedule.server_step)
@@ -106,12 +111,36 @@ def test_with_server_step_one_a_round_ends_where_the_next_begins() -> None:
 
 def test_soft_threshold_is_the_minimiser_of_its_objective() -> None:
     dual = np.array([0.2, 3.0, -3.0, 0.5, -0.5, 1.0, 0.0])
-    coef = soft_threshold(dual, 1.0)
+    coef = soft_threshold(dual, 1.0, np.array([0.0, *[1.0] * 6]))
     assert coef.tolist() == [0.2, 2.0, -2.0, 0.0, 0.0, 0.0, 0.0]
     sizes = np.linspace(-4, 4, 8001)
     for z, w in zip(dual[1:], coef[1:], strict=True):
         best = sizes[np.argmin(-z * sizes + np.abs(sizes) + sizes**2 / 2)]
         assert w == pytest.approx(best, abs=1e-3)
+
+
+def test_penalty_factors_scale_the_threshold_of_their_term() -> None:
+    dual = np.array([0.2, 3.0, -3.0, 3.0, 0.3])
+    coef = soft_threshold(dual, 1.0, np.array([0.0, 0.5, 1.75, 4.0, 0.0]))
+    assert coef.tolist() == [0.2, 2.5, -1.25, 0.0, 0.3]
+
+
+@pytest.mark.parametrize("name", ["middle penalty", "large steps", "one local step"])
+def test_with_penalty_factors_the_iterates_are_those_of_the_textbook(name: str) -> None:
+    schedule = SCHEDULES[name]
+    (site,) = make_sites(11, sizes=(60,), n_rules=0, n_linear=6)
+    design, outcome, weights = site
+    factors = np.array([0.0, 0.0, 0.2, 0.5, 1.0, 1.75, 3.0])
+    dual = np.zeros(design.n_terms)
+    X, share, z = dense(design), weights / weights.sum(), np.zeros(design.n_terms)
+    for r in range(schedule.rounds):
+        local = client_update(design, outcome, weights, factors, dual, r, schedule)
+        dual = dual + local.increment
+        for g in range(schedule.local_steps):
+            edge = schedule.threshold(r, g) * factors
+            w = np.where(np.abs(z) > edge, z - np.sign(z) * edge, 0.0)
+            z = z - schedule.client_step * X.T @ (share * (expit(X @ w) - outcome))
+        assert np.abs(dual - z).max() <= 1e-10 * max(1.0, np.abs(z).max())
 
 
 def test_the_server_adds_the_increment_erratum_1() -> None:
@@ -153,9 +182,9 @@ def live_columns(sites: list[Site], schedule: Schedule, patch: pytest.MonkeyPatc
     sizes: list[int] = []
     inner = fedda._local_steps
 
-    def spy(design: Any, outcome: Any, share: Any, dual: Any, live: Any, *rest: Any) -> Any:
-        sizes.append(int(live.sum()))
-        return inner(design, outcome, share, dual, live, *rest)
+    def spy(*arguments: Any) -> Any:
+        sizes.append(int(arguments[5].sum()))
+        return inner(*arguments)
 
     patch.setattr(fedda, "_local_steps", spy)
     list(run(sites, schedule))
@@ -196,7 +225,7 @@ def test_one_round_from_any_dual_variable_is_the_textbooks(seed: int) -> None:
     round_ = int(rng.integers(0, 9))
     edge = schedule.threshold(round_, 0)
     dual = edge * rng.choice([-1.5, -1.0, -0.999, -0.5, 0.0, 0.9, 1.0, 1.001], design.n_terms)
-    local = client_update(design, outcome, weights, dual, round_, schedule)
+    local = client_update(design, outcome, weights, ones(design), dual, round_, schedule)
     X, share, z = dense(design), weights / weights.sum(), dual.copy()
     for g in range(steps):
         w = textbook_prox(z, schedule.threshold(round_, g))
@@ -249,8 +278,8 @@ def test_the_increment_depends_on_the_relative_weights_alone_erratum_2() -> None
     ((design, outcome, weights),) = make_sites(6, sizes=(50,))
     schedule = SCHEDULES["middle penalty"]
     dual = np.linspace(-1, 1, design.n_terms)
-    once = client_update(design, outcome, weights, dual, 2, schedule)
-    tenfold = client_update(design, outcome, 10 * weights, dual, 2, schedule)
+    once = client_update(design, outcome, weights, ones(design), dual, 2, schedule)
+    tenfold = client_update(design, outcome, 10 * weights, ones(design), dual, 2, schedule)
     assert tenfold.increment == pytest.approx(once.increment, rel=1e-12)
     assert tenfold.loss == pytest.approx(once.loss, rel=1e-12)
 
@@ -260,7 +289,7 @@ def test_the_intercept_is_never_penalised_erratum_4() -> None:
     sites = make_sites(7)
     schedule = Schedule(300, 10, 1.0, 1.0, 50.0)
     *_, dual = run(sites, schedule)
-    coef = soft_threshold(dual, schedule.threshold(schedule.rounds))
+    coef = soft_threshold(dual, schedule.threshold(schedule.rounds), ones(sites[0][0]))
     events = sum(w @ y for _, y, w in sites)
     total = sum(w.sum() for _, _, w in sites)
     assert not coef[1:].any()
@@ -276,7 +305,7 @@ def test_the_objective_goes_down_erratum_1() -> None:
     schedule = SCHEDULES["published"]
     values = [objective(sites, np.zeros(sites[0][0].n_terms), schedule.penalty)]
     for r, dual in enumerate(run(sites, schedule)):
-        coef = soft_threshold(dual, schedule.threshold(r + 1))
+        coef = soft_threshold(dual, schedule.threshold(r + 1), ones(sites[0][0]))
         values.append(objective(sites, coef, schedule.penalty))
     assert values[0] == pytest.approx(np.log(2))
     assert (np.diff(values) < 1e-9).all()
@@ -289,7 +318,7 @@ def test_long_runs_come_near_the_pooled_lasso_of_scikit_learn(penalty: float) ->
     sites = make_sites(9, sizes=(120, 80))
     schedule = Schedule(3000, 1, 1.0, 0.5, penalty)
     *_, dual = run(sites, schedule)
-    coef = soft_threshold(dual, schedule.threshold(schedule.rounds))
+    coef = soft_threshold(dual, schedule.threshold(schedule.rounds), ones(sites[0][0]))
     X = np.vstack([dense(d)[:, 1:] for d, _, _ in sites])
     y, w = (np.concatenate([site[k] for site in sites]) for k in (1, 2))
     # Until 1.8 scikit-learn read l1_ratio only under this name of the penalty.
@@ -321,6 +350,6 @@ def test_local_steps_on_like_sites_reach_the_same_model(local_steps: int) -> Non
     for steps in (1, local_steps):
         schedule = Schedule(1200 // steps, steps, 1.0, 0.2, 0.02)
         *_, dual = run(sites, schedule)
-        coef = soft_threshold(dual, schedule.threshold(schedule.rounds))
+        coef = soft_threshold(dual, schedule.threshold(schedule.rounds), ones(sites[0][0]))
         values.append(objective(sites, coef, 0.02))
     assert values[1] == pytest.approx(values[0], rel=0.01)

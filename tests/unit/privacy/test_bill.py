@@ -68,19 +68,26 @@ def test_ranges_read_off_the_data_are_owned_up_to() -> None:
 @pytest.mark.parametrize("noise", [True, False])
 @pytest.mark.parametrize("histograms", [True, False])
 @pytest.mark.parametrize("exact_spreads", [True, False])
+@pytest.mark.parametrize("curvature", [True, False])
 def test_exact_releases_name_all_that_leaves_without_noise(
-    noise: bool, histograms: bool, exact_spreads: bool
+    noise: bool, histograms: bool, exact_spreads: bool, curvature: bool
 ) -> None:
     words = exact_releases(
-        noise=noise, histograms=histograms, exact_spreads=exact_spreads, rounds=300
+        noise=noise,
+        histograms=histograms,
+        exact_spreads=exact_spreads,
+        rounds=300,
+        curvature=curvature,
     )
     assert ("the histograms" in words) == (histograms and not noise)
     assert any("known values" in w for w in words) == (histograms and exact_spreads)
     always = [w for w in words if "histograms" not in w and "known values" not in w]
-    assert len(always) == 3
-    rules, rounds, inside = always
+    assert len(always) == 4
+    rules, rounds, slopes, inside = always
     assert "rules" in rules
     assert "gradient" in rounds
     assert "loss" in rounds
+    assert ("second derivatives" in rounds) == curvature
     assert "300 rounds" in rounds
+    assert "with and without the outcome" in slopes
     assert "outcomes" in inside

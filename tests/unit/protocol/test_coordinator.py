@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrulefit.core.rules import Condition, Rule
+from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.rules import Condition, Rule, interval
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.model import Model
 from fedrulefit.modelfile import model_facts
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.coordinator import FORBIDDEN, Coordinator, _forbid
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
 from fedrulefit.table import Table
-from tests.samples import make_study, make_tables
+from tests.samples import make_study, make_tables, record
 
 Replies = dict[str, Any]
 STUDY = make_study(rounds=2)
@@ -130,6 +131,8 @@ def test_a_reply_to_another_question_is_refused(changes: dict[str, Any]) -> None
         (m.GridReply, "spread_squares"),
         (m.GridReply, "spread_freedom"),
         (m.DualReply, "increment"),
+        (m.SlopesReply, "cases"),
+        (m.SlopesReply, "others"),
         (m.SummaryReply, "inside"),
         (m.SummaryReply, "events_inside"),
         (m.SummaryReply, "squares"),
@@ -235,7 +238,7 @@ def test_steps_count_up_and_runs_have_a_name() -> None:
         assert {h.run for h in headers} == {coordinator.run}
         steps += sorted({h.step for h in headers})
         requests = coordinator.step({n: sites[n].handle(r) for n, r in requests.items()})
-    assert steps == list(range(4 + 2 + 1))  # join, grid, rules, terms; rounds; summary
+    assert steps == list(range(4 + 2 + 2))  # join, grid, rules, terms; rounds; slopes, summary
     assert Coordinator(STUDY, ["a", "b"]).run == Coordinator(STUDY, ["b", "a"]).run
     assert Coordinator(STUDY, ["a", "b"]).run != Coordinator(STUDY, ["a", "c"]).run
     assert Coordinator(STUDY, ["a"], run="mine").run == "mine"
@@ -279,3 +282,38 @@ def test_terms_are_sorted_and_their_sums_are_those_of_all_sites() -> None:
     assert model.provenance.patients == sum(t.n_rows for t in tables)
     assert model.provenance.events == sum(float(np.sum(t.outcome)) for t in tables)
     assert len(model.provenance.history) == model.provenance.rounds == 10
+
+
+def test_a_rule_grown_on_a_folds_patients_is_forbidden_where_that_fold_judges() -> None:
+    """Else the held-out deviance would be too good, and too many rules would stay."""
+    axes = tuple(Axis("number", np.array([1.0, 2.0]), 3, True) for _ in range(2))
+    grid = Grid(axes)
+    first, second = (Rule((Condition(0, interval(0, k)),)) for k in (1, 2))
+    opposite = Rule((Condition(0, interval(2, 3)),))
+    factors = _forbid(np.array([0.0, 1.0, 1.0, 0.2]), [first, second], {opposite}, grid)
+    # `second` stays: its negation was grown, which carries the same information.
+    assert factors.tolist() == [0.0, FORBIDDEN, 1.0, 0.2]
+
+
+def test_each_fold_is_fitted_with_the_rules_grown_without_it() -> None:
+    study = make_study(
+        solver="exact", penalty="cv", folds=3, path_length=10, n_trees=20, epsilon=None
+    )
+    tables = make_tables(study)
+    sites = {name: Site(name, table, study) for name, table in tables.items()}
+    _, seen = record(Coordinator(study, list(sites)), sites)
+    (merged,) = {r.rules for _, r, _ in seen if isinstance(r, m.TermsRequest)}
+    sent = [reply for _, _, reply in seen if isinstance(reply, m.RulesReply)]
+    grown = [{rule for reply in sent for rule in reply.rules}]
+    grown += [{rule for reply in sent for rule in reply.fold_rules[k]} for k in range(3)]
+    used: dict[int, set[Rule]] = {fold: set() for fold in range(-1, 3)}
+    for _, request, _ in seen:
+        for query in request.queries if isinstance(request, m.CurvatureRequest) else ():
+            places = {*query.terms.tolist(), *query.active.tolist()} - {0}
+            used[query.fold] |= {merged[k - 1] for k in places if k <= len(merged)}
+    for fold, rules in used.items():
+        several = {rule for rule in rules if len(rule) > 1}
+        assert several
+        assert several <= grown[fold + 1]
+        # Some rules are only of other folds, so that the check means something.
+        assert {rule for rule in merged if len(rule) > 1} - grown[fold + 1]

@@ -12,17 +12,18 @@ import numpy as np
 import pytest
 
 from fedrulefit.core.grid import Grid
+from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.errors import DataError
 from fedrulefit.privacy.ledger import EXACT, Ledger
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.site import Site, _draw_folds
 from fedrulefit.protocol.wire import to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
-from tests.samples import make_study, make_tables, record, study_facts
+from tests.samples import SOLVERS, make_study, make_tables, record, study_facts
 
 STUDY = make_study(rounds=3)
 
@@ -34,6 +35,10 @@ def make_site(study: Study = STUDY, **options: Any) -> Site:
 def head(study: Study = STUDY, **changes: Any) -> m.Header:
     header = m.Header(m.PROTOCOL_VERSION, "run 1", 0, "north", study.digest)
     return dataclasses.replace(header, **changes)
+
+
+def summary(terms: Any, coef: Any, scales: Any = (0.0, 0.0)) -> m.SummaryRequest:
+    return m.SummaryRequest(head(), terms, coef, np.array(scales))
 
 
 def refusal(site: Site, request: m.Request) -> str:
@@ -116,7 +121,9 @@ def test_nothing_is_answered_before_joining(grid: Grid) -> None:
         m.RulesRequest(head(), grid),
         m.TermsRequest(head(), ()),
         m.DualRequest(head(), 0, empty),
-        m.SummaryRequest(head(), empty.astype(np.int64), empty),
+        m.CurvatureRequest(head(), ()),
+        m.SlopesRequest(head(), empty.astype(np.int64), empty),
+        m.SummaryRequest(head(), empty.astype(np.int64), empty, empty),
     ):
         assert "has not joined" in refusal(make_site(), request)
 
@@ -126,7 +133,9 @@ def test_requests_out_of_order_are_refused(joined: Site, grid: Grid) -> None:
     joined.handle(m.RulesRequest(head(), grid))
     assert "before the rules" in refusal(joined, m.DualRequest(head(), 0, np.zeros(6)))
     terms = np.zeros(1, dtype=np.int64)
-    assert "before the rules" in refusal(joined, m.SummaryRequest(head(), terms, np.zeros(1)))
+    assert "before the rules" in refusal(joined, summary(terms, np.zeros(1)))
+    assert "before the rules" in refusal(joined, m.SlopesRequest(head(), terms, np.zeros(1)))
+    assert "before the rules" in refusal(joined, m.CurvatureRequest(head(), ()))
 
 
 @pytest.mark.parametrize("length", [0, 5, 7])
@@ -142,12 +151,12 @@ def test_rounds_beyond_the_study_are_refused(ready: Site, round_: int) -> None:
 
 @pytest.mark.parametrize("terms", [[], [1], [0, 6], [0, -1], [0, 2, 1], [0, 1, 1], [0, 0]])
 def test_terms_out_of_range_or_order_are_refused(ready: Site, terms: list[int]) -> None:
-    request = m.SummaryRequest(head(), np.array(terms, dtype=np.int64), np.zeros(len(terms)))
+    request = summary(np.array(terms, dtype=np.int64), np.zeros(len(terms)))
     assert "increasing positions that start with 0" in refusal(ready, request)
 
 
 def test_coefficients_must_match_the_terms(ready: Site) -> None:
-    request = m.SummaryRequest(head(), np.array([0, 1]), np.zeros(3))
+    request = summary(np.array([0, 1]), np.zeros(3))
     assert "expected 2 coefficients" in refusal(ready, request)
 
 
@@ -246,7 +255,11 @@ def conversation(**settings: Any) -> tuple[Site, list[tuple[str, m.Request, m.Re
     return site, seen
 
 
-@pytest.mark.parametrize("settings", [{}, {"epsilon": 0.5}, {"spreads": "exact"}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"epsilon": 0.5}, {"spreads": "exact"}, SOLVERS["exact"], SOLVERS["cv"]],
+    ids=["fedda", "noisy", "exact spreads", "exact", "cv"],
+)
 def test_every_patient_derived_field_has_an_entry(settings: dict[str, Any]) -> None:
     """Written from the message classes, not from the site's own code."""
     site, seen = conversation(**settings)
@@ -265,14 +278,18 @@ def test_every_patient_derived_field_has_an_entry(settings: dict[str, Any]) -> N
                     (name, f"histogram of {covariate}", (b.n_cells,), digest, round_)
                     for covariate, b in zip(site.study.names, bins, strict=True)
                 ]
-            elif np.ndim(value) == 0 and not isinstance(value, tuple):
+            elif field.name == "fold_rules":
+                n_rules = sum(len(rules) for rules in value)
+                expected += [(name, field.name, (n_rules,), digest, round_)] * bool(n_rules)
+            elif not isinstance(value, (np.ndarray, tuple)):
                 expected.append((name, field.name, (), digest, round_))
             elif len(value):
                 expected.append((name, field.name, (len(value),), digest, round_))
     found = [(r.message, r.quantity, r.shape, r.digest, r.round) for r in site.ledger.releases]
     assert found == expected
     kinds = {message for message, *_ in found}
-    assert kinds == {"GridReply", "RulesReply", "DualReply", "SummaryReply"}
+    fitted = "DualReply" if site.study.settings.solver == "fedda" else "CurvatureReply"
+    assert kinds == {"GridReply", "RulesReply", fitted, "SlopesReply", "SummaryReply"}
     assert ("spread_squares" in {r.quantity for r in site.ledger.releases}) == (
         settings.get("spreads") == "exact"
     )
@@ -342,7 +359,7 @@ def test_a_release_that_cannot_be_written_down_does_not_leave(tmp_path: Path) ->
 
 def test_a_summary_is_the_site_s_own_sums(ready: Site) -> None:
     table = make_tables(STUDY)["north"]
-    request = m.SummaryRequest(head(), np.array([0, 1]), np.array([0.3, -0.2]))
+    request = summary(np.array([0, 1]), np.array([0.3, -0.2]), scales=(0.5, 0.25))
     reply = ready.handle(request)
     assert isinstance(reply, m.SummaryReply)
     icu = table.values[:, 3] == 0
@@ -354,3 +371,149 @@ def test_a_summary_is_the_site_s_own_sums(ready: Site) -> None:
     log_odds = 0.3 - 0.2 * icu
     loss = -np.where(y == 1, -np.log1p(np.exp(-log_odds)), -np.log1p(np.exp(log_odds))).sum()
     assert reply.loss == pytest.approx(loss, rel=1e-12)
+
+
+# --- the exact solver ---------------------------------------------------------------------
+
+
+def make_query(**changes: Any) -> Query:
+    facts: dict[str, Any] = {
+        "fold": -1,
+        "terms": np.array([0, 1]),
+        "start": np.zeros(2),
+        "end": np.array([0.3, -0.2]),
+        "active": np.array([0, 1, 3]),
+        **changes,
+    }
+    return Query(**facts)
+
+
+def curve(site: Site, *queries: Query) -> m.CurvatureReply:
+    reply = site.handle(m.CurvatureRequest(head(), queries))
+    assert isinstance(reply, m.CurvatureReply), reply
+    return reply
+
+
+@pytest.mark.parametrize("terms", [[], [1], [0, 6], [0, -1], [0, 2, 1], [0, 1, 1], [0, 0]])
+@pytest.mark.parametrize("name", ["terms", "active"])
+def test_curvature_of_bad_terms_is_refused(ready: Site, name: str, terms: list[int]) -> None:
+    bad = np.array(terms, dtype=np.int64)
+    query = make_query(**{name: bad})
+    if name == "terms":
+        query = make_query(terms=bad, start=np.zeros(len(bad)), end=np.zeros(len(bad)))
+    request = m.CurvatureRequest(head(), (make_query(), query))
+    assert "increasing positions that start with 0" in refusal(ready, request)
+
+
+@pytest.mark.parametrize("name", ["start", "end"])
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_curvature_needs_a_coefficient_per_term(ready: Site, name: str, length: int) -> None:
+    request = m.CurvatureRequest(head(), (make_query(**{name: np.zeros(length)}),))
+    assert "expected 2 coefficients" in refusal(ready, request)
+
+
+@pytest.mark.parametrize("fold", [-2, STUDY.settings.folds])
+def test_a_fold_that_is_none_is_refused(ready: Site, fold: int) -> None:
+    request = m.CurvatureRequest(head(), (make_query(fold=fold),))
+    assert f"there is no fold {fold}" in refusal(ready, request)
+
+
+@pytest.mark.parametrize("n", [0, STUDY.settings.folds + 2])
+def test_too_many_points_at_once_are_refused(ready: Site, n: int) -> None:
+    request = m.CurvatureRequest(head(), (make_query(),) * n)
+    assert f"expected 1 to {STUDY.settings.folds + 1} points" in refusal(ready, request)
+
+
+@pytest.mark.parametrize("terms", [[], [1], [0, 6], [0, 2, 1], [0, 0]])
+def test_slopes_of_bad_terms_are_refused(ready: Site, terms: list[int]) -> None:
+    request = m.SlopesRequest(head(), np.array(terms, dtype=np.int64), np.zeros(len(terms)))
+    assert "increasing positions that start with 0" in refusal(ready, request)
+    short = m.SlopesRequest(head(), np.array([0, 1]), np.zeros(1))
+    assert "expected 2 coefficients" in refusal(ready, short)
+
+
+@pytest.mark.parametrize("scales", [(-0.1, 0.5), (0.5, 1.01), (np.nan, 0.5), (0.0, np.inf)])
+def test_scales_outside_0_and_1_are_refused(ready: Site, scales: tuple[float, float]) -> None:
+    request = summary(np.array([0]), np.zeros(1), scales)
+    assert r"must lie in [0, 1]" in refusal(ready, request)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_there_are_two_scales(ready: Site, n: int) -> None:
+    assert "expected 2 scales" in refusal(ready, summary(np.array([0]), np.zeros(1), [0.5] * n))
+
+
+def test_every_patient_is_held_out_once(ready: Site) -> None:
+    n_folds = STUDY.settings.folds
+    reply = curve(ready, make_query(), *(make_query(fold=k) for k in range(n_folds)))
+    table = make_tables(STUDY)["north"]
+    assert reply.weights[0] == table.n_rows
+    assert reply.held_weights[0] == 0
+    assert reply.held_weights.sum() == table.n_rows
+    np.testing.assert_allclose(reply.weights[1:] + reply.held_weights[1:], table.n_rows)
+    losses = reply.losses.reshape(n_folds + 1, -1)[:, -1]
+    np.testing.assert_allclose(losses[1:] + reply.held_losses[1:], losses[0], rtol=1e-12)
+    assert np.ptp(reply.held_weights[1:]) <= 1
+
+
+def test_folds_are_the_same_in_every_request_and_differ_between_sites(
+    ready: Site, grid: Grid
+) -> None:
+    folds = [make_query(fold=k) for k in range(STUDY.settings.folds)]
+    together = curve(ready, *folds).held_losses
+    alone = [curve(ready, query).held_losses[0] for query in folds]
+    np.testing.assert_array_equal(together, alone)
+    other = Site("south", make_tables(STUDY)["north"], STUDY)  # the same patients
+    header = head(site="south")
+    for request in (
+        m.JoinRequest(header),
+        m.RulesRequest(header, grid),
+        m.TermsRequest(header, (Rule((Condition(3, 0b1),)),)),
+    ):
+        other.handle(request)
+    reply = other.handle(m.CurvatureRequest(header, tuple(folds)))
+    assert isinstance(reply, m.CurvatureReply)
+    assert (np.abs(reply.held_losses - together) > 1e-6).all()
+
+
+@pytest.mark.parametrize(("n_rows", "n_cases", "n_folds"), [(100, 13, 5), (7, 2, 3), (4, 1, 5)])
+def test_folds_are_even_in_cases_and_others(n_rows: int, n_cases: int, n_folds: int) -> None:
+    outcome = np.zeros(n_rows)
+    outcome[np.random.default_rng(0).permutation(n_rows)[:n_cases]] = 1
+    folds = _draw_folds(outcome, n_folds, 3, "north")
+    for rows in (outcome == 0, outcome == 1, outcome >= 0):
+        assert np.ptp(np.bincount(folds[rows], minlength=n_folds)) <= 1
+    np.testing.assert_array_equal(folds, _draw_folds(outcome, n_folds, 3, "north"))
+    if n_rows == 100:
+        assert (folds != _draw_folds(outcome, n_folds, 4, "north")).any()
+        assert (folds != _draw_folds(outcome, n_folds, 3, "south")).any()
+
+
+@pytest.mark.parametrize("weighting", ["patients", "sites"])
+def test_the_certificate_s_sums(weighting: str) -> None:
+    study = make_study(rounds=3, weighting=weighting)
+    site = make_site(study)
+    header = head(study)
+    grid = shared_grid(study)
+    rule = Rule((Condition(3, 0b1),))
+    for request in (
+        m.JoinRequest(header), m.RulesRequest(header, grid), m.TermsRequest(header, (rule,)),
+    ):  # fmt: skip
+        site.handle(request)
+    terms, coef = np.array([0, 1]), np.array([0.3, -0.2])
+    slopes = site.handle(m.SlopesRequest(header, terms, coef))
+    assert isinstance(slopes, m.SlopesReply)
+    table = make_tables(study)["north"]
+    y, icu = np.asarray(table.outcome), table.values[:, 3] == 0
+    chance = 1 / (1 + np.exp(-(0.3 - 0.2 * icu)))
+    w = np.ones(len(y)) if weighting == "patients" else np.full(len(y), 1 / len(y))
+    np.testing.assert_allclose(
+        slopes.cases[:2], [(w * y * (chance - 1)).sum(), (w * icu * y * (chance - 1)).sum()]
+    )
+    others = w * (1 - y) * chance
+    np.testing.assert_allclose(slopes.others[:2], [others.sum(), (icu * others).sum()])
+    reply = site.handle(m.SummaryRequest(header, terms, coef, np.array([0.5, 0.25])))
+    assert isinstance(reply, m.SummaryReply)
+    p = np.where(y == 1, 1 - 0.5 * (1 - chance), 0.25 * chance)
+    assert reply.conjugate == pytest.approx(float(w @ (p * np.log(p) + (1 - p) * np.log(1 - p))))
+    assert reply.total == len(y)

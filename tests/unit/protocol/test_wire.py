@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 import fedrulefit.protocol
 from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol import messages as m
@@ -47,13 +48,25 @@ EXAMPLES: dict[str, m.Message] = {
         m.GridRequest(HEADER),
         m.GridReply(HEADER, "exact", False, np.array([-3, 4]), np.array([0.5]), np.empty(0)),
         m.RulesRequest(HEADER, GRID),
-        m.RulesReply(HEADER, RULES),
+        m.RulesReply(HEADER, RULES, (RULES[:1], ())),
         m.TermsRequest(HEADER, RULES),
         m.TermsReply(HEADER, 7),
         m.DualRequest(HEADER, 2, np.array([0.0, -1e300])),
         m.DualReply(HEADER, np.array([1.0, 5e-324]), 0.7, 10.0),
-        m.SummaryRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
-        m.SummaryReply(HEADER, 9.0, 3.0, np.ones(1), np.zeros(1), np.ones(2), 4.5),
+        m.CurvatureRequest(
+            HEADER,
+            (
+                Query(-1, np.array([0, 3]), np.zeros(2), np.array([0.5, -1.0]), np.array([0, 3])),
+                Query(2, np.array([0]), np.zeros(1), np.ones(1), np.array([0, 1, 2])),
+            ),
+        ),
+        m.CurvatureReply(
+            HEADER, np.ones(2), np.ones(2), np.arange(10.0), np.ones(2), np.ones(8), np.arange(9.0)
+        ),
+        m.SlopesRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
+        m.SlopesReply(HEADER, -np.ones(4), np.ones(4)),
+        m.SummaryRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2]), np.array([0.5, 1.0])),
+        m.SummaryReply(HEADER, 9.0, 3.0, np.ones(1), np.zeros(1), np.ones(2), 4.5, -3.0),
         m.Refusal(HEADER, "bad-request", "why"),
     )
 }
@@ -89,6 +102,13 @@ def test_round_trip(name: str) -> None:
         old, new = getattr(message, field.name), getattr(again, field.name)
         if isinstance(old, np.ndarray):
             np.testing.assert_array_equal(new, old, strict=True)
+        elif name == "CurvatureRequest" and field.name == "queries":
+            for left, right in zip(old, new, strict=True):
+                assert left.fold == right.fold
+                for array in ("terms", "start", "end", "active"):
+                    np.testing.assert_array_equal(
+                        getattr(right, array), getattr(left, array), strict=True
+                    )
         elif not isinstance(old, Grid):
             assert new == old
 
@@ -139,7 +159,7 @@ def test_any_counts_and_texts_come_back(values: Any, text: str) -> None:
 @given(sent=rules)
 @quick
 def test_any_rules_come_back(sent: tuple[Rule, ...]) -> None:
-    again = from_bytes(to_bytes(m.RulesReply(HEADER, sent)))
+    again = from_bytes(to_bytes(m.RulesReply(HEADER, sent, ())))
     assert isinstance(again, m.RulesReply)
     assert again.rules == sent
 

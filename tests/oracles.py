@@ -1,0 +1,91 @@
+"""Slow and plain solvers of the penalised problem, to compare ours with."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from fedrulefit.core.design import Design
+from fedrulefit.core.newton import CurvatureSums, Newton, Query, sum_curvature
+
+Site = tuple[Design, Any, Any]
+
+
+def dense(design: Design) -> Any:
+    """Return all columns, the intercept first."""
+    return np.hstack([np.ones((design.n_rows, 1)), design.dense_rules(), design.linear])
+
+
+def objective(X: Any, y: Any, w: Any, coef: Any, penalties: Any) -> float:
+    """Return the penalised mean loss by its definition."""
+    predictor = X @ coef
+    loss = w @ (np.logaddexp(0, predictor) - y * predictor) / w.sum()
+    return float(loss + penalties @ np.abs(coef))
+
+
+def fista(X: Any, y: Any, w: Any, penalties: Any, *, steps: int = 200_000) -> Any:
+    """Minimise by accelerated proximal gradients with restarts, to the last digits."""
+    share = w / w.sum()
+    size = 4.0 / np.linalg.eigvalsh((X * share[:, None]).T @ X)[-1]
+    coef = np.zeros(X.shape[1])
+    ahead, inertia = coef, 1.0
+    for _ in range(steps):
+        target = ahead - size * (X.T @ (share * (expit(X @ ahead) - y)))
+        new = np.sign(target) * np.maximum(np.abs(target) - size * penalties, 0.0)
+        if (ahead - new) @ (new - coef) > 0:
+            inertia, ahead = 1.0, coef
+            if np.abs(new - coef).max() < 1e-15:
+                break
+            continue
+        faster = (1 + np.sqrt(1 + 4 * inertia**2)) / 2
+        moved = np.abs(new - ahead).max()
+        ahead = new + (inertia - 1) / faster * (new - coef)
+        coef, inertia = new, faster
+        if moved < 1e-14:
+            break
+    return coef
+
+
+def add_up(sums: list[CurvatureSums]) -> CurvatureSums:
+    """Sum over sites, field by field."""
+    return CurvatureSums(*(sum(getattr(s, n) for s in sums) for n in CurvatureSums.__annotations__))
+
+
+def ask(sites: list[Site], query: Query, folds: list[Any] | None = None) -> CurvatureSums:
+    """Ask every site and add up."""
+    parts = folds or [np.zeros(design.n_rows, dtype=np.int64) for design, _, _ in sites]
+    return add_up(
+        [sum_curvature(*site, part, query) for site, part in zip(sites, parts, strict=True)]
+    )
+
+
+def solve(sites: list[Site], factors: Any, penalty: float, **options: Any) -> Newton:
+    """Play the exact solver's rounds."""
+    newton = Newton(factors, penalty, **options)
+    while not newton.converged and newton.rounds < 100:
+        newton.update(ask(sites, newton.query()))
+    return newton
+
+
+def pool(sites: list[Site]) -> tuple[Any, Any, Any]:
+    """Return X, y and w of all sites together."""
+    X = np.vstack([dense(design) for design, _, _ in sites])
+    return X, *(np.concatenate([site[k] for site in sites]) for k in (1, 2))
+
+
+def make_design(hits: Any, linear: Any) -> Design:
+    """Return the design of rules given by their hits."""
+    return Design(len(hits), np.packbits(hits, axis=0, bitorder="little"), linear)
+
+
+def split(X: Any, n_rules: int, y: Any, w: Any, sizes: Any) -> list[Site]:
+    """Return a dense matrix with its intercept as sites of the given sizes."""
+    edges = np.cumsum([0, *sizes])
+    assert edges[-1] == len(X)
+    return [
+        (make_design(X[a:b, 1 : 1 + n_rules] > 0, X[a:b, 1 + n_rules :]), y[a:b], w[a:b])
+        for a, b in pairwise(edges.tolist())
+    ]

@@ -1,0 +1,44 @@
+"""A requirement: 2,000 rules, many unequal sites, the optimum in a few rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.oracles import ask, pool, split
+from tests.simulations import make_problem
+
+from fedrulefit.core.certificate import certify, choose_scales, sum_conjugate, sum_slopes
+from fedrulefit.core.newton import Newton
+
+SIZES = {
+    5: (1000, 400, 300, 200, 100),
+    20: tuple(40 + 8 * k for k in range(20)),
+    50: (*(15 + 2 * k for k in range(49)), 260),
+}
+
+
+@pytest.mark.parametrize("penalty", [0.01, 0.003])
+@pytest.mark.parametrize("n_sites", SIZES)
+def test_two_thousand_rules_in_a_few_rounds(n_sites: int, penalty: float) -> None:
+    sites, factors = make_problem(2, SIZES[n_sites], 2000, shift=0.5)
+    assert len(sites) == n_sites
+    assert len(factors) == 1 + 2000 + 10
+    X, y, w = pool(sites)
+    newton = Newton(factors, penalty, tolerance=1e-12)
+    values = []
+    while not newton.converged and newton.rounds < 30:
+        newton.update(ask(sites, newton.query()))
+        values.append(newton.point.objective)
+    design = split(X, 2000, y, w, [len(X)])[0][0]
+    coef, penalties = newton.point.coef, penalty * factors
+    slopes = sum_slopes(design, y, w, design.dot(coef))
+    scales = choose_scales(slopes, len(y), penalties)
+    assert scales is not None
+    conjugate = sum_conjugate(y, w, design.dot(coef), scales)
+    proof = certify(slopes, len(y), coef, penalties, objective=values[-1], conjugate=conjugate)
+    assert proof.gap is not None
+    best = values[-1] - proof.gap  # no more than the true optimum
+    gaps = (np.array(values) - best) / best
+    assert gaps[min(10, len(gaps)) - 1] <= 1e-6
+    assert gaps[min(20, len(gaps)) - 1] <= 1e-10
+    assert 10 < (coef != 0).sum() < 300

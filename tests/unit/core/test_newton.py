@@ -1,0 +1,295 @@
+"""The exact solver's parts and its behaviour in awkward places."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit, logit
+from tests.oracles import add_up, ask, dense, fista, make_design, objective, pool, solve, split
+
+from fedrulefit.core.newton import (
+    STEPS,
+    Newton,
+    Query,
+    pack_triangle,
+    penalty_factors,
+    sum_curvature,
+    unpack_triangle,
+)
+from fedrulefit.core.rules import Condition, Rule
+
+
+def make_data(
+    seed: int, n_rows: int = 150, n_rules: int = 6, n_linear: int = 3
+) -> tuple[Any, Any, Any]:
+    """Return X with its intercept, y and w."""
+    rng = np.random.default_rng(seed)
+    hits = rng.random((n_rows, n_rules)) < rng.uniform(0.2, 0.8, n_rules)
+    X = np.hstack([np.ones((n_rows, 1)), hits, rng.normal(size=(n_rows, n_linear))])
+    signal = X @ np.resize([0.2, 1.2, -1.5, 0.0], X.shape[1])
+    y = (rng.random(n_rows) < expit(signal)).astype(float)
+    return X, y, rng.uniform(0.3, 2.0, n_rows)
+
+
+def ones(n_terms: int) -> Any:
+    return np.array([0.0, *[1.0] * (n_terms - 1)])
+
+
+def one_site(X: Any, n_rules: int, y: Any, w: Any) -> Any:
+    return split(X, n_rules, y, w, [len(X)])
+
+
+# --- the sums of a site -------------------------------------------------------------------
+
+
+def make_query(rng: Any, n_terms: int, fold: int = -1) -> Query:
+    terms = np.array([0, 2, 3, n_terms - 1])
+    start, end = rng.normal(size=(2, 4))
+    return Query(fold, terms, start, end, np.array([0, 1, 3, n_terms - 2]))
+
+
+@pytest.mark.parametrize("fold", [-1, 0, 2])
+def test_the_sums_by_their_definition(fold: int) -> None:
+    X, y, w = make_data(0)
+    rng = np.random.default_rng(1)
+    folds = rng.integers(0, 3, len(X))
+    query = make_query(rng, X.shape[1], fold)
+    ((design, *_),) = one_site(X, 6, y, w)
+    sums = sum_curvature(design, y, w, folds, query)
+    train = folds != fold
+    old, new = (X[:, query.terms] @ c for c in (query.start, query.end))
+
+    def loss(predictor: Any, rows: Any) -> float:
+        return float((w * (np.log1p(np.exp(predictor)) - y * predictor))[rows].sum())
+
+    assert sums.weight == pytest.approx(w[train].sum())
+    assert sums.held_weight == pytest.approx(w[~train].sum())
+    along = [loss(old + t * (new - old), train) for t in STEPS]
+    np.testing.assert_allclose(sums.losses, along, rtol=1e-12)
+    assert sums.held_loss == pytest.approx(loss(new, ~train), rel=1e-12)
+    slope = np.where(train, w * (expit(new) - y), 0)
+    np.testing.assert_allclose(sums.gradient, X.T @ slope, rtol=1e-10, atol=1e-10)
+    bend = np.where(train, w * expit(new) * expit(-new), 0)
+    A = X[:, query.active]
+    np.testing.assert_allclose(
+        unpack_triangle(sums.hessian, 4), (A * bend[:, None]).T @ A, rtol=1e-10
+    )
+
+
+def test_gradient_and_hessian_are_the_derivatives_of_the_loss() -> None:
+    X, y, w = make_data(2)
+    n = X.shape[1]
+    ((design, *_),) = one_site(X, 6, y, w)
+    folds = np.zeros(len(X), dtype=np.int64)
+    at = np.random.default_rng(3).normal(size=n)
+
+    def sums(coef: Any) -> Any:
+        return sum_curvature(design, y, w, folds, Query(-1, np.arange(n), at, coef, np.arange(n)))
+
+    here, step = sums(at), 1e-5
+    hessian = unpack_triangle(here.hessian, n)
+    for j, nudge in enumerate(step * np.eye(n)):
+        up, down = sums(at + nudge), sums(at - nudge)
+        assert here.gradient[j] == pytest.approx(
+            (up.losses[-1] - down.losses[-1]) / (2 * step), rel=1e-6, abs=1e-5
+        )
+        numeric = (up.gradient - down.gradient) / (2 * step)
+        np.testing.assert_allclose(hessian[j], numeric, rtol=1e-6, atol=1e-6)
+
+
+def test_the_sums_of_sites_add_up_to_those_of_the_pool() -> None:
+    X, y, w = make_data(4)
+    query = make_query(np.random.default_rng(5), X.shape[1], fold=1)
+    folds = np.arange(len(X)) % 3
+    (whole,) = one_site(X, 6, y, w)
+    pooled = sum_curvature(*whole, folds, query)
+    sizes = [1, 100, 7, 42]
+    parts = np.split(folds, np.cumsum(sizes)[:-1])
+    apart = add_up(
+        [
+            sum_curvature(*site, part, query)
+            for site, part in zip(split(X, 6, y, w, sizes), parts, strict=True)
+        ]
+    )
+    for name in ("weight", "held_weight", "losses", "held_loss", "gradient", "hessian"):
+        np.testing.assert_allclose(
+            getattr(apart, name), getattr(pooled, name), rtol=1e-12, atol=1e-11
+        )
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_triangles_are_packed_row_by_row(n: int) -> None:
+    square = np.random.default_rng(0).normal(size=(n, n))
+    square = square + square.T
+    packed = pack_triangle(square)
+    assert packed.tolist() == [square[i, j] for i in range(n) for j in range(i, n)]
+    np.testing.assert_array_equal(unpack_triangle(packed, n), square)
+
+
+def test_penalty_factors_by_kind_of_term() -> None:
+    one, two = Rule((Condition(0, 1),)), Rule((Condition(0, 1), Condition(1, 2)))
+    factors = penalty_factors([one, two, one], 2, linear_factor=0.2, interaction_factor=1.75)
+    assert factors.tolist() == [0, 1, 1.75, 1, 0.2, 0.2]
+
+
+# --- the way ------------------------------------------------------------------------------
+
+
+def test_a_solver_has_no_point_before_its_first_round() -> None:
+    newton = Newton(ones(3), 0.1)
+    assert not newton.converged
+    with pytest.raises(ValueError, match="first round"):
+        _ = newton.point
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_objective_of_accepted_points_never_rises(seed: int) -> None:
+    X, y, w = make_data(seed)
+    factors, penalty = ones(X.shape[1]), 0.004
+    (site,) = one_site(X, 6, y, w)
+    newton, values = Newton(factors, penalty, tolerance=1e-11), []
+    while not newton.converged and newton.rounds < 50:
+        newton.update(ask([site], newton.query()))
+        values.append(newton.point.objective)
+        assert newton.point.objective == pytest.approx(
+            objective(X, y, w, newton.point.coef, penalty * factors), rel=1e-12
+        )
+    assert newton.converged
+    assert newton.rounds <= 10
+    assert (np.diff(values) <= 1e-12).all()
+
+
+def test_a_step_too_far_is_taken_back() -> None:
+    """From far away a Newton step of logistic regression leads nowhere."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(300, 1))
+    X = np.hstack([np.ones((300, 1)), x])
+    y = (rng.random(300) < expit(x[:, 0])).astype(float)
+    sites = one_site(X, 0, y, np.ones(300))
+    far = np.array([4.0, -6.0])
+    near = solve(sites, ones(2), 0.001)
+    start = replace(near.point, coef=far)
+    newton = Newton(ones(2), 0.001, start=start, tolerance=1e-10)
+    values, lengths = [], []
+    while not newton.converged and newton.rounds < 60:
+        query = newton.query()
+        newton.update(ask(sites, query))
+        values.append(newton.point.objective)
+        lengths.append(np.abs(query.end - query.start).max(initial=0))
+    assert newton.converged
+    assert newton.rounds > len(set(values)), "some round took a step back"
+    assert (np.diff(values) <= 1e-12).all()
+    np.testing.assert_allclose(newton.point.coef, near.point.coef, atol=1e-7)
+
+
+def test_few_active_terms_still_reach_the_optimum() -> None:
+    X, y, w = make_data(6, n_rules=30)
+    factors, penalty = ones(X.shape[1]), 0.005
+    sites = one_site(X, 30, y, w)
+    free, tight = (solve(sites, factors, penalty, max_active=k) for k in (300, 4))
+    assert tight.converged
+    assert tight.rounds >= free.rounds
+    assert tight.point.objective == pytest.approx(free.point.objective, abs=1e-12)
+
+
+def test_another_penalty_goes_on_from_here() -> None:
+    X, y, w = make_data(7)
+    factors = ones(X.shape[1])
+    sites = one_site(X, 6, y, w)
+    newton = solve(sites, factors, 0.02)
+    newton.continue_at(0.01)
+    assert newton.point.objective == pytest.approx(
+        objective(X, y, w, newton.point.coef, 0.01 * factors), rel=1e-12
+    )
+    while not newton.converged:
+        newton.update(ask(sites, newton.query()))
+    fresh = solve(sites, factors, 0.01)
+    np.testing.assert_allclose(newton.point.coef, fresh.point.coef, atol=1e-6)
+
+
+# --- special problems ---------------------------------------------------------------------
+
+
+def test_a_large_penalty_leaves_the_log_odds() -> None:
+    X, y, w = make_data(8)
+    factors = ones(X.shape[1])
+    newton = solve(one_site(X, 6, y, w), factors, 10.0, tolerance=1e-12)
+    assert not newton.point.coef[1:].any()
+    assert newton.point.coef[0] == pytest.approx(logit(w @ y / w.sum()), abs=1e-9)
+
+
+def test_without_penalty_it_is_logistic_regression() -> None:
+    X, y, w = make_data(9, n_rows=400)
+    newton = solve(one_site(X, 6, y, w), ones(X.shape[1]), 0.0, tolerance=1e-12)
+    assert newton.converged
+    assert not newton.separated
+    coef = np.zeros(X.shape[1])
+    for _ in range(30):  # textbook Newton-Raphson
+        p = expit(X @ coef)
+        coef -= np.linalg.solve((X * (w * p * (1 - p))[:, None]).T @ X, X.T @ (w * (p - y)))
+    np.testing.assert_allclose(newton.point.coef, coef, atol=1e-9)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1e-9])
+def test_perfectly_separated_outcomes_stop_bounded(penalty: float) -> None:
+    X, _, w = make_data(10)
+    y = (X[:, -1] > 0).astype(float)
+    newton = solve(one_site(X, 6, y, w), ones(X.shape[1]), penalty)
+    assert newton.separated
+    assert newton.converged
+    assert newton.rounds < 40
+    assert np.isfinite(newton.point.coef).all()
+    assert newton.point.objective < 1e-4
+
+
+@pytest.mark.parametrize("label", [0.0, 1.0])
+def test_one_class_stops_bounded(label: float) -> None:
+    """Once the path over such data ended in an error about infinity."""
+    X, _, w = make_data(11)
+    sites = one_site(X, 6, np.full(len(X), label), w)
+    newton = solve(sites, ones(X.shape[1]), 0.1)
+    assert newton.separated
+    assert 5 < abs(newton.point.coef[0]) < 30
+    assert not newton.point.coef[1:].any()
+    newton.continue_at(0.01)
+    newton.update(ask(sites, newton.query()))
+    assert newton.converged
+
+
+def test_a_group_without_events_has_no_finite_optimum_but_stops() -> None:
+    """Quasi-separation: without penalty one coefficient drifts away, the loss does not vanish."""
+    X, y, w = make_data(12)
+    y = np.where(X[:, 1] > 0, 0.0, y)
+    newton = solve(one_site(X, 6, y, w), ones(X.shape[1]), 0.0)
+    assert newton.converged
+    assert newton.point.coef[1] < -8
+    assert np.isfinite(newton.point.coef).all()
+
+
+def test_equal_complementary_and_empty_columns() -> None:
+    X, y, w = make_data(13)
+    hits = X[:, 1:7] > 0
+    nothing = np.zeros((len(X), 1), dtype=bool)
+    hits = np.hstack([hits, hits, ~hits, nothing, ~nothing])
+    linear = X[:, 7:]
+    site = (make_design(hits, np.hstack([linear, linear])), y, w)
+    factors = ones(site[0].n_terms)
+    newton = solve([site], factors, 0.003, tolerance=1e-9)
+    assert newton.converged
+    assert newton.rounds <= 12
+    best = fista(dense(site[0]), y, w, 0.003 * factors, steps=20_000)
+    assert newton.point.objective <= objective(*pool([site]), best, 0.003 * factors) + 1e-9
+    assert newton.point.coef[-1] + newton.point.coef[-4] != 0
+    assert newton.point.coef[1 + 18] == 0, "a rule that never holds"
+
+
+def test_zero_factors_leave_terms_unpenalised() -> None:
+    X, y, w = make_data(14)
+    factors = np.array([0, 0, 1, 1, 1, 1, 1, 0, 1, 1.0])
+    newton = solve(one_site(X, 6, y, w), factors, 0.5, tolerance=1e-11)
+    kept = np.flatnonzero(newton.point.coef)
+    assert kept.tolist() == [0, 1, 7]
+    np.testing.assert_allclose(newton.point.gradient[kept], 0, atol=1e-11)
