@@ -47,7 +47,9 @@ def peers(data: str, n_rows: int) -> dict[str, Measured | None]:
             work.imodels_rulefit, data, n_rows, 0.004 * n_rows
         )
     if find_spec("h2o") and which("java"):
-        found["H2O RuleFit"] = measure(work.h2o_rulefit, data, n_rows)
+        for n_trees in (333, 50):
+            name = f"H2O RuleFit, {n_trees} trees"
+            found[name] = measure(work.h2o_rulefit, data, n_rows, n_trees)
     else:
         print("(H2O is left out: it needs the package h2o and Java)")
     for name in ("logistic regression", "LightGBM", "EBM"):
@@ -100,9 +102,16 @@ def growth() -> None:
 def large() -> None:
     """100,000 patients against the RuleFit peers."""
     ours = {**FIXED, "n_jobs": 2}
-    rows = {"fedrulefit, 5 sites, λ given": measure(work.federated, "curved", 100_000, 5, ours)}
+    rows = {
+        f"fedrulefit, 5 sites, λ = {penalty}": measure(
+            work.federated, "curved", 100_000, 5, {**ours, "penalty": penalty}
+        )
+        for penalty in (0.001, 0.004)
+    }
     if find_spec("h2o") and which("java"):
-        rows["H2O RuleFit"] = measure(work.h2o_rulefit, "curved", 100_000, limit=LIMIT)
+        for n_trees in (333, 50):
+            name = f"H2O RuleFit, {n_trees} trees"
+            rows[name] = measure(work.h2o_rulefit, "curved", 100_000, n_trees, limit=LIMIT)
     if find_spec("imodels"):
         rows["imodels, 333 trees, λ given"] = measure(
             work.imodels_rulefit, "curved", 100_000, 0.004 * 100_000, limit=LIMIT

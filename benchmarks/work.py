@@ -65,6 +65,7 @@ def federated(data: str, n_rows: int, n_sites: int, settings: dict[str, Any]) ->
     import time
 
     import lightgbm  # noqa: F401 - loaded before the clock starts
+    import narwhals
     import numpy as np
     import opendp.prelude  # noqa: F401
 
@@ -72,6 +73,7 @@ def federated(data: str, n_rows: int, n_sites: int, settings: dict[str, Any]) ->
 
     frame, fresh = _data(data, n_rows)
     names = [name for name in frame.columns if name != "y"]
+    narwhals.from_native(frame[names])  # loads its part for pandas
     study = demo.demo_study() if data == "demo" else None
     model = FederatedRuleFitClassifier(
         study=study, **{"preset": "default", "random_state": 0, **settings}
@@ -116,8 +118,11 @@ def imodels_rulefit(data: str, n_rows: int, alpha: float | None) -> Work:
     return work
 
 
-def h2o_rulefit(data: str, n_rows: int) -> Work:
-    """Fit H2O's RuleFit on the pooled data, with its defaults; its CPU time is the server's."""
+def h2o_rulefit(data: str, n_rows: int, n_trees: int) -> Work:
+    """Fit H2O's RuleFit on the pooled data; its CPU time is the server's.
+
+    Its defaults but for the number of trees (its own is 50).
+    """
     import h2o
     from h2o.estimators import H2ORuleFitEstimator
 
@@ -130,7 +135,7 @@ def h2o_rulefit(data: str, n_rows: int) -> Work:
 
     def work() -> dict[str, Any]:
         before = _cpu_of(server)
-        model = H2ORuleFitEstimator(seed=1, max_num_rules=-1)
+        model = H2ORuleFitEstimator(seed=1, max_num_rules=-1, rule_generation_ntrees=n_trees)
         model.train(x=[c for c in frame.columns if c != "y"], y="y", training_frame=train)
         cpu = _cpu_of(server) - before
         chance = model.predict(new).as_data_frame()["p1"]

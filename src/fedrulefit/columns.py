@@ -222,6 +222,20 @@ def read_columns(
     return _read_frame(source, only, where)
 
 
+def read_texts(path: Path, name: str) -> list[str | None]:
+    """Return one column of a file as text, digit by digit: for identifiers.
+
+    A number would lose digits beyond the fifteenth.
+    """
+    columns = read_columns(path, only={name}, where=str(path))
+    if name not in columns.arrays:
+        raise DataError(f"{path} has no column {name!r}: check the name")
+    if columns.arrays[name].dtype == np.float64:
+        columns = _read_parquet(path, {name}, as_text=True)
+    texts: list[str | None] = columns.arrays[name].tolist()
+    return texts
+
+
 def _unreadable(code: str, message: str, advice: str) -> UnreadableError:
     return UnreadableError(error_finding(code, None, message, advice))
 
@@ -369,7 +383,7 @@ def _explain_csv(path: Path, delimiter: str, n_columns: int) -> UnreadableError:
     )
 
 
-def _read_parquet(path: Path, only: Collection[str] | None) -> Columns:
+def _read_parquet(path: Path, only: Collection[str] | None, *, as_text: bool = False) -> Columns:
     import duckdb
 
     pattern = {"path": glob.escape(str(path))}
@@ -389,6 +403,8 @@ def _read_parquet(path: Path, only: Collection[str] | None) -> Columns:
             names = tuple(own) if len(own) == len(labels) else tuple(labels)
             positions = _wanted(names, only)
             quoted = ['"' + labels[i].replace('"', '""') + '"' for i in positions.values()]
+            if as_text:
+                quoted = [f"CAST({label} AS VARCHAR)" for label in quoted]
             chosen = ", ".join(f"{label} AS c{i}" for i, label in enumerate(quoted))
             query = f"SELECT {chosen or '1 AS c0'} FROM read_parquet($path)"  # noqa: S608
             found = connection.execute(query, pattern).fetchnumpy()

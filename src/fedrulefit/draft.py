@@ -7,7 +7,7 @@ wherever a person has to decide.
 Leaves the site: whatever its owner does with the file. A lowest or highest
 value of a column is a patient's value, so ranges come from a table of
 well-known measures, or are widened to 0 or 1, 2, 5 × a power of ten well beyond
-the data. Levels are shown as they are; rare ones are marked, never counted.
+the data. Levels are shown as they are; rare ones are neither shown nor counted.
 Identifiers, dates and free text are left out by their looks, and their
 contents are not shown.
 """
@@ -47,6 +47,7 @@ MAX_CODE_LEVELS: Final = 6
 """A column of whole numbers with more distinct values is taken for a number."""
 
 RARE: Final = 5
+MAX_LEVEL_TEXT: Final = 60
 _MARGIN: Final = 0.1
 _MIN_IDENTIFIER_ROWS: Final = 50
 
@@ -213,11 +214,14 @@ def _draft_covariate(column: str, raw: Raw, site_column: str | None) -> tuple[st
     if reason:
         return reason, []
     complete = f"complete = {str(sum(counts.values()) == raw.size).lower()}"
-    if len(counts) == 2:
+    rare = min(counts.values()) < RARE
+    if len(counts) == 2 and (not rare or set(counts) == {"0", "1"}):
         return "", [*_yes_no_lines(counts), complete]
     if numbers.n_not_number == 0:
         x = numbers.values[~np.isnan(numbers.values)]
         return _draft_number(column, x, counts, complete)
+    if sum(n >= RARE for n in counts.values()) < 2:
+        return f"has fewer than two levels of {RARE} patients or more here", []
     return "", [*_category_lines(counts), *_missing_word_lines(raw), complete]
 
 
@@ -228,7 +232,7 @@ def _left_out_by_values(counts: Mapping[str, int], numbers: Numbers) -> str:
         return "has numbers with a decimal comma: write them with a point"
     if numbers.n_infinite:
         return "has infinite values"
-    return _left_out_text(counts) if numbers.n_not_number and len(counts) > 2 else ""
+    return _left_out_text(counts) if numbers.n_not_number else ""
 
 
 def _left_out_by_name(column: str, site_column: str | None) -> str:
@@ -248,6 +252,8 @@ def _left_out_text(counts: Mapping[str, int]) -> str:
     if n_dates * 2 > len(counts):
         return "looks like dates: use a duration in days or hours instead"
     n_rows = sum(counts.values())
+    if max(len(text) for text in counts) > MAX_LEVEL_TEXT:
+        return "has long texts: free text?"
     if len(counts) == n_rows:
         return "has another text for every patient: an identifier or free text"
     if len(counts) > MAX_LEVELS or len(counts) * 2 > n_rows:
@@ -261,7 +267,7 @@ def _draft_number(
     whole = bool((x == np.round(x)).all())
     measure = KNOWN.get(_fold(column))
     if measure is None and whole:
-        if len(counts) <= MAX_CODE_LEVELS:
+        if len(counts) <= MAX_CODE_LEVELS and min(counts.values()) >= RARE:
             note = '# CHECK: if these codes have an order, write kind = "number" with a range'
             return "", [note, *_category_lines(counts), complete]
         if len(counts) == x.size >= _MIN_IDENTIFIER_ROWS:
@@ -324,10 +330,11 @@ def _category_lines(counts: Mapping[str, int]) -> Iterator[str]:
     yield 'kind = "category"'
     yield "levels = [  # CHECK: all levels that any site may have"
     for level in sorted(counts, key=_level_order):
-        rare = counts[level] < RARE
-        note = f"  # rare: fewer than {RARE} patients here; merge it, or drop it?" if rare else ""
-        yield f"  {_literal(level)},{note}"
+        if counts[level] >= RARE:
+            yield f"  {_literal(level)},"
     yield "]"
+    if min(counts.values()) < RARE:
+        yield f"# CHECK: levels of fewer than {RARE} patients here are not shown: add or merge them"
 
 
 def _missing_word_lines(raw: Raw) -> Iterator[str]:

@@ -36,7 +36,7 @@ from fedrulefit.errors import DataError
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
 from fedrulefit.schema import infer_covariates, read_values
 from fedrulefit.study import Outcome, Settings, Study, Weight, check_settings, resolve_settings
-from fedrulefit.table import Table
+from fedrulefit.table import Table, load_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -122,6 +122,9 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         covariates = self.study.covariates if reset else self.study_.covariates
         if _is_named_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
+            if self.study is not None:
+                # Declared levels, ranges and completeness are checked, as at a real site.
+                return load_table(X, self.study, need_outcome=False, where="X").values
             return read_values(X, covariates)
         checked = validate_data(
             self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
@@ -130,7 +133,10 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
             raise DataError(
                 f"X has {checked.shape[1]} columns, the study has {len(covariates)} covariates"
             )
-        return read_values(dict(zip(covariates, checked.T, strict=True)), covariates)
+        columns = dict(zip(covariates, checked.T, strict=True))
+        if self.study is not None:
+            return load_table(columns, self.study, need_outcome=False, where="X").values
+        return read_values(columns, covariates)
 
     def _encode_classes(self, y: Any) -> Floats:
         if y is None:
@@ -167,9 +173,17 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         covariates = self._covariates if self.study is None else self.study.covariates
         weight = None
         if weights is not None:
+            _check_counts(weights)
             weight = Weight(column=_unused("sample_weight", covariates), max=weights.max() or 1.0)
         if self.study is not None:
-            facts = {**self.study.model_dump(), "weight": weight}
+            facts = self.study.model_dump()
+            declared = self.study.weight
+            if declared is None and weight is not None:
+                facts |= {"weight": weight, "ranges_from_data": True}
+            if declared is not None and weights is None:
+                raise DataError("the study has patient weights: pass them as sample_weight")
+            if declared is not None and weights is not None and weights.max() > declared.max:
+                raise DataError(f"a weight is above the study's public bound {declared.max:g}")
             return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
         negative, positive = (str(label) for label in self.classes_)
         column = _unused("outcome", covariates)
@@ -240,7 +254,10 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
 
 
 class FederatedRuleFitClassifier(_RuleFit):
-    """The paper's federated RuleFit, with all sites in this process.
+    """Federated RuleFit, with all sites in this process.
+
+    By default the exact solver with cross-validated λ; ``preset="paper"`` is
+    the paper's method, number by number.
 
     Parameters left at None are the preset's (or the study's).
 
@@ -390,7 +407,7 @@ class FederatedRuleFitClassifier(_RuleFit):
         self.random_state = random_state
 
     def fit(
-        self, X: Any, y: Any, sites: Any = None, sample_weight: Any = None
+        self, X: Any, y: Any, *, sites: Any = None, sample_weight: Any = None
     ) -> FederatedRuleFitClassifier:
         """Learn one model over all sites.
 
@@ -425,7 +442,10 @@ class FederatedRuleFitClassifier(_RuleFit):
 
 
 class RuleFitClassifier(_RuleFit):
-    """The paper's centralised RuleFit: pooled data, no noise.
+    """Centralised RuleFit: pooled data, no noise.
+
+    By default the exact solver with cross-validated λ; ``preset="paper"`` is
+    the paper's.
 
     Parameters left at None are the preset's (or the study's).
 
@@ -588,6 +608,16 @@ def _is_named_frame(X: Any) -> bool:
     if twins:
         raise DataError(f"X has several columns named {', '.join(twins)}")
     return True
+
+
+def _check_counts(weights: Floats) -> None:
+    """Warn of normalised weights: ours count patients."""
+    if 0 < weights.sum() < 0.5 * np.count_nonzero(weights):
+        warnings.warn(
+            "sample_weight counts patients, and adds up to far fewer than there are rows: "
+            "multiply it so that its mean is about 1",
+            stacklevel=4,
+        )
 
 
 def _unused(name: str, taken: Container[str]) -> str:

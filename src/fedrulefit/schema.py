@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedrulefit.columns import Raw, Source, match_levels, parse_numbers, read_columns
+from fedrulefit.columns import MISSING_WORDS, Raw, Source, match_levels, parse_numbers, read_columns
 from fedrulefit.core.arrays import MAX_CODES, Bools, Floats
 from fedrulefit.errors import DataError
 from fedrulefit.study import Category, Covariate, Number, YesNo, level_key
@@ -33,6 +33,8 @@ def infer_covariates(
     columns = read_columns(source, where="X")
     if columns.duplicates:
         raise DataError(f"X has several columns named {', '.join(columns.duplicates)}")
+    if not all(columns.names):
+        raise DataError("X has a column without a name: name it, or drop it")
     chosen = slice(None) if rows is None else rows
     covariates = {name: _infer(name, columns.arrays[name][chosen]) for name in columns.names}
     return covariates, _values(covariates, columns.arrays, columns.n_rows)
@@ -49,7 +51,10 @@ def read_values(source: Source, covariates: Mapping[str, Covariate]) -> Floats:
 
 def _infer(name: str, raw: Raw) -> Covariate:
     if raw.dtype != np.float64:
-        return _infer_levels(name, raw)
+        numbers = parse_numbers(raw)
+        if numbers.n_not_number or numbers.n_decimal_comma or np.isnan(numbers.values).all():
+            return _infer_levels(name, raw)
+        raw = numbers.values
     if np.isinf(raw).any():
         raise DataError(f"column {name!r} holds infinity: replace it by a number or NaN")
     known = raw[~np.isnan(raw)]
@@ -63,7 +68,7 @@ def _infer(name: str, raw: Raw) -> Covariate:
 
 
 def _infer_levels(name: str, raw: Raw) -> Covariate:
-    texts = sorted({str(value) for value in raw if value is not None})
+    texts = sorted({str(v) for v in raw if v is not None and v.casefold() not in MISSING_WORDS})
     # Of spellings that count as one level ("1" and "1.0"), the first stands.
     levels = list({level_key(text): text for text in reversed(texts)}.values())[::-1]
     if len(levels) == 2:
@@ -89,6 +94,8 @@ def _read_column(name: str, raw: Raw, covariate: Covariate) -> Floats:
     if isinstance(covariate, Category):
         return match_levels(raw, covariate.levels)[0]
     if isinstance(covariate, YesNo):
+        if (covariate.no, covariate.yes) == (0, 1) and raw.dtype == np.float64:
+            return np.clip(raw, 0, 1)  # in training it held only 0 and 1
         return match_levels(raw, (covariate.no, covariate.yes))[0]
     numbers = parse_numbers(raw)
     if numbers.n_not_number or numbers.n_decimal_comma or numbers.n_infinite:

@@ -37,20 +37,30 @@ def test_missing_values_and_categories_run_as_they_are(data_dir: Path, name: str
 
 
 @pytest.mark.study
-@pytest.mark.parametrize(("name", "repeats"), [("trauma", 100), ("heart_uci", 20), ("ist", 5)])
+@pytest.mark.parametrize(
+    ("name", "preset", "repeats"),
+    [
+        ("trauma", "paper", 100),
+        ("trauma", "default", 50),
+        ("heart_uci", "paper", 20),
+        ("heart_uci", "default", 20),
+        ("ist", "paper", 5),
+        ("ist", "default", 3),
+    ],
+)
 def test_real_data_study(
-    data_dir: Path, name: str, repeats: int, capsys: pytest.CaptureFixture[str]
+    data_dir: Path, name: str, preset: str, repeats: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study, frame = real_data.load(data_dir, name)
     runs = [
-        real_data.run(study, *split, preset="paper") for split in real_data.splits(frame, repeats)
+        real_data.run(study, *split, preset=preset) for split in real_data.splits(frame, repeats)
     ]
     first = Counter(run.importance.index[0] for run in runs)
     last = Counter(run.importance.index[-1] for run in runs)
     mean = sum(run.importance for run in runs) / repeats
     with capsys.disabled():
         print(
-            f"\n{name}: {repeats} splits; AUC preset paper "
+            f"\n{name}, {preset}: {repeats} splits; AUC "
             f"{real_data.describe([r.auc for r in runs])}, pooled logistic regression "
             f"{real_data.describe([r.auc_logistic for r in runs])}; "
             f"terms {np.mean([r.n_terms for r in runs]):.0f}\n"

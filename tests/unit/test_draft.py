@@ -93,12 +93,26 @@ def test_missing_values_make_a_column_incomplete() -> None:
     assert not study.covariates["age"].complete
 
 
-def test_rare_levels_are_marked_without_a_count() -> None:
+def test_rare_levels_are_not_shown() -> None:
+    """A text that stands for one or two patients is theirs."""
     columns = make_columns(injury=["boat"] * 2 + ["fall", "car"] * 29)
     text = draft_study(columns, outcome=None, name=None)
-    (line,) = [line for line in text.splitlines() if '"boat"' in line]
-    assert "rare: fewer than 5 patients" in line
-    assert "2" not in line
+    assert "boat" not in text
+    assert '"fall"' in text
+    assert "levels of fewer than 5 patients here are not shown" in text
+
+
+def test_two_rare_texts_or_numbers_are_not_a_yes_no() -> None:
+    notes: list[str | None] = [None] * 56
+    columns = make_columns(
+        note=[*notes, "call Mr Smith", "call Mr Smith", "HIV pos", "HIV pos"],
+        creatinine=[*notes, "9.84", "9.84", "3.71", "3.71"],
+    )
+    text = draft_study(columns, outcome=None, name=None)
+    assert "Smith" not in text
+    assert "HIV" not in text
+    assert "9.84" not in text
+    assert "3.71" not in text
 
 
 def test_none_as_a_possible_level_is_pointed_out() -> None:

@@ -23,7 +23,7 @@ from fedrulefit import FederatedRuleFitClassifier, RuleFitClassifier
 from fedrulefit.errors import DataError, FedRuleFitError, StudyError
 from fedrulefit.modelfile import model_facts
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
-from fedrulefit.study import Category, Number, YesNo
+from fedrulefit.study import Category, Number, Study, YesNo
 from tests.samples import make_frame, make_study
 
 PLAIN: dict[str, Any] = {"single_cutoffs": False, "linear_factor": 1.0, "interaction_factor": 1.0}
@@ -250,12 +250,49 @@ def test_an_unseen_level_counts_as_missing(make: Make) -> None:
 @BOTH
 def test_texts_that_count_as_one_level(make: Make) -> None:
     """Texts such as '1' and '1.0' once ended in an error of the schema's own check."""
-    frame = pd.DataFrame({"code": ["1", "1.0", "2", "3 "] * 20, "two": ["0", "00", "1", "1"] * 20})
+    texts = ["1", "1.0", "2", "x"]
+    frame = pd.DataFrame({"code": texts * 20, "two": ["0", "00", "a", "a"] * 20})
     y = np.arange(80) % 4 == 2
     fitted = make().fit(frame, y)
-    assert fitted.study_.covariates["code"] == Category(levels=("1", "2", "3 "))
-    assert fitted.study_.covariates["two"] == YesNo(no="0", yes="1")
+    assert fitted.study_.covariates["code"] == Category(levels=("1", "2", "x"))
+    assert fitted.study_.covariates["two"] == YesNo(no="0", yes="a")
     assert (fitted.predict(frame) == y).all()
+
+
+@ALL
+def test_texts_that_are_all_numbers_are_numbers(make: Make) -> None:
+    frame = pd.DataFrame({"age": [str(20 + k) for k in range(60)] + [None, "NA"] * 10})
+    fitted = make().fit(frame, np.arange(80) % 2)
+    assert fitted.study_.covariates["age"].kind == "number"
+
+
+def test_a_study_is_enforced_by_the_estimators() -> None:
+    """Unknown levels once counted as missing, and weights replaced the study's public bound."""
+    study = make_study(penalty=0.01, n_trees=5)
+    frame = make_frame(100)
+    y = frame.pop("died")
+    wrong = frame.assign(ward="attic")
+    with pytest.raises(ValueError, match="none of the study's"):
+        FederatedRuleFitClassifier(study=study).fit(wrong, y)
+    facts = {**study.model_dump(), "weight": {"column": "w", "max": 2.0}}
+    weighted = FederatedRuleFitClassifier(study=Study.from_mapping(facts))
+    with pytest.raises(ValueError, match="pass them as sample_weight"):
+        weighted.fit(frame, y)
+    with pytest.raises(ValueError, match="public bound 2"):
+        weighted.fit(frame, y, sample_weight=np.full(100, 3.0))
+    assert weighted.fit(frame, y, sample_weight=np.ones(100)).study_.weight.max == 2.0
+
+
+def test_normalised_weights_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match="counts patients"):
+        RuleFitClassifier(penalty=0.01, n_trees=5).fit(
+            X, Y, sample_weight=np.full(len(X), 1 / len(X))
+        )
+
+
+def test_too_few_patients_for_cross_validation_is_said() -> None:
+    with pytest.raises(ValueError, match="lower 'folds'"):
+        RuleFitClassifier().fit(X[:4], [0, 1, 0, 1])
 
 
 @ALL
@@ -337,7 +374,9 @@ def test_the_same_random_state_gives_the_same_bytes(make: Make) -> None:
 
 def test_noise_is_reproducible_only_with_the_unsafe_seed() -> None:
     def fit(**more: Any) -> str:
-        return facts(FederatedRuleFitClassifier(epsilon=0.1, **SMALL, **more).fit(X, Y, SITES))
+        return facts(
+            FederatedRuleFitClassifier(epsilon=0.1, **SMALL, **more).fit(X, Y, sites=SITES)
+        )
 
     assert fit(unsafe_noise_seed=3) == fit(unsafe_noise_seed=3)
     assert fit(unsafe_noise_seed=3) != fit(unsafe_noise_seed=4)
@@ -349,8 +388,8 @@ def test_noise_is_reproducible_only_with_the_unsafe_seed() -> None:
 @pytest.mark.parametrize("n_jobs", [1, 2, -1])
 def test_the_number_of_jobs_does_not_matter(n_jobs: int) -> None:
     options = {**SMALL, "noise": False}
-    alone = FederatedRuleFitClassifier(**options).fit(X, Y, SITES)
-    together = FederatedRuleFitClassifier(n_jobs=n_jobs, **options).fit(X, Y, SITES)
+    alone = FederatedRuleFitClassifier(**options).fit(X, Y, sites=SITES)
+    together = FederatedRuleFitClassifier(n_jobs=n_jobs, **options).fit(X, Y, sites=SITES)
     assert facts(alone) == facts(together)
 
 
@@ -369,7 +408,7 @@ def test_a_study_declares_the_covariates(make: Make) -> None:
     assert not fitted.model_.privacy.ranges_from_data
     assert set(fitted.predict(frame)) == {"no", "yes"}
     assert estimator.set_params(rounds=3).fit(frame, y).n_iter_ == 3
-    with pytest.raises(ValueError, match=r"lacks the column\(s\) lactate"):
+    with pytest.raises(ValueError, match="'lactate': the covariate column is not in the table"):
         make(study=study).fit(frame.drop(columns="lactate"), y)
     with pytest.raises(ValueError, match="X has 4 columns, the study has 5 covariates"):
         make(study=study).fit(X, Y)
@@ -484,7 +523,9 @@ def test_weights_that_leave_no_patient_are_refused(make: Make) -> None:
 
 
 def fit_sites(values: Any, y: Any, sites: Any, **more: Any) -> Any:
-    fitted = FederatedRuleFitClassifier(noise=False, **{**SMALL, **more}).fit(values, y, sites)
+    fitted = FederatedRuleFitClassifier(noise=False, **{**SMALL, **more}).fit(
+        values, y, sites=sites
+    )
     assert np.isfinite(fitted.predict_proba(values)).all()
     assert np.isfinite(fitted.rules_["importance"]).all()
     return fitted

@@ -145,6 +145,9 @@ def _name_site(site: str) -> tuple[str, Path]:
 
 def _split_by_column(path: Path, site_column: str) -> dict[str, Source]:
     columns = read_columns(path, where=str(path))
+    if columns.duplicates:
+        names = ", ".join(columns.duplicates)
+        raise DataError(f"{path} has several columns named {names}: rename or drop all but one")
     if site_column not in columns.arrays:
         raise DataError(f"{path} has no column {site_column!r}: check --site-column")
     raw = columns.arrays[site_column]

@@ -10,9 +10,10 @@ from typing import Annotated, Any, TextIO
 
 import typer
 from rich.text import Text
+from scipy.special import expit
 
 from fedrulefit.cli.console import friendly_errors, stderr
-from fedrulefit.columns import read_columns
+from fedrulefit.columns import read_texts
 from fedrulefit.errors import DataError
 from fedrulefit.model import Model
 
@@ -37,13 +38,12 @@ def predict(
     """
     loaded = Model.load(model)
     log_odds = loaded.decision_function(data)
-    probability = loaded.predict_proba(data)
+    probability = expit(log_odds)
     label: dict[str, list[Any]] = {}
     if id_column is not None:
-        columns = read_columns(data, only={id_column}, where=str(data))
-        if id_column not in columns.arrays:
-            raise DataError(f"{data} has no column {id_column!r}: check --id")
-        label[id_column] = columns.arrays[id_column].tolist()
+        if id_column in ("probability", "log_odds"):
+            raise DataError(f"--id {id_column} is the name of a result: rename the column")
+        label[id_column] = read_texts(data, id_column)
     found = {**label, "probability": probability.tolist(), "log_odds": log_odds.tolist()}
     if output is None:
         _write(sys.stdout, found, as_json=as_json)

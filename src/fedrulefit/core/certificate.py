@@ -26,6 +26,7 @@ from scipy.special import expit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.design import Design
+from fedrulefit.core.losses import logistic_slope
 from fedrulefit.core.quadratic import kkt_residual
 
 
@@ -56,7 +57,7 @@ class SlopeSums:
 
 def sum_slopes(design: Design, outcome: Floats, weights: Floats, predictor: Floats) -> SlopeSums:
     """Return the gradients of patients with and without the outcome."""
-    slope = weights * (expit(predictor) - outcome)
+    slope = logistic_slope(predictor, outcome, weights)
     return SlopeSums(
         cases=design.transpose_dot(slope * outcome),
         others=design.transpose_dot(slope * (1 - outcome)),

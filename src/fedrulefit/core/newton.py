@@ -34,7 +34,7 @@ from scipy.special import expit
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
-from fedrulefit.core.losses import logistic_loss
+from fedrulefit.core.losses import logistic_loss, logistic_slope
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.rules import Rule
 
@@ -112,7 +112,7 @@ def sum_curvature(
         held_weight=float(held.sum()),
         losses=np.array([logistic_loss(old + t * (new - old), outcome, weights) for t in STEPS]),
         held_loss=logistic_loss(new, outcome, held),
-        gradient=design.transpose_dot(weights * (chance - outcome)),
+        gradient=design.transpose_dot(logistic_slope(new, outcome, weights)),
         hessian=pack_triangle(design.take(query.active).gram(weights * chance * (1 - chance))),
     )
 

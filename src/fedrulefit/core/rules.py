@@ -117,21 +117,35 @@ def complement(rule: Rule, grid: Grid) -> Rule | None:
     return conjoin([Condition(feature, grid.axes[feature].every_code & ~codes)], grid)
 
 
+def mirror(rule: Rule, grid: Grid) -> Rule | None:
+    """Return the negation among known values: ``x ≥ c`` for ``x < c``.
+
+    Where x may be missing both are false for a missing value. They are not
+    complements, then, but tell the same once "x is missing" has its own term.
+    """
+    if len(rule) != 1 or rule.conditions[0].missing:
+        return None
+    feature, codes = rule.conditions[0]
+    present = (1 << grid.axes[feature].n_codes) - 1
+    return conjoin([Condition(feature, present & ~codes)], grid)
+
+
 def merge_rules(
     rule_sets: Iterable[Iterable[Rule]], grid: Grid, *, drop_complements: bool
 ) -> tuple[Rule, ...]:
     """Return the distinct rules of all sites in one canonical order.
 
     The order tells nothing of which site sent a rule or of its place in a
-    tree. With `drop_complements`, of a rule and its negation the one stays
-    that is false for missing values and names fewer codes.
+    tree. With `drop_complements`, of a rule and its negation (or its
+    :func:`mirror`) the one stays that is false for missing values and names
+    fewer codes.
     """
     distinct = {rule for rules in rule_sets for rule in rules if len(rule)}
     if drop_complements:
         for rule in sorted(distinct):
-            negated = complement(rule, grid)
-            if negated in distinct and _plainness(negated) < _plainness(rule):
-                distinct.discard(rule)
+            for twin in (complement(rule, grid), mirror(rule, grid)):
+                if twin in distinct and _plainness(twin) < _plainness(rule):
+                    distinct.discard(rule)
     return tuple(sorted(distinct, key=lambda rule: (len(rule), rule)))
 
 
@@ -232,11 +246,22 @@ def _describe_range(bounds: tuple[int, int], axis: Axis, name: str, unit: str) -
     lo, hi = bounds
     tail = f" {unit}" if unit else ""
     if lo == 0:
-        return f"{name} < {format_number(axis.cutoffs[hi - 1])}{tail}"
+        return f"{name} < {_format_cutoff(axis, hi - 1)}{tail}"
     if hi == axis.n_codes:
-        return f"{name} ≥ {format_number(axis.cutoffs[lo - 1])}{tail}"
-    low, high = format_number(axis.cutoffs[lo - 1]), format_number(axis.cutoffs[hi - 1])
-    return f"{low} ≤ {name} < {high}{tail}"
+        return f"{name} ≥ {_format_cutoff(axis, lo - 1)}{tail}"
+    return f"{_format_cutoff(axis, lo - 1)} ≤ {name} < {_format_cutoff(axis, hi - 1)}{tail}"
+
+
+def _format_cutoff(axis: Axis, position: int) -> str:
+    """Return a cut-off with as many digits as tell it from its neighbours."""
+    near = axis.cutoffs[max(position - 1, 0) : position + 2].tolist()
+    value = float(axis.cutoffs[position])
+    if len({format_number(other) for other in near}) == len(near):
+        return format_number(value)
+    for digits in range(5, 17):
+        if len({f"{other:.{digits}g}" for other in near}) == len(near):
+            return f"{value:.{digits}g}"
+    return repr(value)
 
 
 def format_number(value: float) -> str:

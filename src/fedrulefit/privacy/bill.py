@@ -14,8 +14,8 @@ from fedrulefit.privacy.ledger import EXACT
 
 _AVERAGING = "a gradient sum, a loss and the number of patients"
 _CURVATURE = (
-    "a gradient sum, second derivatives, losses (of held-out patients, too) and the number of "
-    "patients"
+    "gradients, second derivatives, losses and the number of patients (from which patients and "
+    "outcomes inside candidate rules follow)"
 )
 
 
@@ -79,7 +79,7 @@ class PrivacyBill:
 
 
 def exact_releases(
-    *, noise: bool, histograms: bool, exact_spreads: bool, rounds: int, curvature: bool
+    *, noise: bool, histograms: bool, exact_spreads: bool, rounds: int, curvature: bool, folds: int
 ) -> Sequence[str]:
     """Return what leaves a site without noise in a run."""
     words = []
@@ -88,8 +88,10 @@ def exact_releases(
     if histograms and exact_spreads:
         words.append("the spread and number of known values of each covariate")
     words += [
-        "the rules grown on the site's patients (and without each fold, if λ is chosen)",
-        f"{_CURVATURE if curvature else _AVERAGING} in each of {rounds} rounds",
+        "the rules grown on the site's patients"
+        + f", and without each of {folds} folds" * (folds > 0),
+        f"{_CURVATURE if curvature else _AVERAGING} in each of {rounds} rounds"
+        + f", of all patients and without each of {folds} folds" * (folds > 0),
         "the gradient at the final coefficients, with and without the outcome apart",
         "the number of patients and of outcomes in all and inside each rule of the final model, "
         "the spread of its terms, and its loss",

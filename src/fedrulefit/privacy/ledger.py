@@ -33,7 +33,8 @@ class Release:
     digest : str
         SHA-256 of the message's bytes.
     round : int or None
-        Round of the fit, where there are rounds.
+        Round of the fit, where there are rounds (the exact solver's are counted
+        from the start of the run).
     time : str
         When, as the site's clock says; empty without a clock.
     """

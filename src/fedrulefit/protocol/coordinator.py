@@ -10,7 +10,7 @@ The conversation reads top to bottom in :meth:`Coordinator._conversation`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -33,6 +33,7 @@ from fedrulefit.core.rules import (
     cutoff_rules,
     level_rules,
     merge_rules,
+    mirror,
 )
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
@@ -267,6 +268,11 @@ class Coordinator:
             self.progress = Progress("path", len(history), 0, _last(history))
             search.update((yield from self._evaluate(search.queries(), len(candidates.factors[0]))))
             history.append(search.objective)
+        if not search.done:
+            raise FitError(
+                f"cross-validation did not end within {settings.max_rounds} rounds: raise "
+                "'max_rounds', or make 'path_length' shorter"
+            )
         n_rules = len(candidates.rules)
         path = search.finish(n_rules, rule=settings.selection, max_rules=settings.max_rules)
         # The path is only near its optima: the exact fit may keep a rule more than allowed,
@@ -317,8 +323,11 @@ class Coordinator:
         held_losses = _total([r.held_losses for r in replies], n)
         gradients = _total([r.gradients for r in replies], n * n_terms).reshape(n, n_terms)
         hessians = _total([r.hessians for r in replies], sum(sizes))
-        if not (weights > 0).all():
-            raise FitError("a fold leaves no patients to train on: use fewer folds")
+        judged = np.array([query.fold >= 0 for query in queries])
+        if not (weights > 0).all() or not (held_weights[judged] > 0).all():
+            raise FitError(
+                "too few patients for cross-validation: lower 'folds', or give 'penalty' a number"
+            )
         return [
             CurvatureSums(
                 weight=float(weights[k]),
@@ -369,6 +378,9 @@ class Coordinator:
         solution = found.solution
         coef = solution.coef
         patients = _positive_total({r.header.site: r.total for r in replies})
+        events = sum(reply.events for reply in replies)
+        if not 0 < events < patients:
+            raise FitError("all patients of all sites are of one outcome class: nothing to learn")
         n_rules = int(((terms > 0) & (terms <= len(found.rules))).sum())
         inside = _total([reply.inside for reply in replies], n_rules)
         events_inside = _total([reply.events_inside for reply in replies], n_rules)
@@ -391,7 +403,7 @@ class Coordinator:
             provenance=Provenance(
                 sites=self.sites,
                 patients=patients,
-                events=sum(reply.events for reply in replies),
+                events=events,
                 candidates=found.candidates.n_allowed,
                 solver=self.study.settings.solver,
                 penalty=solution.penalty,
@@ -426,6 +438,7 @@ class Coordinator:
                     exact_spreads=settings.spreads == "exact",
                     rounds=rounds,
                     curvature=settings.solver == "exact",
+                    folds=settings.folds if settings.penalty == "cv" else 0,
                 )
             ),
         )
@@ -489,13 +502,11 @@ def _check_rules(reply: m.RulesReply, n_folds: int, grid: Grid) -> None:
             raise ProtocolError(f"site {reply.header.site!r}: {error}") from None
 
 
-def _forbid(
-    factors: Floats, rules: Sequence[Rule], allowed: Collection[Rule], grid: Grid
-) -> Floats:
+def _forbid(factors: Floats, rules: Sequence[Rule], allowed: Set[Rule], grid: Grid) -> Floats:
     """Forbid all rules that neither stand in `allowed` nor negate one that does."""
     changed = factors.copy()
     for k, rule in enumerate(rules, start=1):
-        if rule not in allowed and complement(rule, grid) not in allowed:
+        if allowed.isdisjoint((rule, complement(rule, grid), mirror(rule, grid))):
             changed[k] = FORBIDDEN
     return changed
 

@@ -5,8 +5,8 @@ One frozen class per arrow, in two closed unions, :data:`Request` and
 formula) and how it is protected; the table in ``docs/protocol.md`` is made from
 these classes, and a test keeps it true.
 
-Every quantity of a reply is a sum over the site's patients, so that the
-coordinator needs only the total over sites.
+Apart from the rules, every quantity of a reply adds up over sites: the
+coordinator needs only the total.
 """
 
 from __future__ import annotations

@@ -101,7 +101,8 @@ class Site:
             reply = self._answer(request)
         except ProtocolError as error:
             return m.Refusal(request.header, "bad-request", str(error))
-        self._record(reply, getattr(request, "round", None))
+        in_rounds = isinstance(request, m.CurvatureRequest)
+        self._record(reply, request.header.step if in_rounds else getattr(request, "round", None))
         return reply
 
     def _check_header(self, header: m.Header) -> None:

@@ -78,6 +78,7 @@ def test_exact_releases_name_all_that_leaves_without_noise(
         exact_spreads=exact_spreads,
         rounds=300,
         curvature=curvature,
+        folds=5,
     )
     assert ("the histograms" in words) == (histograms and not noise)
     assert any("known values" in w for w in words) == (histograms and exact_spreads)

@@ -268,6 +268,8 @@ def test_every_patient_derived_field_has_an_entry(settings: dict[str, Any]) -> N
     for _, request, reply in seen:
         digest = hashlib.sha256(to_bytes(reply)).hexdigest()
         round_ = request.round if isinstance(request, m.DualRequest) else None
+        if isinstance(request, m.CurvatureRequest):
+            round_ = request.header.step
         for field in dataclasses.fields(reply):
             if field.name == "header" or field.metadata["mechanism"] == "no patient data":
                 continue
