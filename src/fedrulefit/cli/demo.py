@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -64,7 +67,17 @@ def demo(
     console.print(Text(f"Privacy: {model.privacy.words()}"))
     console.print()
     console.print(Text(f"In {output}/: model.json, model.png, study.toml and the three tables."))
-    console.print(Text(f"Next: fedrulefit explain {output}/model.json {output}/rural.csv --row 1"))
+    console.print(
+        Text(f"Next: {_command()} explain {output}/model.json {output}/rural.csv --row 1")
+    )
+
+
+def _command() -> str:
+    """Return how to call this program again: by its path, where it is not on the PATH."""
+    called = Path(sys.argv[0])
+    if which("fedrulefit") or called.name != "fedrulefit":
+        return "fedrulefit"
+    return os.path.relpath(called)
 
 
 def _write_inputs(output: Path, frames: Mapping[str, pd.DataFrame], study_toml: str) -> None:
