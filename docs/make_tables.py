@@ -617,6 +617,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "importance": "|β_k|·std, see [method](method.md#5-interpretation).",
         "inside": "Patients who satisfy the rule, over all sites (with weights).",
         "events_inside": "Those of them with the event.",
+        "path": "Its coefficient at each λ of the path; empty where λ was given.",
     },
     "_ConditionPart": {
         "covariate": "Name of the covariate.",
@@ -630,6 +631,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "covariate": "Name of the covariate.",
         "coefficient": "β*_j, for 0.4·(winsorised value − centre)/spread.",
         "importance": "|β*_j|·std.",
+        "path": "Its coefficient at each λ of the path; empty where λ was given.",
     },
     "_PrivacyPart": {
         "mechanism": "Noise of the histograms, as the sites named it; `none` without histograms.",

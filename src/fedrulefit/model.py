@@ -46,6 +46,8 @@ class RuleTerm:
     inside, events_inside : float
         Patients who satisfy the rule, and those of them with the outcome,
         summed over sites (with their weights).
+    path : tuple of float
+        Coefficient at each λ of the path; empty where λ was given.
     """
 
     rule: Rule
@@ -53,6 +55,7 @@ class RuleTerm:
     importance: float
     inside: float
     events_inside: float
+    path: tuple[float, ...] = ()
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -67,6 +70,7 @@ class LinearTerm:
     feature: int
     coefficient: float
     importance: float
+    path: tuple[float, ...] = ()
 
     @property
     def features(self) -> tuple[int, ...]:

@@ -63,6 +63,7 @@ class _RulePart(_Part):
     importance: float = Field(ge=0)
     inside: float = Field(ge=0)
     events_inside: float = Field(ge=0)
+    path: list[float]
 
 
 class _LinearPart(_Part):
@@ -70,6 +71,7 @@ class _LinearPart(_Part):
     covariate: str
     coefficient: float
     importance: float = Field(ge=0)
+    path: list[float]
 
 
 class _PrivacyPart(_Part):
@@ -249,6 +251,8 @@ def _assemble(file: _File, study: Study) -> Model:
     study.check_grid(grid)
     places = {name: j for j, name in enumerate(study.names)}
     terms = tuple(_term(part, places, grid) for part in file.terms)
+    if any(len(term.path) != len(file.provenance.path) for term in terms):
+        raise ModelFileError("a term's path does not fit the path of the model")
     check_rules([term.rule for term in terms if isinstance(term, RuleTerm)], grid)
     bill, origin = file.privacy, file.provenance
     _check_counts(file)
@@ -303,6 +307,7 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
             "covariate": model.study.names[term.feature],
             "coefficient": term.coefficient,
             "importance": term.importance,
+            "path": list(term.path),
         }
     return {
         "kind": "rule",
@@ -312,6 +317,7 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
         "importance": term.importance,
         "inside": term.inside,
         "events_inside": term.events_inside,
+        "path": list(term.path),
     }
 
 
@@ -331,7 +337,7 @@ def _term(part: _RulePart | _LinearPart, places: dict[str, int], grid: Grid) -> 
         feature = _place(part.covariate, places)
         if not grid.axes[feature].has_linear:
             raise ModelFileError(f"covariate {part.covariate!r} has no linear term")
-        return LinearTerm(feature, part.coefficient, part.importance)
+        return LinearTerm(feature, part.coefficient, part.importance, tuple(part.path))
     conditions = (_condition(c, places) for c in part.conditions)
     return RuleTerm(
         Rule(tuple(conditions)),
@@ -339,6 +345,7 @@ def _term(part: _RulePart | _LinearPart, places: dict[str, int], grid: Grid) -> 
         part.importance,
         part.inside,
         part.events_inside,
+        tuple(part.path),
     )
 
 

@@ -128,6 +128,35 @@ def path(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def coefficients(model: Model, ax: Axes | None = None, *, top: int = 8) -> Axes:
+    """Draw how the terms' coefficients grow along the path (``term.path``).
+
+    All terms of the model are drawn; the `top` most important are named.
+    """
+    ax = _axes(ax)
+    frame = model.path_frame()
+    if frame.empty or not model.terms:
+        return _say(ax, "There is no path: λ was given, or no term stayed")
+    for k, term in enumerate(model.terms):
+        named = k < top
+        ax.plot(
+            frame["penalty"],
+            term.path,
+            color=f"C{k}" if named else OUTSIDE,
+            linewidth=1.5 if named else 0.7,
+            zorder=2 if named else 1,
+            label=_shorten(model.describe(term)) if named else None,
+        )
+    ax.axvline(model.provenance.penalty, color=NEUTRAL, linestyle="--")
+    ax.set_xscale("log")
+    ax.invert_xaxis()
+    ax.set_xlabel("λ (weaker penalty to the right)")
+    ax.set_ylabel("Coefficient")
+    ax.set_title("Coefficients along the path")
+    ax.legend(fontsize="small", frameon=False, loc="upper left")
+    return ax
+
+
 def overview(model: Model) -> Figure:
     """Draw all of them on one page."""
     from matplotlib.figure import Figure

@@ -142,3 +142,30 @@ def test_the_overview_says_synthetic(model: Model) -> None:
     study = model.study.model_copy(update={"synthetic": True})
     marked = plot.overview(dataclasses.replace(model, study=study))
     assert "(synthetic data)" in marked.get_suptitle()
+
+
+def test_coefficients_draws_every_term_along_the_path() -> None:
+    study = make_study(solver="exact", penalty="cv", folds=3, path_length=10, epsilon=None)
+    model = fit_model(study)
+    assert model.terms
+    ax = Figure().subplots()
+    assert plot.coefficients(model, ax, top=2) is ax
+    lines = [line for line in ax.get_lines() if len(line.get_xdata()) == len(model.path_frame())]
+    assert len(lines) == len(model.terms)
+    for line, term in zip(lines, model.terms, strict=True):
+        assert tuple(line.get_ydata()) == term.path
+    assert len(ax.get_legend().get_texts()) == min(2, len(model.terms))
+
+
+def test_coefficients_without_a_path_says_so() -> None:
+    model = fit_model(make_study(solver="exact", penalty=0.01, epsilon=None))
+    ax = plot.coefficients(model, Figure().subplots())
+    assert "no path" in ax.texts[0].get_text()
+
+
+def test_the_path_ends_near_the_model_at_the_chosen_penalty() -> None:
+    model = fit_model(make_study(solver="exact", penalty="cv", folds=3, epsilon=None))
+    frame = model.path_frame()
+    chosen = int((frame["penalty"] - model.provenance.penalty).abs().idxmin())
+    for term in model.terms[:3]:
+        assert abs(term.path[chosen] - term.coefficient) < 0.2 * abs(term.coefficient) + 0.05

@@ -520,14 +520,16 @@ def _make_terms(
 ) -> tuple[Term, ...]:
     """Return the terms that stayed, most important first."""
     coef, n_rules = found.solution.coef, len(found.rules)
+    points = found.solution.path.points if found.solution.path else ()
     made: list[Term] = []
     for k, term in enumerate(terms[1:], start=1):
         beta, size = float(coef[term]), float(importance[k])
+        path = tuple(float(point.coef[term]) for point in points)
         if term <= n_rules:
             counts = float(inside[k - 1]), float(events_inside[k - 1])
-            made.append(RuleTerm(found.rules[term - 1], beta, size, *counts))
+            made.append(RuleTerm(found.rules[term - 1], beta, size, *counts, path=path))
         else:
-            made.append(LinearTerm(found.grid.linear[term - 1 - n_rules], beta, size))
+            made.append(LinearTerm(found.grid.linear[term - 1 - n_rules], beta, size, path))
     return tuple(sorted(made, key=lambda term: -term.importance))
 
 
