@@ -122,21 +122,20 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         covariates = self.study.covariates if reset else self.study_.covariates
         if _is_named_frame(X):
             validate_data(self, X, reset=reset, skip_check_array=True)
-            if self.study is not None:
-                # Declared levels, ranges and completeness are checked, as at a real site.
-                return load_table(X, self.study, need_outcome=False, where="X").values
-            return read_values(X, covariates)
-        checked = validate_data(
-            self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
-        )
-        if checked.shape[1] != len(covariates):
-            raise DataError(
-                f"X has {checked.shape[1]} columns, the study has {len(covariates)} covariates"
+            source = X
+        else:
+            checked = validate_data(
+                self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
             )
-        columns = dict(zip(covariates, checked.T, strict=True))
-        if self.study is not None:
-            return load_table(columns, self.study, need_outcome=False, where="X").values
-        return read_values(columns, covariates)
+            if checked.shape[1] != len(covariates):
+                raise DataError(
+                    f"X has {checked.shape[1]} columns, the study has {len(covariates)} covariates"
+                )
+            source = dict(zip(covariates, checked.T, strict=True))
+        if self.study is None:
+            return read_values(source, covariates)
+        # Declared levels, ranges and completeness are checked, as at a real site.
+        return load_table(source, self.study, need_outcome=False, where="X").values
 
     def _encode_classes(self, y: Any) -> Floats:
         if y is None:

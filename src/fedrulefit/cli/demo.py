@@ -56,8 +56,7 @@ def demo(
     model = fitted.model
     model.save(output / "model.json")
     plot.overview(model).savefig(output / "model.png", dpi=120)
-    for line in show.summary_lines(model):
-        console.print(Text(line))
+    show.print_summary(console, model)
     console.print()
     console.print(show.rules_table(model, model.rules_frame(top=10)))
     console.print()

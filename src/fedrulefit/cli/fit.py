@@ -90,8 +90,7 @@ def fit(
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     elif not quiet:
         console = stdout()
-        for line in show.summary_lines(model):
-            console.print(Text(printable(line)))
+        show.print_summary(console, model)
         if top:
             console.print()
             console.print(show.rules_table(model, model.rules_frame(top=top)))
@@ -125,15 +124,13 @@ def _sources(sites: list[str], site_column: str | None) -> dict[str, Source]:
         if len(sites) != 1:
             raise DataError("--site-column needs exactly one --site with all patients")
         return _split_by_column(Path(sites[0]), site_column)
-    sources: dict[str, Source] = {}
     named = [_name_site(site) for site in sites]
     twins = [name for name, count in Counter(name for name, _ in named).items() if count > 1]
     if twins:
         raise DataError(
             f"two tables are named {twins[0]!r}: give names, e.g. --site north=a/data.csv"
         )
-    sources.update(named)
-    return sources
+    return dict(named)
 
 
 def _name_site(site: str) -> tuple[str, Path]:

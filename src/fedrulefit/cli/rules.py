@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli import show
-from fedrulefit.cli.console import friendly_errors, printable, stdout
+from fedrulefit.cli.console import friendly_errors, stdout
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model import Model
 
@@ -45,8 +45,7 @@ def rules(
         typer.echo(json.dumps(json.loads(frame.to_json(orient="records")), ensure_ascii=False))
         return
     console = stdout()
-    for line in show.summary_lines(loaded):
-        console.print(Text(printable(line)))
+    show.print_summary(console, loaded)
     console.print()
     table = show.subgroups_table(frame) if subgroups else show.rules_table(loaded, frame)
     console.print(table if len(frame) else Text("No rule meets these bounds."))

@@ -105,8 +105,13 @@ def importance_line(model: Model) -> str:
     return ", ".join(f"{printable(names[j])} {100 * value[j] / largest:.0f}" for j in order)
 
 
-def summary_lines(model: Model) -> list[str]:
-    """Return what a model rests on, in a few lines."""
+def print_summary(console: Console, model: Model) -> None:
+    """Print what a model rests on, in a few lines."""
+    for line in _summary_lines(model):
+        console.print(Text(printable(line)))
+
+
+def _summary_lines(model: Model) -> list[str]:
     origin = model.provenance
     rate = 100 * origin.events / origin.patients
     label = model.study.outcome.label or model.study.outcome.column

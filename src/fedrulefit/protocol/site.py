@@ -101,8 +101,7 @@ class Site:
             reply = self._answer(request)
         except ProtocolError as error:
             return m.Refusal(request.header, "bad-request", str(error))
-        in_rounds = isinstance(request, m.CurvatureRequest)
-        self._record(reply, request.header.step if in_rounds else getattr(request, "round", None))
+        self._record(reply, _round_of(request))
         return reply
 
     def _check_header(self, header: m.Header) -> None:
@@ -246,10 +245,9 @@ class Site:
             raise ProtocolError(f"expected 1 to {settings.folds + 1} points")
         found = []
         for query in request.queries:
-            _check_terms(query.terms, design.n_terms)
             _check_terms(query.active, design.n_terms)
-            _check_length(query.start, len(query.terms), "coefficients")
-            _check_length(query.end, len(query.terms), "coefficients")
+            _check_coefs(query.terms, query.start, design.n_terms)
+            _check_coefs(query.terms, query.end, design.n_terms)
             if not -1 <= query.fold < settings.folds:
                 raise ProtocolError(f"there is no fold {query.fold}")
             found.append(
@@ -267,8 +265,7 @@ class Site:
 
     def _slope(self, request: m.SlopesRequest) -> m.SlopesReply:
         design, terms = self._ready_design(), request.terms
-        _check_terms(terms, design.n_terms)
-        _check_length(request.coef, len(terms), "coefficients")
+        _check_coefs(terms, request.coef, design.n_terms)
         predictor = design.take(terms).dot(request.coef)
         slopes = sum_slopes(design, self._outcome, self._scaled_weights, predictor)
         return m.SlopesReply(request.header, slopes.cases, slopes.others)
@@ -276,8 +273,7 @@ class Site:
     def _summarise(self, request: m.SummaryRequest) -> m.SummaryReply:
         """Paper 2.3, for the terms of the final model only."""
         design, terms = self._ready_design(), request.terms
-        _check_terms(terms, design.n_terms)
-        _check_length(request.coef, len(terms), "coefficients")
+        _check_coefs(terms, request.coef, design.n_terms)
         _check_length(request.scales, 2, "scales")
         if not ((request.scales >= 0) & (request.scales <= 1)).all():
             raise ProtocolError("the scales of the certificate must lie in [0, 1]")
@@ -350,6 +346,21 @@ def _draw_folds(outcome: Floats, n_folds: int, seed: int, site: str) -> Ints:
     folds = np.empty(len(outcome), dtype=np.int64)
     folds[order] = (np.arange(len(outcome)) + rng.integers(n_folds)) % n_folds
     return folds
+
+
+def _round_of(request: m.Request) -> int | None:
+    """The round that the ledger names; the exact solver's are the steps of the run."""
+    match request:
+        case m.DualRequest():
+            return request.round
+        case m.CurvatureRequest():
+            return request.header.step
+    return None
+
+
+def _check_coefs(terms: Ints, coef: Floats, n_terms: int) -> None:
+    _check_terms(terms, n_terms)
+    _check_length(coef, len(terms), "coefficients")
 
 
 def _check_terms(terms: Ints, n_terms: int) -> None:
