@@ -20,12 +20,10 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
     check_is_fitted,
-    column_or_1d,
     validate_data,
 )
 
@@ -33,6 +31,7 @@ from fedrulefit.core.arrays import MAX_CODES, Floats
 from fedrulefit.core.grid import Grid, exact_grid
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError
+from fedrulefit.labels import encode_classes, read_sites
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
 from fedrulefit.schema import infer_covariates, read_values
 from fedrulefit.study import Outcome, Settings, Study, Weight, check_settings, resolve_settings
@@ -63,9 +62,9 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
         values = self._read_training(X, given)
-        outcome = self._encode_classes(y)
+        self.classes_, outcome = encode_classes(y, asker=self)
         check_consistent_length(values, outcome)
-        labels = self._site_labels(sites, len(values))
+        labels = read_sites(sites, len(values))
         study = self._study(given)
         weights = np.ones(len(values)) if given is None else given
         counted = weights > 0
@@ -136,37 +135,6 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
             return read_values(source, covariates)
         # Declared levels, ranges and completeness are checked, as at a real site.
         return load_table(source, self.study, need_outcome=False, where="X").values
-
-    def _encode_classes(self, y: Any) -> Floats:
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        self.classes_, position = np.unique(y, return_inverse=True)
-        if len(self.classes_) > 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}."
-            )
-        if len(self.classes_) < 2:
-            raise ValueError(
-                "y holds only one class: a model needs patients with and without the outcome"
-            )
-        encoded: Floats = position.astype(np.float64)
-        return encoded
-
-    def _site_labels(self, sites: Any, n_rows: int) -> npt.NDArray[np.str_]:
-        if sites is None:
-            return np.full(n_rows, "site")
-        import pandas as pd
-
-        labels = column_or_1d(sites)
-        check_consistent_length(labels, np.empty(n_rows))
-        if pd.isna(labels).any():
-            raise DataError("sites has missing entries: every patient belongs to one site")
-        return np.array([str(label) for label in labels])
 
     def _study(self, weights: Floats | None) -> Study:
         covariates = self._covariates if self.study is None else self.study.covariates

@@ -1,0 +1,1 @@
+"""The methods that the paper compares with: BFI, federated forests, RuleFit without federation."""

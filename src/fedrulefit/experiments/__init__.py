@@ -1,0 +1,4 @@
+"""The paper's study, rerun: simulations, cut-offs, trauma patients.
+
+``fedrulefit experiment`` runs them; ``docs/paper-study.md`` shows what came out.
+"""

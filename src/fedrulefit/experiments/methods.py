@@ -1,0 +1,195 @@
+"""The methods that the experiments compare, behind one call.
+
+``METHODS[name].fit(patients, clients, seed, effort)`` returns what predicts. All
+methods see the same patients. The noise of the histograms is drawn from the
+repetition's seed, so that a run can be repeated; on real patients that would not be
+private.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
+
+from fedrulefit.baselines.bfi import BFIClassifier
+from fedrulefit.baselines.forest import FederatedForestClassifier
+from fedrulefit.baselines.rulefit import conventional_rulefit, fit_each_site
+from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.estimators import FederatedRuleFitClassifier
+from fedrulefit.study import Study
+
+METRICS: Final[Mapping[str, str]] = {"auc": "AUC", "accuracy": "Accuracy", "f1": "F1"}
+REFERENCE: Final = "centralised"
+PROPOSED: Final = "federated"
+OURS: Final = "federated-default"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much work the methods may do.
+
+    Parameters
+    ----------
+    quick : bool
+        Few trees and rounds: to see that everything runs. The numbers then
+        mean nothing.
+    """
+
+    quick: bool = False
+
+    @property
+    def rulefit(self) -> dict[str, Any]:
+        """Settings of every RuleFit."""
+        return {"n_trees": 10} if self.quick else {}
+
+    @property
+    def fedda(self) -> dict[str, Any]:
+        """Settings of FedDA."""
+        return self.rulefit | ({"rounds": 10} if self.quick else {})
+
+    @property
+    def path(self) -> dict[str, Any]:
+        """Settings of RuleFit with λ by cross-validation."""
+        return self.rulefit | ({"path_length": 5, "folds": 2} if self.quick else {})
+
+    @property
+    def n_forest(self) -> int:
+        """Trees of the federated forest."""
+        return 20 if self.quick else 100
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a method is given.
+
+    Parameters
+    ----------
+    values : Floats, shape (n_rows, n_features)
+    outcome : Ints, shape (n_rows,)
+    clients : Ints, shape (n_rows,)
+        The client of every patient; methods on pooled data ignore it.
+    study : Study
+        Public ranges.
+    seed : int
+    effort : Effort
+    """
+
+    values: Floats
+    outcome: Ints
+    clients: Ints
+    study: Study
+    seed: int
+    effort: Effort = Effort()
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of the comparison.
+
+    Parameters
+    ----------
+    label : str
+        Its name in tables and figures.
+    fit : callable
+        Returns fitted classifiers: one, or one per client.
+    pooled : bool
+        Whether it knows no clients.
+    """
+
+    label: str
+    fit: Callable[[Task], list[Any]]
+    pooled: bool = False
+
+
+def _federated(task: Task, **settings: Any) -> list[Any]:
+    model = FederatedRuleFitClassifier(
+        study=task.study, random_state=task.seed, unsafe_noise_seed=task.seed, **settings
+    )
+    return [model.fit(task.values, task.outcome, sites=task.clients)]
+
+
+def _fit_paper(task: Task) -> list[Any]:
+    return _federated(task, preset="paper", **task.effort.fedda)
+
+
+def _fit_default(task: Task) -> list[Any]:
+    return _federated(task, preset="default", **task.effort.path)
+
+
+def _fit_central(task: Task) -> list[Any]:
+    model = conventional_rulefit(study=task.study, random_state=task.seed, **task.effort.path)
+    return [model.fit(task.values, task.outcome)]
+
+
+def _fit_central_fixed(task: Task) -> list[Any]:
+    model = conventional_rulefit(
+        study=task.study, penalty=0.01, random_state=task.seed, **task.effort.rulefit
+    )
+    return [model.fit(task.values, task.outcome)]
+
+
+def _fit_local(task: Task) -> list[Any]:
+    model = conventional_rulefit(study=task.study, random_state=task.seed, **task.effort.path)
+    return list(fit_each_site(model, task.values, task.outcome, sites=task.clients).values())
+
+
+def _fit_bfi(task: Task) -> list[Any]:
+    return [BFIClassifier().fit(task.values, task.outcome, sites=task.clients)]
+
+
+def _fit_forest(task: Task) -> list[Any]:
+    model = FederatedForestClassifier(n_trees=task.effort.n_forest, random_state=task.seed)
+    return [model.fit(task.values, task.outcome, sites=task.clients)]
+
+
+METHODS: Final[Mapping[str, Method]] = {
+    REFERENCE: Method("Centralised RuleFit", _fit_central, pooled=True),
+    "centralised-fixed": Method("Centralised RuleFit, λ = 0.01", _fit_central_fixed, pooled=True),
+    PROPOSED: Method("Federated RuleFit, preset paper", _fit_paper),
+    OURS: Method("Federated RuleFit, our defaults", _fit_default),
+    "local": Method("Local RuleFit", _fit_local),
+    "bfi": Method("BFI", _fit_bfi),
+    "forest": Method("Federated random forest", _fit_forest),
+}
+
+
+def fit_method(name: str, task: Task) -> list[Any]:
+    """Fit a method; returns one classifier, or one per client."""
+    with warnings.catch_warnings():
+        # Small clients separate perfectly; their models are judged as they are.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return METHODS[name].fit(task)
+
+
+def score(models: list[Any], values: Floats, outcome: Ints) -> dict[str, float]:
+    """Return AUC, accuracy, F1 and the number of rules, each a mean over `models`.
+
+    An event is predicted where its probability is above 0.5. F1 is 0 where
+    none is predicted.
+    """
+    return {
+        name: float(np.mean(column))
+        for name, column in zip(
+            (*METRICS, "rules"),
+            zip(*(_score_one(model, values, outcome) for model in models), strict=True),
+            strict=True,
+        )
+    }
+
+
+def _score_one(model: Any, values: Floats, outcome: Ints) -> tuple[float, float, float, float]:
+    chance = model.predict_proba(values)[:, 1]
+    predicted = chance > 0.5
+    fitted = getattr(model, "model_", None)
+    return (
+        roc_auc_score(outcome, chance),
+        accuracy_score(outcome, predicted),
+        f1_score(outcome, predicted, zero_division=0.0),
+        float("nan") if fitted is None else len(fitted.rule_terms),
+    )

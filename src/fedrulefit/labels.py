@@ -1,0 +1,50 @@
+"""What all our classifiers do with ``y`` and ``sites``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.errors import DataError
+
+
+def encode_classes(y: Any, *, asker: object) -> tuple[npt.NDArray[Any], Floats]:
+    """Return the two classes, and 1.0 for the larger one, shape (n_rows,).
+
+    `asker` is the estimator, named where there is no y.
+    """
+    if y is None:
+        raise ValueError(
+            f"{type(asker).__name__} requires y to be passed, but the target y is None"
+        )
+    y = column_or_1d(y, warn=True)
+    check_classification_targets(y)
+    classes, position = np.unique(y, return_inverse=True)
+    if len(classes) > 2:
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is "
+            f"{type_of_target(y)}."
+        )
+    if len(classes) < 2:
+        raise ValueError(
+            "y holds only one class: a model needs patients with and without the outcome"
+        )
+    return classes, position.astype(np.float64)
+
+
+def read_sites(sites: Any, n_rows: int) -> npt.NDArray[np.str_]:
+    """Return the site of every patient, shape (n_rows,); one site where none is given."""
+    if sites is None:
+        return np.full(n_rows, "site")
+    import pandas as pd
+
+    labels = column_or_1d(sites)
+    check_consistent_length(labels, np.empty(n_rows))
+    if pd.isna(labels).any():
+        raise DataError("sites has missing entries: every patient belongs to one site")
+    return np.array([str(label) for label in labels])
