@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import platform
 import resource
 import time
 import warnings
@@ -62,14 +60,3 @@ def _child(pipe: Connection, prepare: Callable[..., Any], args: tuple[Any, ...])
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     pipe.send(Measured(cpu, wall, peak, facts))
-
-
-def machine() -> str:
-    """Return the machine in a line."""
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            model = next(line for line in file if line.startswith("model name")).split(":")[1]
-    except (OSError, StopIteration):
-        pass
-    return f"{model.strip()}, {os.cpu_count()} cores, Python {platform.python_version()}"

@@ -10,7 +10,8 @@ from shutil import which
 from typing import Any
 
 from benchmarks import work
-from benchmarks.measure import Measured, machine, measure
+from benchmarks.measure import Measured, measure
+from fedrulefit.experiments.runs import machine
 
 LIMIT = 400
 """Seconds after which a peer is given up at 100,000 patients."""

@@ -27,6 +27,7 @@ from pydantic.fields import FieldInfo
 import fedrulefit
 from fedrulefit import columns, modelfile, study, table
 from fedrulefit.core.grid import Grid
+from fedrulefit.experiments.markdown import fill_parts, make_table
 from fedrulefit.privacy import ledger
 from fedrulefit.protocol import messages
 
@@ -267,16 +268,6 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
 
 
 # --- Markdown -----------------------------------------------------------------------------
-
-
-def make_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _code(text: str) -> str:
@@ -681,14 +672,7 @@ PARTS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
 
 def fill(page: str, text: str) -> str:
     """Return the page with every generated part made anew."""
-    for name, make in PARTS[page].items():
-        start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
-        before, _, rest = text.partition(start)
-        _, found, after = rest.partition(end)
-        if not found:
-            raise ValueError(f"{page} lacks the markers {start} and {end}")
-        text = f"{before}{start}\n\n{make()}\n\n{end}{after}"
-    return text
+    return fill_parts(page, text, {name: make() for name, make in PARTS[page].items()})
 
 
 def main() -> None:

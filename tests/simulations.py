@@ -14,15 +14,8 @@ from fedrulefit.core.design import build_design
 from fedrulefit.core.grid import Bins, encode, exact_grid, linear_values
 from fedrulefit.core.newton import penalty_factors
 from fedrulefit.core.rules import cutoff_rules, merge_rules
+from fedrulefit.experiments.scenarios import log_odds
 from tests.oracles import Site
-
-
-def log_odds(X: Any, model: int) -> Any:
-    """The paper's simulation models: linear (1) and curved (2)."""
-    if model == 1:
-        return X[:, :5] @ [5, -4, 3, -2, 1]
-    bumps = 10 * np.exp(-2 * X[:, 0] ** 2) - 10 * np.exp(-2 * X[:, 1] ** 2)
-    return bumps + 6 * np.sin(X[:, 2]) - 4 * np.sin(X[:, 3]) + 2 * np.sin(X[:, 4])
 
 
 @cache

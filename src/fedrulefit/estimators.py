@@ -555,15 +555,20 @@ class RuleFitClassifier(_RuleFit):
     def _grid(self, table: Table, study: Study) -> Grid | None:
         if self.cutoffs == "histogram":
             return None
-        settings = study.settings
-        return exact_grid(
-            table.values,
-            table.weights,
-            study.bins,
-            n_cutoffs=settings.n_cutoffs,
-            winsor=settings.winsor,
-            centre=settings.centre,
-        )
+        return pooled_grid(table, study)
+
+
+def pooled_grid(table: Table, study: Study) -> Grid:
+    """Return cut-offs at the values themselves, or `n_cutoffs` quantiles of them."""
+    settings = study.settings
+    return exact_grid(
+        table.values,
+        table.weights,
+        study.bins,
+        n_cutoffs=settings.n_cutoffs,
+        winsor=settings.winsor,
+        centre=settings.centre,
+    )
 
 
 def _is_named_frame(X: Any) -> bool:

@@ -44,19 +44,14 @@ class Effort:
     quick: bool = False
 
     @property
-    def rulefit(self) -> dict[str, Any]:
-        """Settings of every RuleFit."""
-        return {"n_trees": 10} if self.quick else {}
-
-    @property
     def fedda(self) -> dict[str, Any]:
-        """Settings of FedDA."""
-        return self.rulefit | ({"rounds": 10} if self.quick else {})
+        """Settings of RuleFit by FedDA."""
+        return {"n_trees": 10, "rounds": 10} if self.quick else {}
 
     @property
-    def path(self) -> dict[str, Any]:
-        """Settings of RuleFit with λ by cross-validation."""
-        return self.rulefit | ({"path_length": 5, "folds": 2} if self.quick else {})
+    def exact(self) -> dict[str, Any]:
+        """Settings of RuleFit by the exact solver; quick, it has no cross-validation."""
+        return {"n_trees": 10, "penalty": 0.02} if self.quick else {}
 
     @property
     def n_forest(self) -> int:
@@ -119,23 +114,23 @@ def _fit_paper(task: Task) -> list[Any]:
 
 
 def _fit_default(task: Task) -> list[Any]:
-    return _federated(task, preset="default", **task.effort.path)
+    return _federated(task, preset="default", **task.effort.exact)
 
 
 def _fit_central(task: Task) -> list[Any]:
-    model = conventional_rulefit(study=task.study, random_state=task.seed, **task.effort.path)
+    model = conventional_rulefit(study=task.study, random_state=task.seed, **task.effort.exact)
     return [model.fit(task.values, task.outcome)]
 
 
 def _fit_central_fixed(task: Task) -> list[Any]:
     model = conventional_rulefit(
-        study=task.study, penalty=0.01, random_state=task.seed, **task.effort.rulefit
+        study=task.study, random_state=task.seed, **{"penalty": 0.01} | task.effort.exact
     )
     return [model.fit(task.values, task.outcome)]
 
 
 def _fit_local(task: Task) -> list[Any]:
-    model = conventional_rulefit(study=task.study, random_state=task.seed, **task.effort.path)
+    model = conventional_rulefit(study=task.study, random_state=task.seed, **task.effort.exact)
     return list(fit_each_site(model, task.values, task.outcome, sites=task.clients).values())
 
 
