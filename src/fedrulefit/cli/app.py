@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fedrulefit import __version__
-from fedrulefit.cli import check, demo, explain, fit, predict, rules, study
+from fedrulefit.cli import check, demo, experiment, explain, fit, predict, rules, study
 
 app = typer.Typer(
     name="fedrulefit",
@@ -17,6 +17,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.add_typer(study.app)
+app.add_typer(experiment.app)
 for module, command in (
     (demo, demo.demo),
     (check, check.check),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -13,7 +13,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS: Final = ("#4d4d4d", "#bdbdbd", "#b2182b", "#2166ac", "#e08214", "#1b7837", "#762a83")
+
+class Style(Protocol):
+    """How a method is drawn."""
+
+    @property
+    def label(self) -> str:
+        """Its name in the legend."""
+        ...
+
+    @property
+    def colour(self) -> str:
+        """Of its boxes."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +53,7 @@ class Panel:
 def draw(
     panels: Sequence[Panel],
     title: str,
-    labels: Mapping[str, str],
+    styles: Mapping[str, Style],
     *,
     columns: int,
     zero: bool = False,
@@ -52,8 +64,8 @@ def draw(
     ----------
     panels : sequence of Panel
     title : str
-    labels : mapping
-        Methods in their order, and their names in the legend.
+    styles : mapping of str to Style
+        Methods in their order.
     columns : int
         Panels in a row.
     zero : bool
@@ -65,22 +77,21 @@ def draw(
     n_rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4.8 * columns, 3.2 * n_rows + 1), layout="constrained", dpi=100)
     axes = figure.subplots(n_rows, columns, squeeze=False).ravel()
-    colours = dict(zip(labels, COLOURS, strict=False))
     for ax, panel in zip(axes, panels, strict=True):
         if zero:
             ax.axhline(0, color="black", linestyle="--", linewidth=0.8, zorder=1)
-        _draw_panel(ax, panel, colours)
-    handles = [Patch(color=colours[name], label=label) for name, label in labels.items()]
+        _draw_panel(ax, panel, styles)
+    handles = [Patch(color=style.colour, label=style.label) for style in styles.values()]
     figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
     figure.suptitle(title)
     return figure
 
 
-def _draw_panel(ax: Axes, panel: Panel, colours: Mapping[str, str]) -> None:
+def _draw_panel(ax: Axes, panel: Panel, styles: Mapping[str, Style]) -> None:
     groups = [g for g in ("all", *panel.settings) if (panel.rows["setting"] == g).any()]
     for place, group in enumerate(groups):
         rows = panel.rows[panel.rows["setting"] == group]
-        methods = [name for name in colours if (rows["method"] == name).any()]
+        methods = [name for name in styles if (rows["method"] == name).any()]
         offsets = 0.8 * ((np.arange(len(methods)) + 0.5) / len(methods) - 0.5)
         for offset, name in zip(offsets, methods, strict=True):
             ax.boxplot(
@@ -89,7 +100,7 @@ def _draw_panel(ax: Axes, panel: Panel, colours: Mapping[str, str]) -> None:
                 widths=0.7 / len(methods),
                 patch_artist=True,
                 manage_ticks=False,
-                boxprops={"facecolor": colours[name], "linewidth": 0.5},
+                boxprops={"facecolor": styles[name].colour, "linewidth": 0.5},
                 medianprops={"color": "black"},
                 whiskerprops={"linewidth": 0.7},
                 flierprops={"markersize": 2, "marker": "."},

@@ -22,7 +22,7 @@ from fedrulefit.core.arrays import MAX_CODES
 from fedrulefit.core.grid import Grid
 from fedrulefit.estimators import FederatedRuleFitClassifier, pooled_grid
 from fedrulefit.experiments.claims import Claim, Verdict, claims_table
-from fedrulefit.experiments.markdown import make_table
+from fedrulefit.experiments.markdown import make_table, write_texts
 from fedrulefit.experiments.methods import METRICS, Effort, score
 from fedrulefit.experiments.runs import Row
 from fedrulefit.experiments.scenarios import (
@@ -119,7 +119,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """Return mean, SD and standard error of every number, by model, bins and quantiles."""
     grouped = rows.groupby(["model", "bins", "quantiles"])[list(_SHOWN)]
     summary = grouped.agg(["mean", "std", "sem"])
-    summary.columns = [f"{name}_{part}" for name, part in summary.columns]
+    summary.columns = summary.columns.map("_".join)
     return summary.reset_index()
 
 
@@ -209,7 +209,6 @@ def write_results(rows: pd.DataFrame, folder: Path) -> list[Claim]:
     summary = summarise(rows)
     claims = check_claims(summary)
     summary.to_csv(folder / "summary.csv", index=False)
-    (folder / "tables.md").write_text(results_table(summary) + "\n", encoding="utf-8")
-    (folder / "claims.md").write_text(claims_table(claims) + "\n", encoding="utf-8")
+    write_texts(folder, {"tables.md": results_table(summary), "claims.md": claims_table(claims)})
     draw_summary(summary).savefig(folder / "appendix2.png")
     return claims

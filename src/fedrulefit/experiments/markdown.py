@@ -1,8 +1,9 @@
-"""Markdown: tables, and generated parts of a page."""
+"""Markdown: tables, files, and generated parts of a page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 
 def make_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -25,6 +26,12 @@ def fill_parts(page: str, text: str, parts: Mapping[str, str]) -> str:
             raise ValueError(f"{page} lacks the markers {start} and {end}")
         text = f"{before}{start}\n\n{part}\n\n{end}{after}"
     return text
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write files of text, by their names."""
+    for name, text in texts.items():
+        (folder / name).write_text(text + "\n", encoding="utf-8")
 
 
 def _cell(text: str) -> str:

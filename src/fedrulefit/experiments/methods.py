@@ -91,6 +91,8 @@ class Method:
     ----------
     label : str
         Its name in tables and figures.
+    colour : str
+        Of its boxes.
     fit : callable
         Returns fitted classifiers: one, or one per client.
     pooled : bool
@@ -98,6 +100,7 @@ class Method:
     """
 
     label: str
+    colour: str
     fit: Callable[[Task], list[Any]]
     pooled: bool = False
 
@@ -144,13 +147,15 @@ def _fit_forest(task: Task) -> list[Any]:
 
 
 METHODS: Final[Mapping[str, Method]] = {
-    REFERENCE: Method("Centralised RuleFit", _fit_central, pooled=True),
-    "centralised-fixed": Method("Centralised RuleFit, λ = 0.01", _fit_central_fixed, pooled=True),
-    PROPOSED: Method("Federated RuleFit, preset paper", _fit_paper),
-    OURS: Method("Federated RuleFit, our defaults", _fit_default),
-    "local": Method("Local RuleFit", _fit_local),
-    "bfi": Method("BFI", _fit_bfi),
-    "forest": Method("Federated random forest", _fit_forest),
+    REFERENCE: Method("Centralised RuleFit", "#4d4d4d", _fit_central, pooled=True),
+    "centralised-fixed": Method(
+        "Centralised RuleFit, λ = 0.01", "#bdbdbd", _fit_central_fixed, pooled=True
+    ),
+    PROPOSED: Method("Federated RuleFit, preset paper", "#b2182b", _fit_paper),
+    OURS: Method("Federated RuleFit, our defaults", "#2166ac", _fit_default),
+    "local": Method("Local RuleFit", "#e08214", _fit_local),
+    "bfi": Method("BFI", "#1b7837", _fit_bfi),
+    "forest": Method("Federated random forest", "#762a83", _fit_forest),
 }
 
 

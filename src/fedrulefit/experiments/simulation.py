@@ -12,7 +12,7 @@ the paper's text has them (its caption says: to the proposed method).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -21,7 +21,7 @@ import numpy as np
 
 from fedrulefit.experiments import boxes
 from fedrulefit.experiments.claims import Claim, Verdict, claims_table
-from fedrulefit.experiments.markdown import make_table
+from fedrulefit.experiments.markdown import make_table, write_texts
 from fedrulefit.experiments.methods import (
     METHODS,
     METRICS,
@@ -272,7 +272,8 @@ def draw_differences(rows: pd.DataFrame, scenario: int) -> Figure:
         for metric, label in METRICS.items()
     ]
     title = f"Scenario {scenario}, {TITLES[scenario]}: difference to centralised RuleFit"
-    return boxes.draw(panels, title, _labels(without=REFERENCE), columns=len(METRICS), zero=True)
+    styles = {name: method for name, method in METHODS.items() if name != REFERENCE}
+    return boxes.draw(panels, title, styles, columns=len(METRICS), zero=True)
 
 
 def draw_metric(rows: pd.DataFrame, metric: str) -> Figure:
@@ -287,11 +288,7 @@ def draw_metric(rows: pd.DataFrame, metric: str) -> Figure:
         for model, kind in MODELS.items()
         for scenario in SCENARIOS
     ]
-    return boxes.draw(panels, METRICS[metric], _labels(), columns=len(SCENARIOS))
-
-
-def _labels(without: str | None = None) -> dict[str, str]:
-    return {name: method.label for name, method in METHODS.items() if name != without}
+    return boxes.draw(panels, METRICS[metric], METHODS, columns=len(SCENARIOS))
 
 
 # --- claims -------------------------------------------------------------------------------
@@ -439,13 +436,12 @@ def write_results(rows: pd.DataFrame, folder: Path) -> list[Claim]:
     summary = summarise(rows)
     claims = check_claims(summary)
     summary.to_csv(folder / "summary.csv", index=False)
-    texts: Mapping[str, str] = {
+    texts = {
         "tables.md": results_tables(summary),
         "costs.md": costs_table(summary),
         "claims.md": claims_table(claims),
     }
-    for name, text in texts.items():
-        (folder / name).write_text(text + "\n", encoding="utf-8")
+    write_texts(folder, texts)
     for scenario in SCENARIOS:
         draw_differences(rows, scenario).savefig(folder / f"figure2-scenario{scenario}.png")
     for metric in METRICS:

@@ -1,0 +1,183 @@
+"""``fedrulefit experiment``: rerun the paper's simulations and its trauma study."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import TimeElapsedColumn as Elapsed
+from rich.progress import TimeRemainingColumn as Remaining
+from rich.text import Text
+
+from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedrulefit.experiments.claims import Claim
+    from fedrulefit.experiments.runs import Unit
+
+app = typer.Typer(
+    name="experiment",
+    help="Rerun the paper's simulations and its trauma study.",
+    no_args_is_help=True,
+)
+
+Repetitions = Annotated[int, typer.Option(help="Repetitions of every setting.", min=2)]
+Jobs = Annotated[int, typer.Option(help="Processes that work at the same time.", min=1)]
+Seed = Annotated[int, typer.Option(help="Seed of patients, splits, trees and noise.", min=0)]
+Output = Annotated[
+    Path, typer.Option("--output", "-o", help="Folder of the results; a stopped run goes on.")
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Few trees and rounds, to see that it runs: no results.")
+]
+
+
+@app.callback()
+def _experiment() -> None:
+    """Rerun the paper's simulations and its trauma study."""
+
+
+@app.command(epilog="Example: fedrulefit experiment simulation --repetitions 100 --jobs 2")
+@friendly_errors()
+def simulation(
+    output: Output = Path("paper-study/simulation"),
+    repetitions: Repetitions = 100,
+    jobs: Jobs = 2,
+    seed: Seed = 2026,
+    quick: Quick = False,
+) -> None:
+    """Compare all methods on simulated patients: scenarios 1–3, models 1 and 2."""
+    from fedrulefit.experiments import simulation as study
+    from fedrulefit.experiments.methods import Effort
+
+    units = study.make_units(repetitions, seed=seed, effort=Effort(quick))
+    _run("simulation", units, study.write_results, output, jobs=jobs, seed=seed, quick=quick)
+
+
+@app.command(epilog="Example: fedrulefit experiment cutoffs --repetitions 100 --jobs 2")
+@friendly_errors()
+def cutoffs(
+    output: Output = Path("paper-study/cutoffs"),
+    repetitions: Repetitions = 100,
+    jobs: Jobs = 2,
+    seed: Seed = 2026,
+    quick: Quick = False,
+) -> None:
+    """Vary the histograms' bins and quantiles (the paper's appendix 2)."""
+    from fedrulefit.experiments import cutoffs as study
+    from fedrulefit.experiments.methods import Effort
+
+    units = study.make_units(repetitions, seed=seed, effort=Effort(quick))
+    _run("cutoffs", units, study.write_results, output, jobs=jobs, seed=seed, quick=quick)
+
+
+@app.command(epilog="Example: fedrulefit experiment trauma --data trauma.csv")
+@friendly_errors()
+def trauma(
+    output: Output = Path("paper-study/trauma"),
+    data: Annotated[
+        Path | None,
+        typer.Option(help="trauma.csv or its folder; without it, FEDRULEFIT_DATA or a download."),
+    ] = None,
+    repetitions: Repetitions = 100,
+    jobs: Jobs = 2,
+    seed: Seed = 2026,
+    quick: Quick = False,
+) -> None:
+    """Compare with BFI on the paper's trauma patients, and show the rules."""
+    from fedrulefit.experiments import trauma as study
+    from fedrulefit.experiments.methods import Effort
+    from fedrulefit.experiments.traumadata import load_trauma
+
+    effort = Effort(quick)
+    patients = load_trauma(data, folder=output)
+    units = study.make_units(repetitions, seed=seed, effort=effort, patients=patients)
+
+    def write(rows: pd.DataFrame, folder: Path) -> list[Claim]:
+        models = study.fit_all(patients, seed=seed, effort=effort)
+        return study.write_results(rows, models, folder)
+
+    _run("trauma", units, write, output, jobs=jobs, seed=seed, quick=quick)
+
+
+def _run(
+    name: str,
+    units: Sequence[Unit],
+    write: Callable[[pd.DataFrame, Path], list[Claim]],
+    output: Path,
+    *,
+    jobs: int,
+    seed: int,
+    quick: bool,
+) -> None:
+    """Run what is left, write the results, and say what came out."""
+    from fedrulefit.experiments.runs import Folder, run_units, write_parquet
+
+    folder = Folder(output, name, {"seed": seed, "quick": quick})
+    with _progress(stderr(), name) as tell:
+        rows = run_units(units, folder, jobs=jobs, on_progress=tell)
+    write_parquet(output / "results.parquet", rows)
+    _show_claims(stdout(), write(rows, output))
+    stdout().print(Text(f"In {output}/: results.parquet, tables, figures and claims.md."))
+
+
+@contextmanager
+def _progress(console: Console, name: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how much is done and how long the rest takes; in a log, a line a minute."""
+    if not console.is_terminal:
+        yield _Log(console, name)
+        return
+    columns = (
+        TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
+        Elapsed(), TextColumn("left"), Remaining(),
+    )  # fmt: skip
+    # A repetition takes long: the speed is that of the last hour, not of the last seconds.
+    with Progress(*columns, console=console, speed_estimate_period=3600) as bar:
+        task = bar.add_task(name, total=None)
+
+        def tell(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield tell
+
+
+class _Log:
+    """Progress for a file: at most a line a minute."""
+
+    def __init__(self, console: Console, name: str) -> None:
+        self._console, self._name = console, name
+        self._start: tuple[float, int] | None = None
+        self._told = 0.0
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if self._start is None:
+            self._start = now, done
+        elif now - self._told < 60 and done < total:
+            return
+        self._told = now
+        started, before = self._start
+        left = ""
+        if before < done < total:
+            minutes = (now - started) / (done - before) * (total - done) / 60
+            left = f", about {minutes:.0f} min left"
+        self._console.print(Text(f"{self._name}: {done} of {total}{left}"))
+
+
+def _show_claims(console: Console, claims: Sequence[Claim]) -> None:
+    for claim in claims:
+        console.print(Text(printable(claim.text), style="bold"))
+        for label, verdict in (("paper", claim.paper), ("ours", claim.ours)):
+            if verdict is not None:
+                style = "green" if verdict.holds else "red"
+                words = "holds" if verdict.holds else "does not hold"
+                numbers = printable(verdict.numbers)
+                console.print(Text.assemble(f"  {label:<6}", (words, style), f": {numbers}"))
