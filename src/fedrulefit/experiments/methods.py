@@ -46,17 +46,17 @@ class Effort:
     @property
     def fedda(self) -> dict[str, Any]:
         """Settings of RuleFit by FedDA."""
-        return {"n_trees": 10, "rounds": 10} if self.quick else {}
+        return {"n_trees": 5, "rounds": 5} if self.quick else {}
 
     @property
     def exact(self) -> dict[str, Any]:
         """Settings of RuleFit by the exact solver; quick, it has no cross-validation."""
-        return {"n_trees": 10, "penalty": 0.02} if self.quick else {}
+        return {"n_trees": 5, "penalty": 0.05} if self.quick else {}
 
     @property
     def n_forest(self) -> int:
         """Trees of the federated forest."""
-        return 20 if self.quick else 100
+        return 10 if self.quick else 100
 
 
 @dataclass(frozen=True, eq=False)

@@ -199,12 +199,13 @@ def splits_table(rows: pd.DataFrame) -> str:
     lines = []
     for name in COMPARED:
         here = rows[rows["method"] == name]
-        auc, n_rules = here["auc"], float(here["rules"].mean())
+        auc, n_rules = here["auc"].to_numpy(), here["rules"].mean()
+        sd = auc.std(ddof=1)
         lines.append(
             (
                 METHODS[name].label,
-                f"{float(auc.median()):.4f}",
-                f"{float(auc.mean()):.4f} ± {float(auc.sem()):.4f} ({float(auc.std()):.4f})",
+                f"{np.median(auc):.4f}",
+                f"{auc.mean():.4f} ± {sd / np.sqrt(len(auc)):.4f} ({sd:.4f})",
                 "–" if np.isnan(n_rules) else f"{n_rules:.0f}",
                 *(f"{here[covariate].mean():.0f}" for covariate in COVARIATES),
             )

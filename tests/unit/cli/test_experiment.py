@@ -1,0 +1,96 @@
+"""Smoke runs of the three experiments, and what a run promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from fedrulefit.cli.app import app
+from fedrulefit.columns import read_columns
+from fedrulefit.experiments import cutoffs, simulation
+from fedrulefit.experiments.methods import METHODS, Effort
+from fedrulefit.experiments.runs import Folder, run_units
+from fedrulefit.experiments.scenarios import MODELS, SCENARIOS
+
+runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def run(*arguments: str) -> str:
+    result = runner.invoke(app, ["experiment", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_smoke_run_of_the_simulations(tmp_path: Path) -> None:
+    """One run, for what is asked of it takes long: two repetitions, made by two jobs."""
+    run("simulation", "--quick", "--repetitions", "2", "--seed", "7", "-o", str(tmp_path))
+    check_files(tmp_path)
+    check_rows(tmp_path)
+    units = simulation.make_units(2, seed=7, effort=Effort(quick=True))
+    folder = Folder(tmp_path, "simulation", {"seed": 7, "quick": True})
+    check_that_order_and_jobs_change_nothing(folder, units)
+    check_that_finished_units_are_not_run_again(folder, units)
+    result = runner.invoke(app, ["experiment", "simulation", "--seed", "8", "-o", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "holds another run" in result.output
+
+
+def check_files(folder: Path) -> None:
+    for name in ("summary.csv", "tables.md", "costs.md", "claims.md", "run.json"):
+        assert (folder / name).stat().st_size > 100
+    assert len(list(folder.glob("figure2-scenario?.png"))) == 3
+    assert len(list(folder.glob("appendix3-*.png"))) == 3
+    assert "holds" in (folder / "claims.md").read_text(encoding="utf-8")
+
+
+def check_rows(folder: Path) -> None:
+    columns = read_columns(folder / "results.parquet")
+    n_pooled = sum(method.pooled for method in METHODS.values())
+    per_repetition = sum(
+        n_pooled + len(settings) * (len(METHODS) - n_pooled) for settings in SCENARIOS.values()
+    )
+    assert columns.n_rows == 2 * len(MODELS) * per_repetition
+    assert {"scenario", "model", "setting", "repetition", "method", "auc"} <= set(columns.names)
+
+
+def check_that_order_and_jobs_change_nothing(folder: Folder, units: list[Any]) -> None:
+    """Any unit, made alone in this process, gives the rows that two jobs gave."""
+    for unit in (units[9], units[2]):
+        there = folder.read([unit]).drop(columns="seconds")
+        here = pd.DataFrame(unit.run()).drop(columns="seconds")
+        pd.testing.assert_frame_equal(there, here, check_dtype=False)
+
+
+def check_that_finished_units_are_not_run_again(folder: Folder, units: list[Any]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (folder.path / "parts").iterdir()}
+    assert len(before) == 12
+    run_units(units, folder)
+    after = {path: path.stat().st_mtime_ns for path in (folder.path / "parts").iterdir()}
+    assert after == before
+
+
+def test_cutoffs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutoffs, "BINS", (20, 100))
+    monkeypatch.setattr(cutoffs, "QUANTILES", (5, 20))
+    output = run("cutoffs", "--quick", "--repetitions", "2", "--jobs", "1", "-o", str(tmp_path))
+    assert "fewer candidate rules" in output
+    assert read_columns(tmp_path / "results.parquet").n_rows == 2 * 2 * 5
+    assert (tmp_path / "appendix2.png").exists()
+    assert "| none |" in (tmp_path / "tables.md").read_text(encoding="utf-8")
+
+
+def test_trauma_runs(tmp_path: Path, data_dir: Path) -> None:
+    output = run(
+        "trauma", "--quick", "--repetitions", "2", "--jobs", "1", "--data", str(data_dir),
+        "-o", str(tmp_path),
+    )  # fmt: skip
+    assert "median AUC than BFI" in output
+    assert {path.name for path in tmp_path.glob("*.png")} == {
+        "figure3-federated.png", "figure3-federated-default.png", "figure4.png",
+    }  # fmt: skip
+    assert (tmp_path / "model-federated.json").exists()
+    assert "Table 1" in (tmp_path / "tables.md").read_text(encoding="utf-8")
