@@ -159,6 +159,18 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
         ),
     ),
     (
+        "Methods to compare with",
+        (
+            "fedrulefit.baselines.bfi.BFIClassifier",
+            "fedrulefit.baselines.bfi.BFIClassifier.fit",
+            "fedrulefit.baselines.bfi.Estimate",
+            "fedrulefit.baselines.forest.FederatedForestClassifier",
+            "fedrulefit.baselines.forest.FederatedForestClassifier.fit",
+            "fedrulefit.baselines.rulefit.conventional_rulefit",
+            "fedrulefit.baselines.rulefit.fit_each_site",
+        ),
+    ),
+    (
         "Model",
         (
             "fedrulefit.Model",

@@ -39,7 +39,7 @@ def test_help_has_an_example(path: tuple[str, ...]) -> None:
     assert f"Example: fedrulefit {' '.join(path)}" in " ".join(result.output.split())
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["study", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["study", "--help"], ["experiment", "--help"]])
 def test_groups_list_their_commands(arguments: list[str]) -> None:
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0

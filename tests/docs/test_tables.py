@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from typing import Any
 
 import pytest
 
 import fedrulefit
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, load_script
 
-
-def load_maker() -> Any:
-    spec = importlib.util.spec_from_file_location("make_tables", ROOT / "docs" / "make_tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-tables = load_maker()
+tables = load_script("make_tables")
 
 
 @pytest.mark.parametrize("page", tables.PARTS)

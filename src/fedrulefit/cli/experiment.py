@@ -59,7 +59,10 @@ def simulation(
     from fedrulefit.experiments.methods import Effort
 
     units = study.make_units(repetitions, seed=seed, effort=Effort(quick))
-    _run("simulation", units, study.write_results, output, jobs=jobs, seed=seed, quick=quick)
+    _run(
+        "simulation", units, study.write_results, output,
+        repetitions=repetitions, jobs=jobs, seed=seed, quick=quick,
+    )  # fmt: skip
 
 
 @app.command(epilog="Example: fedrulefit experiment cutoffs --repetitions 100 --jobs 2")
@@ -76,7 +79,10 @@ def cutoffs(
     from fedrulefit.experiments.methods import Effort
 
     units = study.make_units(repetitions, seed=seed, effort=Effort(quick))
-    _run("cutoffs", units, study.write_results, output, jobs=jobs, seed=seed, quick=quick)
+    _run(
+        "cutoffs", units, study.write_results, output,
+        repetitions=repetitions, jobs=jobs, seed=seed, quick=quick,
+    )  # fmt: skip
 
 
 @app.command(epilog="Example: fedrulefit experiment trauma --data trauma.csv")
@@ -105,7 +111,10 @@ def trauma(
         models = study.fit_all(patients, seed=seed, effort=effort)
         return study.write_results(rows, models, folder)
 
-    _run("trauma", units, write, output, jobs=jobs, seed=seed, quick=quick)
+    _run(
+        "trauma", units, write, output,
+        repetitions=repetitions, jobs=jobs, seed=seed, quick=quick,
+    )  # fmt: skip
 
 
 def _run(
@@ -114,11 +123,13 @@ def _run(
     write: Callable[[pd.DataFrame, Path], list[Claim]],
     output: Path,
     *,
+    repetitions: int,
     jobs: int,
     seed: int,
     quick: bool,
 ) -> None:
     """Run what is left, write the results, and say what came out."""
+    from fedrulefit.experiments.markdown import write_texts
     from fedrulefit.experiments.runs import Folder, run_units, write_parquet
 
     folder = Folder(output, name, {"seed": seed, "quick": quick})
@@ -126,6 +137,7 @@ def _run(
         rows = run_units(units, folder, jobs=jobs, on_progress=tell)
     write_parquet(output / "results.parquet", rows)
     _show_claims(stdout(), write(rows, output))
+    write_texts(output, {"run.md": folder.describe(repetitions)})
     stdout().print(Text(f"In {output}/: results.parquet, tables, figures and claims.md."))
 
 

@@ -120,6 +120,20 @@ class Folder:
         facts = vars(Record(self._experiment, self._facts, machine(), jobs, seconds))
         _replace(self.path / "run.json", lambda path: path.write_text(json.dumps(facts, indent=2)))
 
+    def describe(self, repetitions: int) -> str:
+        """Return the command, how long it took, and on what machine."""
+        record = self.read_record()
+        if record is None:
+            raise DataError(f"{self.path} holds no finished repetition")
+        command = f"fedrulefit experiment {record.experiment} --repetitions {repetitions}"
+        command += f" --jobs {record.jobs} --seed {record.facts['seed']}"
+        command += " --quick" * bool(record.facts["quick"])
+        hours, minutes = divmod(round(record.seconds / 60), 60)
+        return (
+            f"`{command}` took {hours} h {minutes} min ({record.machine}; "
+            f"fedrulefit {record.facts['version']})."
+        )
+
     def read(self, units: Sequence[Unit]) -> pd.DataFrame:
         """Return the rows of finished units, in the order of `units`."""
         import duckdb

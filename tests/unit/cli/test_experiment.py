@@ -45,6 +45,10 @@ def check_files(folder: Path) -> None:
     assert len(list(folder.glob("figure2-scenario?.png"))) == 3
     assert len(list(folder.glob("appendix3-*.png"))) == 3
     assert "holds" in (folder / "claims.md").read_text(encoding="utf-8")
+    command = (
+        "`fedrulefit experiment simulation --repetitions 2 --jobs 2 --seed 7 --quick` took 0 h"
+    )
+    assert (folder / "run.md").read_text(encoding="utf-8").startswith(command)
 
 
 def check_rows(folder: Path) -> None:
