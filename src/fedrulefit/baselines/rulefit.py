@@ -4,10 +4,11 @@ Friedman, Popescu: *Predictive learning via rule ensembles*, Annals of Applied
 Statistics 2008, with the numbers that the paper names for both: 333 trees, a
 mean of 4 terminal nodes (erratum 6), shrinkage 0.01.
 
-The paper says no more about them. As in Friedman and Popescu, every value is a
-possible cut-off and λ is chosen by cross-validation. Departures from them: at most
-254 cut-offs per covariate (quantiles where there are more values), and, as in the paper, trees
-see all patients, not a sample.
+The paper says no more about them. As is usual for RuleFit, every value is a
+possible cut-off and λ is chosen by cross-validation. Departures: at most 254
+cut-offs per covariate (quantiles where there are more values), and trees see all
+patients, not a sample of them as Friedman and Popescu advise; the paper names
+no sample, and its own method draws none.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ cut-offs, which a code of one byte limits to 254 quantiles.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +22,7 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.estimators import FederatedRuleFitClassifier, pooled_grid
 from fedrulefit.experiments.claims import Claim, Verdict, claims_table
 from fedrulefit.experiments.markdown import make_table, write_texts
-from fedrulefit.experiments.methods import METRICS, Effort, score
+from fedrulefit.experiments.methods import METRICS, Effort, score, timed
 from fedrulefit.experiments.runs import Row
 from fedrulefit.experiments.scenarios import (
     MODELS,
@@ -92,9 +91,8 @@ class CutoffsUnit:
             model = FederatedRuleFitClassifier(
                 n_bins=bins, n_cutoffs=quantiles, unsafe_noise_seed=seed, **settings
             )
-        started = time.perf_counter()
-        model.fit(train.values, train.outcome, sites=assign_clients(_SETTING, train.outcome))
-        seconds = time.perf_counter() - started
+        clients = assign_clients(_SETTING, train.outcome)
+        _, seconds = timed(lambda: model.fit(train.values, train.outcome, sites=clients))
         return {
             "model": self.model,
             "bins": bins,

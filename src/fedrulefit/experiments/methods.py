@@ -8,10 +8,11 @@ private.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -23,6 +24,8 @@ from fedrulefit.baselines.rulefit import conventional_rulefit, fit_each_site
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.estimators import FederatedRuleFitClassifier
 from fedrulefit.study import Study
+
+T = TypeVar("T")
 
 METRICS: Final[Mapping[str, str]] = {"auc": "AUC", "accuracy": "Accuracy", "f1": "F1"}
 REFERENCE: Final = "centralised"
@@ -165,6 +168,13 @@ def fit_method(name: str, task: Task) -> list[Any]:
         # Small clients separate perfectly; their models are judged as they are.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return METHODS[name].fit(task)
+
+
+def timed(fit: Callable[[], T]) -> tuple[T, float]:
+    """Return what `fit` returns, and the seconds that it took."""
+    started = time.perf_counter()
+    fitted = fit()
+    return fitted, time.perf_counter() - started
 
 
 def score(models: list[Any], values: Floats, outcome: Ints) -> dict[str, float]:

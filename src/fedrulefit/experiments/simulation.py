@@ -11,7 +11,6 @@ the paper's text has them (its caption says: to the proposed method).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from fedrulefit.experiments.methods import (
     Task,
     fit_method,
     score,
+    timed,
 )
 from fedrulefit.experiments.runs import Row
 from fedrulefit.experiments.scenarios import (
@@ -93,9 +93,7 @@ class SimulationUnit:
             method_seed(self.seed, self.scenario, self.model, self.repetition),
             self.effort,
         )
-        started = time.perf_counter()
-        models = fit_method(method, task)
-        seconds = time.perf_counter() - started
+        models, seconds = timed(lambda: fit_method(method, task))
         return {
             "scenario": self.scenario,
             "model": self.model,

@@ -14,7 +14,6 @@ repeated; a real study would not do that.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +36,7 @@ from fedrulefit.experiments.methods import (
     Task,
     fit_method,
     score,
+    timed,
 )
 from fedrulefit.experiments.runs import Row
 from fedrulefit.experiments.simulation import method_seed
@@ -94,9 +94,7 @@ class TraumaUnit:
         task = Task(
             values[train], outcome[train], table[train, 0], trauma_study(), seed, self.effort
         )
-        started = time.perf_counter()
-        (model,) = fit_method(method, task)
-        seconds = time.perf_counter() - started
+        (model,), seconds = timed(lambda: fit_method(method, task))
         importance = importances(model, values[train])
         return {
             "repetition": self.repetition,
