@@ -136,8 +136,9 @@ def _run(
     with _progress(stderr(), name) as tell:
         rows = run_units(units, folder, jobs=jobs, on_progress=tell)
     write_parquet(output / "results.parquet", rows)
-    _show_claims(stdout(), write(rows, output))
+    claims = write(rows, output)
     write_texts(output, {"run.md": folder.describe(repetitions)})
+    _show_claims(stdout(), claims)
     stdout().print(Text(f"In {output}/: results.parquet, tables, figures and claims.md."))
 
 

@@ -360,11 +360,13 @@ def _check_comparable(cells: _Cells, method: str, places: Sequence[_Place]) -> V
     gaps = {place: cells.gap(place, method, REFERENCE) for place in places}
     worst = max(gaps, key=lambda place: abs(gaps[place]))
     error = cells.get(worst, method, "difference_mcse")
-    within = sum(abs(gap) <= MARGIN for gap in gaps.values())
+    above = sum(gap > MARGIN for gap in gaps.values())
+    below = sum(gap < -MARGIN for gap in gaps.values())
     return Verdict(
-        within == len(gaps),
-        f"{within} of {len(gaps)} within; from {min(gaps.values()):+.4f} to "
-        f"{max(gaps.values()):+.4f}; largest {gaps[worst]:+.4f} ± {error:.4f} ({worst.words()})",
+        above + below == 0,
+        f"{len(gaps) - above - below} of {len(gaps)} within, {above} above, {below} below; from "
+        f"{min(gaps.values()):+.4f} to {max(gaps.values()):+.4f}; largest {gaps[worst]:+.4f} "
+        f"± {error:.4f} ({worst.words()})",
     )
 
 
