@@ -20,7 +20,30 @@ class DataError(FedRuleFitError):
 
 
 class ProtocolError(FedRuleFitError):
-    """A message came at the wrong time, from the wrong study, or malformed."""
+    """A message came at the wrong time, from the wrong study, or malformed.
+
+    Parameters
+    ----------
+    message : str
+    code : str
+        The same for machines; ``docs/protocol.md`` lists all codes.
+    """
+
+    def __init__(self, message: str, code: str = "bad-request") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class PolicyError(FedRuleFitError):
+    """A site's policy file contradicts itself or cannot be read."""
+
+
+class LedgerError(FedRuleFitError):
+    """A ledger is damaged: its chain of hashes does not hold."""
+
+
+class FederationError(FedRuleFitError):
+    """A federation is not set up, not running, or out of reach."""
 
 
 class FitError(FedRuleFitError):

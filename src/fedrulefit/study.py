@@ -31,7 +31,7 @@ from pydantic import (
 )
 
 from fedrulefit.core.arrays import MAX_CODES
-from fedrulefit.core.grid import Bins, Grid
+from fedrulefit.core.grid import Bins, Grid, on_public_edges
 from fedrulefit.errors import StudyError
 
 STUDY_FORMAT: Final = 1
@@ -411,6 +411,18 @@ class Study(_Frozen):
                 raise ValueError("the grid does not fit a category's levels")
             if bins.cutoffs is not None and not np.array_equal(axis.cutoffs, bins.cutoffs):
                 raise ValueError("the grid does not have the cut-offs that the study fixes")
+
+    def check_public(self, grid: Grid) -> None:
+        """Refuse cut-offs and limits that are not on the study's public bins.
+
+        Raises
+        ------
+        ValueError
+            If one is not: it could be a patient's value, or single one out.
+        """
+        for axis, bins in zip(grid.axes, self.bins, strict=True):
+            if axis.ordered and not on_public_edges(axis, bins):
+                raise ValueError("the grid has a cut-off or limit off the study's public bins")
 
     def with_settings(self, preset: str | None = None, **overrides: Any) -> Study:
         """Return the same study with other settings."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import fedrulefit
+from fedrulefit.protocol import messages
 from tests.docs.pages import ROOT
 
 
@@ -54,7 +56,14 @@ def test_every_public_name_is_listed() -> None:
 def test_every_released_field_has_a_row() -> None:
     """The generator itself leaves nothing out."""
     text = tables.make_messages()
-    for reply in ("JoinReply", "GridReply", "RulesReply", "TermsReply", "DualReply"):
-        assert f"`{reply}`" in text
-    for field in ("counts", "increment", "events_inside", "squares", "spread_freedom"):
+    rows = [row.split(" | ") for row in text.splitlines()]
+    named: dict[str, list[str]] = {}
+    for first, _, field, *_ in rows[2:]:
+        name = first.strip("|` ")
+        named.setdefault(name or list(named)[-1], []).append(field.strip("`"))
+    assert named == {
+        cls.__name__: [f.name for f in dataclasses.fields(cls) if f.name != "header"] or ["–"]
+        for cls in get_args(messages.Message)
+    }
+    for field in ("counts", "increment", "events_inside", "squares", "freedom", "seed"):
         assert f"`{field}`" in text
