@@ -66,11 +66,19 @@ def write_frame(frame: pd.DataFrame, path: Path) -> None:
 class Federation:
     """A coordinator and sites as processes, started by their own commands."""
 
-    def __init__(self, folder: Path, studies: list[Path], policy: str, seed: int | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        studies: list[Path],
+        policy: str,
+        seed: int | None,
+        sites: tuple[str, ...] = SITES,
+    ) -> None:
         from fedrulefit.engines import flare
 
         self.folder = folder
-        self.consortium = make_consortium()
+        self.sites = sites
+        self.consortium = make_consortium(sites)
         self.kits = flare.provision(self.consortium, folder / "kits")
         self.state = folder / "coordinator"
         (folder / "policy.toml").write_text(policy, encoding="utf-8")
@@ -123,27 +131,29 @@ class Federation:
                 raise AssertionError(f"{what}: not in {seconds} s; dead: {dead}; logs: {logs}")
             time.sleep(0.1)
 
-    def wait_for_sites(self) -> None:
+    def wait_for_sites(self, seconds: float = 90) -> None:
         def online() -> bool:
             path = self.state / "sites.json"
             return path.exists() and all(json.loads(path.read_text())["sites"].values())
 
-        self.wait_for(online, "all sites online")
+        self.wait_for(online, "all sites online", seconds)
 
-    def wait_for_run(self, run: str) -> dict[str, Any]:
+    def wait_for_run(self, run: str, seconds: float = 90) -> dict[str, Any]:
         folder = runs.run_folder(self.state, run)
 
         def ended() -> bool:
             return runs.read_status(folder)["state"] not in ("waiting", "running")
 
-        self.wait_for(ended, f"the end of run {run}")
+        self.wait_for(ended, f"the end of run {run}", seconds)
         return runs.read_status(folder)
 
-    def fit(self, run: str, study: Path, **options: Any) -> tuple[dict[str, Any], Path]:
+    def fit(
+        self, run: str, study: Path, *, seconds: float = 90, **options: Any
+    ) -> tuple[dict[str, Any], Path]:
         """Carry a run out; return its last status and its folder."""
-        request = runs.RunRequest(run, SITES, **{"wait": 30.0, **options})
+        request = runs.RunRequest(run, self.sites, **{"wait": 30.0, **options})
         folder = runs.submit(self.state, request, study)
-        return self.wait_for_run(run), folder
+        return self.wait_for_run(run, seconds), folder
 
     def stop(self) -> None:
         for process in self.processes.values():
@@ -166,13 +176,13 @@ def federation(
     seed: int | None = 3,
 ) -> Iterator[Federation]:
     """Start a coordinator and a site per frame; stop them all in the end."""
-    made = Federation(folder, studies, policy, seed)
+    made = Federation(folder, studies, policy, seed, tuple(frames))
     for site, frame in frames.items():
         write_frame(frame, folder / f"{site}.parquet")
     try:
         for name in ("coordinator", *frames):
             made.start(name)
-        made.wait_for_sites()
+        made.wait_for_sites(60 + 10 * len(frames))
         yield made
     finally:
         made.stop()

@@ -6,6 +6,11 @@ patient's value: tests in ``tests/disclosure`` check that.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 
 class FedRuleFitError(ValueError):
     """Base of all errors raised on purpose by fedrulefit."""
@@ -52,3 +57,20 @@ class FitError(FedRuleFitError):
 
 class ModelFileError(FedRuleFitError):
     """A model file is damaged, hostile, or of another version."""
+
+
+def explain(error: ValidationError, heading: str, whole: str = "file") -> str:
+    """Turn pydantic's list of faults into one line per fault, under a heading.
+
+    `whole` names what a fault is in that is not in one place.
+    """
+    lines = [heading]
+    for fault in error.errors(include_url=False, include_context=False):
+        place = [str(part) for part in fault["loc"]]
+        if place[:1] == ["covariates"]:
+            del place[2:3]  # pydantic repeats the kind after the covariate's name
+        if place[-1:] and place[-1].startswith(("literal[", "constrained-")):
+            del place[-1]  # and names the members of a union
+        message = fault["msg"].removeprefix("Value error, ")
+        lines.append(f"  {'.'.join(place) or whole}: {message}")
+    return "\n".join(lines)

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import pytest
 
 import fedrulefit
+from fedrulefit.privacy.policy import Policy
 from fedrulefit.protocol import messages
 from tests.docs.pages import ROOT
 
@@ -51,6 +52,23 @@ def test_every_listed_name_exists_and_is_explained(dotted: str) -> None:
 def test_every_public_name_is_listed() -> None:
     listed = {n for _, names in tables.API for n in names}
     assert {f"fedrulefit.{n}" for n in fedrulefit.__all__} <= listed
+
+
+def test_every_key_of_the_policy_is_explained() -> None:
+    meanings = tables.read_parameters(Policy)
+    assert set(meanings) == set(Policy.model_fields)
+    assert all(words.endswith(".") for words in meanings.values())
+    assert "allowed" in meanings["allow"]
+
+
+def test_every_refusal_is_explained() -> None:
+    """Codes that the source can answer with, against the table of the protocol."""
+    text = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    section = text.partition("## Refusals")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    listed = re.findall(r"`([a-z-]+)`", " ".join(rows))
+    assert len(listed) == len(set(listed))
+    assert set(listed) == set(tables.find_refusals())
 
 
 def test_every_released_field_has_a_row() -> None:

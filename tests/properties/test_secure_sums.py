@@ -26,6 +26,7 @@ from fedrulefit.privacy.sums import (
     open_sum,
     public_key,
     rounding_bound,
+    saturate,
     to_ring,
 )
 from tests.samples import SOLVERS, fit_model, make_study, make_tables
@@ -128,6 +129,26 @@ def test_a_number_of_which_the_sum_could_wrap_round_is_refused(n_sites: int) -> 
             assert f"{bad:g}" not in str(caught.value) or bad == edge
     with pytest.raises(RingOverflowError):
         to_ring(np.array([np.nan]), n_sites)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=8), st.integers(1, 40))
+def test_what_is_too_large_is_cut_and_the_sum_still_does_not_wrap(
+    numbers: list[float], n_sites: int
+) -> None:
+    """Under masks a refusal would tell of one site's number; the cut keeps its sign."""
+    array = np.array(numbers, dtype=np.float64)
+    cut = saturate(array, n_sites)
+    ring = to_ring(cut, n_sites)
+    total = from_ring(add_rings([ring] * n_sites, len(ring)))
+    for number, kept, summed in zip(numbers, cut.tolist(), total.tolist(), strict=True):
+        if math.isnan(number):
+            assert kept == 0
+        elif abs(number) < LIMIT / n_sites:
+            assert kept == number
+        else:
+            assert math.copysign(1, kept) == math.copysign(1, number)
+        assert summed == pytest.approx(kept * n_sites, rel=1e-9, abs=rounding_bound(n_sites))
 
 
 @pytest.mark.parametrize("self_mask", [False, True])

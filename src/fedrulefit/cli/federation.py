@@ -31,6 +31,9 @@ app = typer.Typer(
 STATE = Path("fedrulefit-coordinator")
 """The coordinator's state folder, where no other is named."""
 
+ABSENT = 15.0
+"""Seconds without a coordinator's process after which we no longer wait for it."""
+
 StateOption = Annotated[Path, typer.Option("--state", help="The coordinator's state folder.")]
 
 
@@ -71,6 +74,8 @@ def init(
         )
     kits = load_flare().provision(facts, output)
     console = stdout()
+    root = Kit.load(kits["coordinator"], "coordinator").root_fingerprint
+    console.print(Text(f"Root certificate {root}"), soft_wrap=True)
     for name, folder in kits.items():
         kit = Kit.load(folder, "coordinator" if name == "coordinator" else "site")
         console.print(Text.assemble((str(folder), "bold"), f"  for {kit.name}"))
@@ -100,8 +105,13 @@ def run(
         str, typer.Option(help="'wait' for a lost site, or 'continue' among the rest.")
     ] = "wait",
     wait: Annotated[
-        float, typer.Option(help="Seconds without a sign after which a site is lost.", min=1)
-    ] = 600,
+        float | None,
+        typer.Option(
+            help="Seconds without a sign after which a site is lost: "
+            "a day, or ten minutes where the run may continue.",
+            min=1,
+        ),
+    ] = None,
     plain: Annotated[
         bool, typer.Option("--plain-sums", help="Without masks, where every policy allows it.")
     ] = False,
@@ -137,7 +147,7 @@ def run(
             sites=sites,
             secure=not plain,
             dropouts="continue" if dropouts == "continue" else "wait",
-            wait=wait,
+            wait=wait or (600.0 if dropouts == "continue" else 86_400.0),
         )
         folder = runs.submit(state, request, study)
     status = _follow(folder, quiet=as_json)
@@ -220,33 +230,24 @@ def _sites_facts(state: Path) -> dict[str, Any]:
 def _follow(folder: Path, *, quiet: bool) -> dict[str, Any]:
     """Show a run until it ends."""
     from fedrulefit.engines import runs
+    from fedrulefit.engines.host import is_held
 
     console = Console(quiet=True) if quiet else stderr()
-    started = time.monotonic()
+    seen = time.monotonic()
     with Live(console=console, transient=True, refresh_per_second=4) as live:
         while True:
             found = runs.read_status(folder)
             live.update(_status_lines(folder.name, found))
             if found["state"] not in ("waiting", "running"):
                 return found
-            waited = time.monotonic() - started
-            if found["state"] == "waiting" and waited > 30 and not _alive(folder.parent.parent):
+            if is_held(folder.parent.parent):
+                seen = time.monotonic()
+            elif time.monotonic() - seen > ABSENT:
                 raise FederationError(
-                    f"the coordinator does not take up run {folder.name}: is it running? Start it "
-                    "with 'fedrulefit coordinator start'; the run then begins by itself"
+                    f"the coordinator of run {folder.name} is not running: start it with "
+                    "'fedrulefit coordinator start', and the run goes on by itself"
                 )
             time.sleep(0.25)
-
-
-def _alive(state: Path) -> bool:
-    """Whether the coordinator's process holds its folder."""
-    from fedrulefit.engines.host import lock_folder
-
-    try:
-        lock_folder(state).close()
-    except FederationError:
-        return True
-    return False
 
 
 def _sign(here: bool) -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, printable, stdout
 from fedrulefit.errors import LedgerError
-from fedrulefit.privacy.ledger import Ledger, Release, read_rows
+from fedrulefit.privacy.ledger import FIRST, Release, read_releases, read_rows
 
 app = typer.Typer(name="ledger", help="See and verify what left a site.", no_args_is_help=True)
 
@@ -31,28 +31,31 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show what left: when, to whom, how it was protected, and what it cost."""
-    ledger = _read(path)
-    releases = [r for r in ledger.releases if run is None or r.run == run]
+    rows = _rows(path)
+    everything = read_releases(path)
+    spent = rows[-1]["epsilon_so_far"]["add_or_remove_one"] if rows else 0.0
+    last = rows[-1]["hash"] if rows else FIRST
+    releases = [r for r in everything if run is None or r.run == run]
     if as_json:
         facts = {
             "releases": [{**asdict(r), "protection": r.protection} for r in releases],
-            "epsilon": {"add_or_remove_one": ledger.epsilon, "replace_one": 2 * ledger.epsilon},
-            "last_hash": ledger.last_hash,
+            "epsilon": {"add_or_remove_one": spent, "replace_one": 2 * spent},
+            "last_hash": last,
         }
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
         return
     console = stdout()
     _print_rows(console, releases, every=every)
-    exact = sum(r.epsilon is None and r.sum_of is None for r in ledger.releases)
-    summed = sum(r.sum_of is not None for r in ledger.releases)
+    exact = sum(r.epsilon is None and r.sum_of is None for r in everything)
+    summed = sum(r.sum_of is not None for r in everything)
     console.print(
         Text(
-            f"ε so far: {ledger.epsilon:g} for adding or removing one patient, "
-            f"{2 * ledger.epsilon:g} for replacing one. Besides: {exact} releases exactly "
+            f"ε so far: {spent:g} for adding or removing one patient, "
+            f"{2 * spent:g} for replacing one. Besides: {exact} releases exactly "
             f"(ε = ∞), {summed} exactly inside secure sums."
         )
     )
-    console.print(Text(f"Last hash: {ledger.last_hash}"))
+    console.print(Text(f"Last hash: {last}"))
 
 
 @app.command(epilog="Example: fedrulefit ledger verify fedrulefit-site/ledger.jsonl")
@@ -67,19 +70,17 @@ def verify(
 
     Rows cut off at the end are noticed only with --expect: note the last hash elsewhere.
     """
-    if not path.is_file():
-        raise LedgerError(f"there is no ledger {path}")
-    hashes = [row["hash"] for row in read_rows(path)]
+    hashes = [row["hash"] for row in _rows(path)]
     if expect is not None and expect not in hashes:
         raise LedgerError(f"{path}: the chain does not hold {expect}: rows were taken out")
     last = hashes[-1] if hashes else "none"
     stdout().print(Text(f"{path}: {len(hashes)} rows, the chain holds. Last hash: {last}"))
 
 
-def _read(path: Path) -> Ledger:
+def _rows(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise LedgerError(f"there is no ledger {path}")
-    return Ledger(path)
+    return list(read_rows(path))
 
 
 def _print_rows(console: Console, releases: Sequence[Release], *, every: bool) -> None:

@@ -44,7 +44,7 @@ def start(
     """
     from fedrulefit.engines.consortium import Kit
     from fedrulefit.engines.host import lock_folder
-    from fedrulefit.privacy.ledger import Ledger
+    from fedrulefit.privacy.ledger import read_releases
 
     flare = load_flare()
     checked = Kit.load(kit, "site")
@@ -58,14 +58,14 @@ def start(
             stderr().print(Text.assemble(("Warning: ", "yellow"), printable(str(warning))))
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock_folder(state).close()
-    ledger = Ledger(state / "ledger.jsonl")
+    ledger = state / "ledger.jsonl"
+    spent = sum(r.epsilon or 0.0 for r in read_releases(ledger)) if ledger.exists() else 0.0
     console = stdout()
     console.print(Text(f"Site {checked.name} of {checked.consortium}; Ctrl-C stops it."))
+    console.print(Text(f"Root certificate {checked.root_fingerprint}"), soft_wrap=True)
     for line in rules.words():
         console.print(Text(f"  {line}"))
-    console.print(
-        Text(f"Spent so far on this data set: ε = {ledger.epsilon:g}. State: {state.resolve()}")
-    )
+    console.print(Text(f"Spent so far on this data set: ε = {spent:g}. State: {state.resolve()}"))
     facts = {
         "kit": str(checked.folder),
         "studies": [str(path.resolve()) for path in study],

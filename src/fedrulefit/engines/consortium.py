@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from fedrulefit.errors import FederationError
+from fedrulefit.errors import FederationError, explain
 from fedrulefit.privacy.identity import Identity, Trust, load_pem, verifies
 
 SEAL: Final = "seal.json"
@@ -115,11 +115,7 @@ class Consortium(_Part):
         except tomllib.TOMLDecodeError as error:
             raise FederationError(f"{path} is not TOML: {error}") from None
         except ValidationError as error:
-            lines = [
-                f"  {'.'.join(map(str, problem['loc']))}: {problem['msg']}"
-                for problem in error.errors()
-            ]
-            raise FederationError("\n".join([f"{path} is not valid:", *lines])) from None
+            raise FederationError(explain(error, f"{path} is not valid:")) from None
         if consortium.coordinator.host in consortium.site_names:
             raise FederationError(f"{path}: a site has the name of the coordinator's host")
         return consortium
@@ -175,10 +171,10 @@ class Kit:
             ) from None
         if not verifies(root.public_key(), text, signature):
             raise FederationError(f"{folder}: the kit's seal is broken: ask for a new kit")
-        for name, expected in facts["files"].items():
-            path = folder / name
-            if not path.is_file() or _hash(path) != expected:
-                raise FederationError(f"{folder}: {name} was changed or is gone: ask for a new kit")
+        if _hashes(folder) != facts["files"]:
+            raise FederationError(
+                f"{folder}: files were changed, added or taken out: ask for a new kit"
+            )
         if facts["role"] != role:
             raise FederationError(f"{folder} is the kit of a {facts['role']}, not of a {role}")
         return cls(
@@ -197,6 +193,11 @@ class Kit:
         startup = self.folder / "startup"
         return Identity.load(startup / f"{stem}.crt", startup / f"{stem}.key")
 
+    @property
+    def root_fingerprint(self) -> str:
+        """SHA-256 of the consortium's root certificate."""
+        return hashlib.sha256(self.trust().root).hexdigest()
+
     def trust(self, pinned: Mapping[str, str] | None = None) -> Trust:
         """Return whom the kit's owner believes."""
         return Trust.load(self.folder / "startup" / "rootCA.pem", pinned)
@@ -204,15 +205,15 @@ class Kit:
 
 def seal_kit(folder: Path, facts: Mapping[str, Any], authority: Identity) -> None:
     """Write the seal of a finished kit: facts, the hash of every file, a signature."""
-    files = {
-        str(path.relative_to(folder)): _hash(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in (SEAL, SIGNATURE)
-    }
-    text = json.dumps({**facts, "files": files}, indent=1, sort_keys=True).encode()
+    text = json.dumps({**facts, "files": _hashes(folder)}, indent=1, sort_keys=True).encode()
     (folder / SEAL).write_bytes(text)
     (folder / SIGNATURE).write_bytes(authority.sign(text))
 
 
-def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _hashes(folder: Path) -> dict[str, str]:
+    """Return the hash of every file but the seal itself."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path not in (folder / SEAL, folder / SIGNATURE)
+    }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 import msgpack
 
@@ -148,25 +148,43 @@ def _collect(
         traffic.sent += sum(map(len, waiting.values()))
         received = exchange(waiting)
         traffic.pending.clear()
+        lost = []
         for site in list(waiting):
             data = received.get(site)
             if data is None:
-                del waiting[site]  # the engine has waited long enough
+                lost.append(site)
                 continue
             traffic.received += len(data)
-            reply = _read(data)
-            if isinstance(reply, m.Refusal) and reply.code == PENDING:
-                traffic.pending.add(site)
-                continue
-            attempts[site] += 1
-            fits = isinstance(reply, m.Refusal) or reply.header == requests[site].header
-            if fits or attempts[site] == ATTEMPTS:
-                answers[site] = data
-                del waiting[site]
+            match _judge(data, requests[site].header):
+                case "pending":
+                    traffic.pending.add(site)
+                    continue
+                case "unfit" if attempts[site] + 1 < ATTEMPTS:
+                    attempts[site] += 1
+                    continue
+            answers[site] = data
+            del waiting[site]
         if traffic.pending:
+            # While a person decides, a site may go and come back.
             tell()
             time.sleep(pause)
+            continue
+        for site in lost:
+            del waiting[site]  # the engine has waited long enough
     return answers
+
+
+def _judge(data: bytes, header: m.Header) -> Literal["fit", "pending", "unfit"]:
+    """Say whether an answer is to this question; a late or foreign one is not."""
+    try:
+        reply = _read(data)
+    except ProtocolError:
+        return "unfit"
+    if isinstance(reply, m.Refusal) and not reply.header.run:
+        return "fit"  # to something that the site could not read
+    if reply.header != header:
+        return "unfit"
+    return "pending" if isinstance(reply, m.Refusal) and reply.code == PENDING else "fit"
 
 
 def _read(data: bytes) -> m.Reply:

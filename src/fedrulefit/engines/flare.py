@@ -27,7 +27,7 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -43,7 +43,7 @@ from threadpoolctl import threadpool_limits
 from fedrulefit.engines.consortium import Consortium, Kit, seal_kit
 from fedrulefit.engines.host import SiteHost, lock_folder
 from fedrulefit.engines.runs import Caller, carry_out, run_folders, serve
-from fedrulefit.errors import FederationError
+from fedrulefit.errors import FederationError, FedRuleFitError
 from fedrulefit.privacy.identity import Identity
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import Policy
@@ -74,7 +74,8 @@ class SiteComponent(FLComponent):  # type: ignore[misc]
         """Open the host when FLARE has started."""
         if event_type != EventType.SYSTEM_START:
             return
-        self._host = open_host(_local_facts())
+        with _or_end():
+            self._host = open_host(_local_facts())
         fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._receive)
         log.info("site %s is ready", self._host.name)
 
@@ -101,10 +102,11 @@ class CoordinatorComponent(FLComponent):  # type: ignore[misc]
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Begin to serve when FLARE has started; stop with it."""
         if event_type == EventType.SYSTEM_START:
-            facts = _local_facts()
-            kit = Kit.load(facts["kit"], "coordinator")
-            state = Path(facts["state"])
-            self._lock_file = lock_folder(state)
+            with _or_end():
+                facts = _local_facts()
+                kit = Kit.load(facts["kit"], "coordinator")
+                state = Path(facts["state"])
+                self._lock_file = lock_folder(state)
             sender = _Sender(fl_ctx.get_engine())
             caller = Caller(sender, kit.identity, kit.trust(), kit.coordinator)
             threading.Thread(
@@ -241,6 +243,19 @@ class _Sender:
         return body if isinstance(body, bytes) else None
 
 
+@contextlib.contextmanager
+def _or_end() -> Iterator[None]:
+    """End the process on an error: FLARE would go on without us, and look healthy."""
+    try:
+        yield
+    except FedRuleFitError as error:
+        log.error("cannot start: %s", error)
+        os._exit(2)
+    except Exception as error:  # its words could hold a patient's value
+        log.error("cannot start: %s", type(error).__name__)
+        os._exit(2)
+
+
 def _local_facts() -> dict[str, Any]:
     text = os.environ.get(FACTS)
     if text is None:
@@ -268,6 +283,7 @@ def open_host(facts: Mapping[str, Any]) -> SiteHost:
         identity=kit.identity,
         trust=kit.trust(policy.peers),
         coordinator=kit.coordinator,
+        roster=kit.sites,
         make_noise=lambda: None if seed is None else UnsafeSeededLaplace(seed, kit.name),
     )
 

@@ -20,12 +20,12 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
 from fedrulefit.engines.envelope import Letter, close, subject_of, unseal
-from fedrulefit.engines.journal import Journal
+from fedrulefit.engines.journal import Journal, Section
 from fedrulefit.errors import FederationError, PolicyError, ProtocolError
 from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.ledger import Ledger
@@ -38,6 +38,9 @@ from fedrulefit.study import Study
 from fedrulefit.table import Table
 
 log = logging.getLogger(__name__)
+
+HELD: Final = 2
+"""Runs whose patients' designs are held in memory at the same time."""
 
 PATIENCE: Final = 1.0
 """Seconds that a call waits for an answer before it says "working"."""
@@ -62,6 +65,8 @@ class SiteHost:
     identity, trust : Identity, Trust
     coordinator : str
         The name in the coordinator's certificate.
+    roster : collection of str, optional
+        The consortium's sites; any may take part, if not given.
     make_noise : callable
         Gives each run its noise; None for OpenDP's.
     n_threads : int
@@ -82,6 +87,7 @@ class SiteHost:
         identity: Identity,
         trust: Trust,
         coordinator: str,
+        roster: Collection[str] | None = None,
         make_noise: Callable[[], Noise | None] = lambda: None,
         n_threads: int = 1,
     ) -> None:
@@ -91,12 +97,13 @@ class SiteHost:
         self._tables = {study.digest: (study, table) for study, table in tables}
         self._policy = policy
         self._identity, self._trust, self._coordinator = identity, trust, coordinator
+        self._roster = roster
         self._make_noise, self._n_threads = make_noise, n_threads
         self._state = state
         self._journal = Journal(state / "journal.sqlite")
         self._check_dataset()
         self.ledger = Ledger(state / "ledger.jsonl", clock=now)
-        self._site: tuple[str, Site] | None = None
+        self._sites: dict[tuple[str, str], Site] = {}
         self._lock = threading.Lock()
         self._work: _Work | None = None
 
@@ -129,7 +136,16 @@ class SiteHost:
         if request.header.study not in self._tables:
             reason = "the site does not hold this study: all sites need the same study file"
             return to_bytes(m.Refusal(request.header, "study", reason))
-        return self._site_of(request.header).respond(request, data)
+        try:
+            site = self._site_of(request.header)
+        except ProtocolError as error:
+            return to_bytes(m.Refusal(request.header, error.code, str(error)))
+        except Exception as error:  # whatever it says could hold a patient's value
+            kind = type(error).__name__
+            log.error("the run's memory cannot be read (%s)", kind)
+            reason = f"the site failed with {kind}: see its log"
+            return to_bytes(m.Refusal(request.header, "internal", reason))
+        return site.respond(request, data)
 
     def close(self) -> None:
         """Let go of the state folder."""
@@ -140,11 +156,13 @@ class SiteHost:
         return close(letter, sender=self._identity, recipient=self._coordinator)
 
     def _start(self, subject: str, body: bytes) -> None:
-        """Begin to answer, unless that is under way."""
+        """Begin to answer, unless something is under way.
+
+        What was answered before is asked of the site again: it repeats itself, or
+        a person has decided meanwhile.
+        """
         with self._lock:
-            if self._work is not None and (
-                self._work.subject == subject or not self._work.done.is_set()
-            ):
+            if self._work is not None and not self._work.done.is_set():
                 return
             self._work = _Work(subject, lambda: self.answer(body))
             self._work.start()
@@ -160,11 +178,13 @@ class SiteHost:
         return Letter("done", subject, work.answer)
 
     def _site_of(self, header: m.Header) -> Site:
-        """Return the site as it takes part in a run; one at a time is held."""
-        run = header.run
-        study, table = self._tables[header.study]
-        if self._site is None or self._site[0] != run:
-            site = Site(
+        """Return the site as it takes part in a run; the last few are held."""
+        key = (header.study, header.run)
+        if key not in self._sites:
+            while len(self._sites) >= HELD:
+                self._let_go(next(iter(self._sites)))
+            study, table = self._tables[header.study]
+            self._sites[key] = Site(
                 self.name,
                 table,
                 study,
@@ -173,13 +193,22 @@ class SiteHost:
                 noise=self._make_noise(),
                 identity=self._identity,
                 trust=self._trust,
-                approver=lambda kind, words: ask_person(self._state, run, kind, words),
-                memory=self._journal.section(f"run/{run}"),
+                roster=self._roster,
+                approver=lambda kind, words: ask_person(self._state, header.run, kind, words),
+                memory=self._memory_of(key),
                 shared=self._journal.section("dataset"),
                 n_threads=self._n_threads,
             )
-            self._site = run, site
-        return self._site[1]
+        return self._sites[key]
+
+    def _memory_of(self, key: tuple[str, str]) -> Section:
+        return self._journal.section("\0".join(("run", *key)))
+
+    def _let_go(self, key: tuple[str, str]) -> None:
+        """Forget a run's site; of a finished run, its secret for good."""
+        site = self._sites.pop(key)
+        if site.finished:
+            self._memory_of(key).put({"secret": None})
 
     def _check_dataset(self) -> None:
         memory = self._journal.section("dataset")
@@ -204,19 +233,35 @@ class _Work(threading.Thread):
         self._compute = compute
 
     def run(self) -> None:
-        self.answer = self._compute()
-        self.done.set()
+        try:
+            self.answer = self._compute()
+        finally:
+            self.done.set()
 
 
 def lock_folder(folder: Path) -> IO[str]:
     """Hold a folder for this process; the file must stay open."""
-    file = (folder / "lock").open("a")
+    file = (folder / "lock").open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
         raise FederationError(f"another process uses {folder}: stop it first") from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
     return file
+
+
+def is_held(folder: Path) -> bool:
+    """Whether the process that last held a folder is alive."""
+    try:
+        os.kill(int((folder / "lock").read_text()), 0)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 # --- Approvals: a person decides, in another process ---------------------------------------
@@ -226,13 +271,17 @@ def ask_person(state: Path, run: str, kind: str, words: Sequence[str]) -> bool |
     """Write down what is about to leave; return the decision, None before there is one."""
     folder = state / "approvals"
     folder.mkdir(exist_ok=True, mode=0o700)
-    path = folder / f"{_approval_id(run, kind)}.json"
-    if not path.exists():
-        facts = {"run": run, "kind": kind, "asked": now(), "words": list(words), "decision": None}
-        write_json(path, facts)
-        return None
-    decision = json.loads(path.read_text(encoding="utf-8"))["decision"]
-    return None if decision is None else decision == "accepted"
+    asked = {"run": run, "kind": kind, "words": list(words)}
+    name = f"{kind}-{hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]}"
+    path = folder / f"{name}.json"
+    if path.exists():
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if any(kept[key] != value for key, value in asked.items()):
+            return False  # a decision on something else
+        decision = kept["decision"]
+        return None if decision is None else decision == "accepted"
+    write_json(path, {**asked, "asked": now(), "decision": None})
+    return None
 
 
 def approvals(state: Path) -> dict[str, dict[str, Any]]:
@@ -255,10 +304,6 @@ def decide(state: Path, approval: str, *, accept: bool, by: str) -> None:
     write_json(path, {**facts, "decision": decision, "by": by, "decided": now()})
 
 
-def _approval_id(run: str, kind: str) -> str:
-    return f"{kind}-{hashlib.sha256(run.encode()).hexdigest()[:8]}"
-
-
 def write_json(path: Path, facts: Any) -> None:
     """Write a small file whole or not at all, readable by its owner only."""
     part = path.with_name(path.name + ".part")
@@ -268,3 +313,8 @@ def write_json(path: Path, facts: Any) -> None:
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
+    entry = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(entry)
+    finally:
+        os.close(entry)

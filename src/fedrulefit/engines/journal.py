@@ -44,12 +44,6 @@ class Journal:
         """Return one part of the journal, as a memory."""
         return Section(self, name)
 
-    def sections(self) -> list[str]:
-        """Return the names of all parts."""
-        with self._lock:
-            rows = self._connection.execute("SELECT DISTINCT section FROM entries ORDER BY section")
-            return [name for (name,) in rows]
-
     def get(self, section: str, key: str) -> bytes | None:
         """Return what was put under `key` of a section."""
         with self._lock:
@@ -75,7 +69,8 @@ class Journal:
                         )
                 self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
 
     def close(self) -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -37,6 +36,7 @@ from fedrulefit.errors import FederationError, FedRuleFitError, ProtocolError
 from fedrulefit.modelfile import save_model
 from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.site import RUN_NAME
 from fedrulefit.study import Study
 
 log = logging.getLogger(__name__)
@@ -45,10 +45,14 @@ State = Literal["waiting", "running", "done", "failed", "stopped"]
 Send = Callable[[str, bytes, float], bytes | None]
 """Sends a site an envelope; returns its answer, or None if it is out of reach."""
 
-CALL_SECONDS: Final = 10.0
-"""Longest that one call may take."""
+CALL_SECONDS: Final = 15.0
+"""Longest that one call may take, if little is sent."""
 
-_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+SECONDS_PER_MB: Final = 10.0
+"""And so much more for each megabyte sent or expected: slow lines are slow."""
+
+MOST_RUNS: Final = 4
+"""Runs carried out at the same time."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class RunRequest:
     sites: tuple[str, ...]
     secure: bool = True
     dropouts: Literal["wait", "continue"] = "wait"
-    wait: float = 600.0
+    wait: float = 86_400.0
 
 
 class _StoppedError(Exception):
@@ -87,7 +91,7 @@ def submit(state: Path, request: RunRequest, study: Path) -> Path:
         If the study cannot be read.
     """
     Study.load(study)
-    if not _RUN.fullmatch(request.run):
+    if not RUN_NAME.fullmatch(request.run):
         raise FederationError(f"{request.run!r} cannot name a run: use letters, digits, - _ .")
     folder = run_folder(state, request.run)
     if folder.exists():
@@ -112,7 +116,7 @@ def resume(state: Path, run: str) -> Path:
 
 
 def stop(state: Path, run: str) -> None:
-    """Ask the coordinator to stop a run after the current step."""
+    """Ask the coordinator to stop a run; the step it is at is asked again on resuming."""
     folder = run_folder(state, run)
     if not folder.exists():
         raise FederationError(f"there is no run {run!r}")
@@ -133,10 +137,10 @@ def run_folders(state: Path) -> list[Path]:
 def read_status(folder: Path) -> dict[str, Any]:
     """Return how far a run is."""
     try:
-        status: dict[str, Any] = json.loads((folder / "status.json").read_text(encoding="utf-8"))
+        status = json.loads((folder / "status.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {"state": "waiting"}
-    return status
+        status = None
+    return status if isinstance(status, dict) and "state" in status else {"state": "waiting"}
 
 
 class Caller:
@@ -155,6 +159,7 @@ class Caller:
         self._identity = identity
         self._trust = trust
         self._name = name
+        self._largest: dict[str, int] = {}
 
     def greet(self, sites: tuple[str, ...]) -> dict[str, bool]:
         """Return which sites are there."""
@@ -207,53 +212,59 @@ class Caller:
 
     def _call(self, site: str, letter: Letter) -> Letter | None:
         envelope = close(letter, sender=self._identity, recipient=site)
-        answer = self._send(site, envelope, CALL_SECONDS)
+        size = max(len(envelope), self._largest.get(site, 0))
+        answer = self._send(site, envelope, CALL_SECONDS + SECONDS_PER_MB * size / 1e6)
         if answer is None:
             return None
+        self._largest[site] = max(self._largest.get(site, 0), len(answer))
         try:
             return unseal(answer, trust=self._trust, sender=site, recipient=self._name)
-        except ProtocolError:
+        except ProtocolError as error:
+            log.warning("site %s: %s", site, error)
             return None  # not from this site: as if nothing had come
 
 
 def carry_out(folder: Path, caller: Caller) -> None:
     """Carry one run out, from where its journal says; leave a model or the reason why not."""
-    request = read_request(folder)
-    teller = _Teller(folder, request)
-    journal = Journal(folder / "journal.sqlite")
+    teller = _Teller(folder)
     try:
-        study = Study.load(folder / "study.toml")
-        coordinator = Coordinator(
-            study,
-            request.sites,
-            run=request.run,
-            secure=request.secure,
-            dropouts=request.dropouts,
-        )
-
-        def exchange(requests: Mapping[str, bytes]) -> dict[str, bytes]:
-            answers = caller.ask(
-                requests, wait=request.wait, stopped=teller.stopped, on_sign=teller.sign
-            )
-            if teller.stopped():
-                raise _StoppedError
-            return answers
-
-        with threadpool_limits(1, "blas"):
-            model = drive(
-                coordinator, exchange, journal=journal.section("run"), on_status=teller.tell
-            )
-        save_model(model, folder / "model.json")
+        _carry_out(folder, caller, teller)
         teller.end("done", "")
     except _StoppedError:
         teller.end("stopped", "stopped by a person: it can be resumed")
     except FedRuleFitError as error:
         teller.end("failed", str(error))
     except Exception as error:
-        log.exception("run %s", request.run)
+        log.exception("run %s", folder.name)
         teller.end("failed", f"the coordinator failed with {type(error).__name__}: see its log")
+
+
+def _carry_out(folder: Path, caller: Caller, teller: _Teller) -> None:
+    request = read_request(folder)
+    teller.expect(request.sites)
+    coordinator = Coordinator(
+        Study.load(folder / "study.toml"),
+        request.sites,
+        run=request.run,
+        secure=request.secure,
+        dropouts=request.dropouts,
+    )
+
+    def exchange(requests: Mapping[str, bytes]) -> dict[str, bytes]:
+        answers = caller.ask(
+            requests, wait=request.wait, stopped=teller.stopped, on_sign=teller.sign
+        )
+        if teller.stopped():
+            raise _StoppedError
+        return answers
+
+    threadpool_limits(1, "blas")  # for good: more threads could change the order of sums
+    journal = Journal(folder / "journal.sqlite")
+    try:
+        model = drive(coordinator, exchange, journal=journal.section("run"), on_status=teller.tell)
     finally:
         journal.close()
+    save_model(model, folder / "model.json")
 
 
 def read_request(folder: Path) -> RunRequest:
@@ -266,28 +277,51 @@ def serve(state: Path, caller: Caller, sites: tuple[str, ...], stop: threading.E
     """Carry out every run that is not finished, and watch who is there, until stopped."""
     (state / "runs").mkdir(parents=True, exist_ok=True, mode=0o700)
     write_json(state / "sites.json", {"sites": dict.fromkeys(sites, False), "updated": now()})
+    busy: dict[Path, threading.Thread] = {}
     greeted = 0.0
     while not stop.wait(0.2):
-        for folder in run_folders(state):
-            if read_status(folder).get("state") in ("waiting", "running"):
-                carry_out(folder, caller)
-        if time.monotonic() - greeted > 3.0:
-            write_json(state / "sites.json", {"sites": caller.greet(sites), "updated": now()})
-            greeted = time.monotonic()
+        try:
+            _take_up_runs(state, caller, busy)
+            if time.monotonic() - greeted > 3.0:
+                write_json(state / "sites.json", {"sites": caller.greet(sites), "updated": now()})
+                greeted = time.monotonic()
+        except Exception:  # a full disk must not end the service
+            log.exception("the coordinator goes on after an error")
+            stop.wait(5.0)
+    for thread in busy.values():
+        thread.join(CALL_SECONDS)
+
+
+def _take_up_runs(state: Path, caller: Caller, busy: dict[Path, threading.Thread]) -> None:
+    """Begin every run that is not finished, a few at a time."""
+    for folder in [folder for folder, thread in busy.items() if not thread.is_alive()]:
+        del busy[folder]
+    for folder in run_folders(state):
+        waits = read_status(folder).get("state") in ("waiting", "running")
+        if waits and folder not in busy and len(busy) < MOST_RUNS:
+            thread = threading.Thread(target=carry_out, args=(folder, caller), daemon=True)
+            busy[folder] = thread
+            thread.start()
 
 
 class _Teller:
     """Writes how far a run is, at most a few times a second."""
 
-    def __init__(self, folder: Path, request: RunRequest) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._online = dict.fromkeys(request.sites, True)
+        self._online: dict[str, bool] = {}
         self._status: Status | None = None
         self._lock = threading.Lock()
         self._written = 0.0
+        self._stopped = False
+
+    def expect(self, sites: tuple[str, ...]) -> None:
+        self._online = dict.fromkeys(sites, True)
 
     def stopped(self) -> bool:
-        return (self._folder / "stop").exists()
+        """Whether a person wants to stop; once said, it holds until the run is resumed."""
+        self._stopped = self._stopped or (self._folder / "stop").exists()
+        return self._stopped
 
     def tell(self, status: Status) -> None:
         self._status = status

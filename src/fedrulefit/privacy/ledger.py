@@ -14,7 +14,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -95,7 +97,8 @@ class Ledger:
     ----------
     path : Path or None
         JSON-lines file that every release is appended to; rows that it already
-        holds are read and checked.
+        holds are read and checked. One process at a time: others use
+        :func:`read_releases`.
     clock : callable or None
         Gives the time as text; the protocol itself has no clock.
 
@@ -120,7 +123,7 @@ class Ledger:
         self._spent = 0.0
         for release in self.releases:
             self._spent += release.epsilon or 0.0
-        self._digests = {release.digest for release in self.releases}
+        self._digests = Counter(release.digest for release in self.releases)
 
     def append(self, *releases: Release) -> None:
         """Record what one message holds, before it leaves: all of it, or nothing."""
@@ -133,18 +136,15 @@ class Ledger:
             row = _row(release, spent, last)
             last = row["hash"]
             lines.append(json.dumps(row, ensure_ascii=False) + "\n")
-        if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write("".join(lines))
-                file.flush()
-                os.fsync(file.fileno())
+        if self.path is not None and lines:
+            _append(self.path, "".join(lines).encode())
         self.releases.extend(dated)
         self._digests.update(release.digest for release in dated)
         self.last_hash, self._spent = last, spent
 
-    def holds(self, digest: str) -> bool:
-        """Whether a message of these bytes has been recorded."""
-        return digest in self._digests
+    def count(self, digest: str) -> int:
+        """Return how many rows tell of a message of these bytes."""
+        return self._digests[digest]
 
     @property
     def epsilon(self) -> float:
@@ -161,6 +161,20 @@ class Ledger:
         return sum(r.epsilon is None for r in self.releases)
 
 
+def _append(path: Path, data: bytes) -> None:
+    """Add to a file durably; if that fails, leave it as it was."""
+    with path.open("ab") as file:
+        before = file.tell()
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                os.ftruncate(file.fileno(), before)
+            raise
+
+
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a ledger file, each checked against the one before it.
 
@@ -171,10 +185,11 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """
     last, spent = FIRST, 0.0
     try:
-        lines = path.read_bytes().decode().removesuffix("\n").split("\n")
+        # What stands after the last line's end is being written, or was torn off.
+        lines = path.read_bytes().decode().split("\n")[:-1]
     except UnicodeDecodeError:
         raise LedgerError(f"{path} is not a ledger") from None
-    for number, line in enumerate(lines if lines != [""] else [], start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
             release = _release_of(row)
@@ -188,6 +203,11 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
             )
         last = row["hash"]
         yield row
+
+
+def read_releases(path: Path) -> list[Release]:
+    """Read a ledger that another process may be writing, and change nothing."""
+    return [_release_of(row) for row in read_rows(path)]
 
 
 def _row(release: Release, spent: float, previous: str) -> dict[str, Any]:

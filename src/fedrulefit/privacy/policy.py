@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedrulefit.errors import PolicyError
+from fedrulefit.errors import PolicyError, explain
 
 ReleaseKind = Literal[
     "histograms",
@@ -63,12 +63,13 @@ allow = ["histograms", "rules", "dual", "curvature", "slopes", "summary"]
 # Sums leave only masked, so that the coordinator sees the total over the sites.
 secure_sums = true
 min_sites = 3
-dropouts = "wait"          # "continue": a round may be repeated without a lost site
+dropouts = "wait"          # "continue": go on without a lost site, trusting the coordinator
 
 # Most ε, for adding or removing one patient. A spent budget refuses.
 epsilon_study = 20.0
 epsilon_dataset = 40.0     # across all studies
 max_rounds = 1000          # sums in one run
+max_runs = 20              # runs over this data set
 
 approval = "auto"          # "review": a person accepts or declines each kind of release
 
@@ -91,7 +92,7 @@ class Policy(BaseModel):
         k with and k without the outcome inside; and no difference of two nested
         rules may hold fewer (but more than 0).
     max_rules : int
-        Most rules sent, from all patients and for each fold.
+        Most different rules sent in a run, those of the folds included.
     allow : list of str
         Kinds of release allowed; see :data:`KINDS`.
     secure_sums : bool
@@ -99,14 +100,18 @@ class Policy(BaseModel):
     min_sites : int
         Fewest sites in a secure sum.
     dropouts : {"wait", "continue"}
-        Whether the set of sites in a sum over these patients may change by fewer
-        than `min_sites` sites: ``wait`` never lets it, so that a run waits for a
-        lost site; ``continue`` lets a round be repeated among the rest.
+        ``wait``: all sums over these patients are among the same sites, and a run
+        waits for one that is lost. ``continue``: a round may be repeated among the
+        rest, and other runs may have other sites; from sums before and after, the
+        coordinator can nearly tell those of a site that left, and is trusted with
+        them.
     epsilon_study, epsilon_dataset : float or None
         Most ε (adding or removing one patient) for one study, and for the data
         set across studies; None sets no limit.
     max_rounds : int
         Most sums answered in one run.
+    max_runs : int
+        Most runs over the data set, across studies.
     approval : {"auto", "review"}
         ``review``: a person accepts or refuses each kind of release of a run.
     peers : mapping of str to str
@@ -126,6 +131,7 @@ class Policy(BaseModel):
     epsilon_study: Annotated[float, Field(gt=0)] | None = 20.0
     epsilon_dataset: Annotated[float, Field(gt=0)] | None = 40.0
     max_rounds: Annotated[int, Field(ge=1)] = 1000
+    max_runs: Annotated[int, Field(ge=1)] = 20
     approval: Literal["auto", "review"] = "auto"
     peers: dict[str, str] = Field(default_factory=dict)
 
@@ -145,11 +151,7 @@ class Policy(BaseModel):
         try:
             return cls.model_validate(facts)
         except ValidationError as error:
-            lines = [
-                f"  {'.'.join(map(str, problem['loc']))}: {problem['msg']}"
-                for problem in error.errors()
-            ]
-            raise PolicyError("\n".join([f"{path}: the policy is not valid:", *lines])) from None
+            raise PolicyError(explain(error, f"{path}: the policy is not valid:")) from None
 
     def words(self) -> list[str]:
         """Return the policy as sentences for the person who signs it."""
@@ -171,10 +173,12 @@ class Policy(BaseModel):
             f"Sums leave only masked, among at least {self.min_sites} sites."
             if self.secure_sums
             else "Sums may leave without masks: the coordinator sees this site's own.",
-            "A run waits for a site that is lost."
+            "All sums are among the same sites: a run waits for one that is lost."
             if self.dropouts == "wait"
-            else "A round may be repeated without a site that is lost.",
-            f"Budget: {'; '.join(caps)}; at most {self.max_rounds} sums in one run.",
+            else "A round may be repeated without a site that is lost; the coordinator is trusted "
+            "not to compare the sums with and without it.",
+            f"Budget: {'; '.join(caps)}; at most {self.max_rounds} sums in one run, and "
+            f"{self.max_runs} runs.",
             "A person accepts or refuses each kind of release."
             if self.approval == "review"
             else "Releases that fit this policy leave without asking.",
@@ -191,5 +195,6 @@ OPEN: Final = Policy(
     epsilon_study=None,
     epsilon_dataset=None,
     max_rounds=10**9,
+    max_runs=10**9,
 )
 """No limits: for tables that lie in one process anyway."""

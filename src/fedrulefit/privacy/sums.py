@@ -7,8 +7,9 @@ Fixed point
     Site m's number x is rounded to the integer :math:`[2^{32}x]`; integers are
     added modulo :math:`2^{64}`. Each site's rounding error is at most
     :math:`2^{-33}`, so that of a sum over M sites at most :math:`M·2^{-33}`
-    (and the float64 result's own 2⁻⁵³, relatively). A site refuses a number
-    of which M could overflow: :math:`|x| ≥ 2^{31}/M`. Sums without masks are
+    (and the float64 result's own 2⁻⁵³, relatively). A number of which M could
+    overflow, :math:`|x| ≥ 2^{31}/M`, is refused by the coordinator where it sees
+    it, and cut at that bound under masks. Sums without masks are
     rounded in the same way: with or without them the model is the same, bit for
     bit, and does not depend on the order of the sites.
 
@@ -16,8 +17,9 @@ Masks
     Every two sites i < j share a secret by X25519, from keys made for this run
     and signed by the sites' identities (:mod:`fedrulefit.privacy.identity`).
     HKDF-SHA256 turns it into a fresh ChaCha20 key for each (pair, study, run,
-    set of sites, step, question); its keystream is the mask, which i adds and j
-    subtracts. A step number is used once: a repeated round is a new step.
+    set of sites, step, transcript and question); its keystream is the mask, which
+    i adds and j subtracts. A step number is used once: a repeated round is a new
+    step.
 
 Self-masks
     Where a run may go on without a site that dropped out, every site adds a
@@ -67,6 +69,13 @@ def to_ring(numbers: Floats, n_sites: int) -> Ints:
         )
     ring: Ints = np.rint(numbers * _SCALE).astype(np.int64)
     return ring
+
+
+def saturate(numbers: Floats, n_sites: int) -> Floats:
+    """Cut numbers to what the ring holds: for sums whose refusal would tell of them."""
+    limit = np.nextafter(2.0 ** (63 - FRACTION_BITS) / n_sites, 0)
+    cut: Floats = np.clip(np.nan_to_num(numbers, nan=0.0), -limit, limit)
+    return cut
 
 
 def from_ring(total: Ints) -> Floats:

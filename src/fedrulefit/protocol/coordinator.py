@@ -241,6 +241,8 @@ class Coordinator:
             sums = yield from self._sum(
                 m.SpreadsReply, spread_lengths(self.study.n_features), m.SpreadsRequest
             )
+            if (sums.squares < 0).any():
+                raise ProtocolError("the sites' spreads do not add up to spreads")
             spreads = SpreadSums(sums.squares, sums.freedom)
         grid = estimate_grid(
             counts,

@@ -19,9 +19,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import logging
+import re
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, cast
 
 import msgpack
@@ -52,11 +53,11 @@ from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.ledger import EXACT, Ledger, Release
 from fedrulefit.privacy.mechanisms import Noise, OpenDPLaplace
 from fedrulefit.privacy.policy import KINDS, OPEN, Policy, ReleaseKind
-from fedrulefit.privacy.sums import Masks, make_secret, public_key
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.schedule import make_factors, make_schedule
-from fedrulefit.protocol.sums import question_digest, ring_of
+from fedrulefit.protocol.seals import Seals
+from fedrulefit.protocol.sums import flatten, question_digest
 from fedrulefit.protocol.wire import digest, from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
@@ -97,6 +98,12 @@ _SUMS: Final = (
     m.SummaryRequest,
 )
 
+RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+"""What a run may be called."""
+
+MAX_RULES: Final = 100_000
+"""Most rules that a site builds its design from."""
+
 RECENT: Final = 4
 """Replies to sums that are kept, to be repeated."""
 
@@ -128,6 +135,8 @@ class Site:
         Adds noise to histograms; OpenDP's discrete Laplace by default.
     identity, trust : Identity and Trust, optional
         Who the site is and whom it believes; secure sums need both.
+    roster : collection of str, optional
+        The consortium's sites; any may take part, if not given.
     approver : callable, optional
         Asks a person, where the policy wants a review.
     memory, shared : Memory, optional
@@ -148,6 +157,7 @@ class Site:
         noise: Noise | None = None,
         identity: Identity | None = None,
         trust: Trust | None = None,
+        roster: Collection[str] | None = None,
         approver: Approver | None = None,
         memory: Memory | None = None,
         shared: Memory | None = None,
@@ -165,8 +175,6 @@ class Site:
         self._outcome: Floats = table.outcome
         self._weights: Floats = table.weights
         self._noise = noise
-        self._identity = identity
-        self._trust = trust
         self._approver = approver
         self._memory = memory if memory is not None else Transient()
         self._shared = shared if shared is not None else Transient()
@@ -176,11 +184,8 @@ class Site:
         self._step, self._order, self._n_sums = -1, -1, 0
         self._recent: list[int] = []
         self._draft: tuple[str, m.Reply] | None = None
-        self._sites: tuple[str, ...] = ()
-        self._dropouts = "wait"
-        self._secret = b""
-        self._masks: Masks | None = None
-        self._sealed: tuple[int, bytes] | None = None
+        self._seals = Seals(name, policy, identity, trust, roster, self._memory, self._shared)
+        self._handed = (b"", b"")  # hashes: all that was handed out; grid and rules alone
         self._epsilons: list[float | None] = [None] * study.n_features
         self._grid: Grid | None = None
         self._gated: Gated | None = None
@@ -231,7 +236,13 @@ class Site:
             self._draft = asked, self._answer(request)
         reply = self._draft[1]
         self._check_approval(request, reply)
-        data = to_bytes(self._seal(request, reply) if isinstance(reply, m.Sum) else reply)
+        if isinstance(reply, m.Sum) and self._seals.active:
+            sealed = self._seals.seal(request, reply, *self._handed)
+            data = to_bytes(sealed)
+        else:
+            if isinstance(reply, m.Sum) and not np.isfinite(flatten(reply)).all():
+                raise ProtocolError("a sum outgrows every number", "overflow")
+            data = to_bytes(reply)
         releases = [
             dataclasses.replace(release, digest=digest(data))
             for release in self._releases(request, reply)
@@ -254,6 +265,8 @@ class Site:
             )
         if self._run is not None and header.run != self._run:
             raise ProtocolError(f"site {self.name!r} takes part in another run", "run")
+        if not RUN_NAME.fullmatch(header.run):
+            raise ProtocolError("a run's name has up to 100 letters, digits, '-', '_', '.'", "run")
         if self._changed:
             raise ProtocolError(
                 "the site's data changed during the run: bring the same file back, or start anew",
@@ -274,10 +287,12 @@ class Site:
         was, reply, rows = msgpack.unpackb(kept)
         if was != asked:
             raise ProtocolError(f"step {step} was answered to another question", "conflict")
-        if rows and not self.ledger.holds(rows[0]["digest"]):
-            # The process died after keeping the reply and before recording it.
-            releases = [Release(**{**row, "shape": tuple(row["shape"])}) for row in rows]
-            self.ledger.append(*releases)
+        if rows:
+            # The process may have died after keeping the reply and before recording all of it.
+            missing = rows[self.ledger.count(rows[0]["digest"]) :]
+            self.ledger.append(
+                *(Release(**{**row, "shape": tuple(row["shape"])}) for row in missing)
+            )
         return cast(bytes, reply)
 
     def _check_turn(self, request: m.Request) -> None:
@@ -287,8 +302,9 @@ class Site:
             return
         order = _ORDER[type(request)]
         fitting = order == self._order == _FITTING
-        leaving = isinstance(request, m.PeersRequest) and self._masks is not None
-        if not (order > self._order or fitting or leaving):
+        leaving = isinstance(request, m.PeersRequest) and self._seals.active
+        given_up = isinstance(request, _SUMS) and order == self._order and self._seals.given_up
+        if not (order > self._order or fitting or leaving or given_up):
             raise ProtocolError(f"{type(request).__name__} came out of turn", "order")
 
     # --- 2. Does the policy allow it? ---------------------------------------------------
@@ -296,14 +312,22 @@ class Site:
     def _check_policy(self, request: m.Request) -> None:
         if isinstance(request, m.JoinRequest):
             self._check_join(request)
+        if isinstance(request, m.PeersRequest):
+            self._seals.check_peers(request)
+        other = m.CurvatureRequest if self.study.settings.solver == "fedda" else m.DualRequest
+        if isinstance(request, other):
+            raise ProtocolError("a round of a solver that is not the study's", "order")
         kind = self._kind(type(request))
         if kind is None:
             return
         self._check_allowed(kind)
         if isinstance(request, m.GridRequest):
             self._check_budget()
+        early = self._order < _ORDER[m.GridRequest]
+        if isinstance(request, m.RulesRequest) and early and self.policy.min_count > 0:
+            raise ProtocolError("rules are asked for before the histograms", "order")
         if isinstance(request, _SUMS):
-            if self.policy.secure_sums and self._masks is None:
+            if self.policy.secure_sums and not self._seals.active:
                 raise ProtocolError(
                     "the site's policy lets sums out only under masks", "secure-sum"
                 )
@@ -313,37 +337,31 @@ class Site:
 
     def _check_join(self, request: m.JoinRequest) -> None:
         """Refuse at once a run that the policy would end later."""
-        policy, settings = self.policy, self.study.settings
-        if policy.secure_sums and not request.secure:
-            raise ProtocolError("the site's policy lets sums out only under masks", "secure-sum")
-        if request.secure and (self._identity is None or self._trust is None):
-            raise ProtocolError(
-                "the site has no identity for secure sums: start it with its kit", "identity"
-            )
-        if request.secure and len(request.sites) < policy.min_sites:
-            raise ProtocolError(
-                f"a sum over {len(request.sites)} sites; the site's policy asks for at least "
-                f"{policy.min_sites}",
-                "too-few-sites",
-            )
-        if request.dropouts == "continue" and policy.dropouts == "wait":
-            raise ProtocolError(
-                "the site's policy does not let a run go on without a lost site", "policy"
-            )
-        if request.secure:
-            self._check_set(request.sites)
-        unknown = set(request.sites) - {self.name, *policy.peers}
-        if policy.peers and unknown:
-            raise ProtocolError("the site's policy does not name all other sites", "policy")
+        settings = self.study.settings
+        self._seals.check_join(request)
+        self._check_runs(request.header.run)
         rounds = m.DualRequest if settings.solver == "fedda" else m.CurvatureRequest
         needed = [m.GridRequest, m.RulesRequest, rounds, m.SlopesRequest, m.SummaryRequest]
         if settings.spreads == "exact":
             needed.append(m.SpreadsRequest)
+        if settings.solver == "fedda" and settings.rounds + 3 > self.policy.max_rounds:
+            most = self.policy.max_rounds
+            raise ProtocolError(f"the site's policy allows {most} sums in a run", "policy")
         for step in needed:
             kind = self._kind(step)
             if kind is not None:
                 self._check_allowed(kind)
         self._check_budget()
+
+    def _check_runs(self, run: str) -> None:
+        """Count the runs over this data set."""
+        most = self.policy.max_runs
+        earlier = msgpack.unpackb(self._shared.get("runs") or b"\x90")
+        if run not in earlier and len(earlier) >= most:
+            raise ProtocolError(
+                f"the site's policy allows {most} runs over its data set, and they are used up",
+                "policy",
+            )
 
     def _check_allowed(self, kind: ReleaseKind) -> None:
         if kind not in self.policy.allow:
@@ -385,12 +403,11 @@ class Site:
         match request:
             case m.JoinRequest():
                 self._run = request.header.run
-                self._sites, self._dropouts = request.sites, request.dropouts
+                self._seals.join(request)
             case m.KeyRequest():
-                kept = self._memory.get("secret")
-                self._secret = kept if kept is not None else make_secret()
+                self._seals.draw_secret()
             case m.PeersRequest():
-                self._meet(request)
+                self._seals.meet(request)
             case m.RulesRequest():
                 self._take_grid(request.grid)
             case m.TermsRequest():
@@ -401,11 +418,11 @@ class Site:
             case m.JoinRequest(header):
                 return m.JoinReply(header, f"fedrulefit {__version__}")
             case m.KeyRequest():
-                return self._show_key(request)
+                return self._seals.show_key(request.header)
             case m.PeersRequest(header):
                 return m.PeersReply(header, len(request.peers))
             case m.OpenRequest():
-                return self._open(request)
+                return self._seals.open(request)
             case m.GridRequest():
                 return self._count(request)
             case m.SpreadsRequest(header):
@@ -423,69 +440,6 @@ class Site:
                 return self._slope(request)
             case m.SummaryRequest():
                 return self._summarise(request)
-
-    def _show_key(self, request: m.KeyRequest) -> m.KeyReply:
-        if self._identity is None:
-            raise ProtocolError(
-                "the site has no identity for secure sums: start it with its kit", "identity"
-            )
-        public = public_key(self._secret)
-        claim = _key_claim(request.header, self.name, public)
-        return m.KeyReply(
-            request.header, public, self._identity.certificate, self._identity.sign(claim)
-        )
-
-    def _meet(self, request: m.PeersRequest) -> None:
-        """Verify the keys of the sites in the sums to come."""
-        if self._trust is None or not self._secret:
-            raise ProtocolError("keys of other sites came before this site's own", "order")
-        publics = {peer.site: peer.public for peer in request.peers}
-        if len(publics) != len(request.peers) or publics.get(self.name) != public_key(self._secret):
-            raise ProtocolError("the keys handed out are not one per site, this one's included")
-        if not set(publics) <= set(self._sites):
-            raise ProtocolError("the keys handed out are not of this run's sites", "set-changed")
-        fewest = self.policy.min_sites
-        if len(publics) < fewest:
-            raise ProtocolError(
-                f"a sum over {len(publics)} sites; the site's policy asks for at least {fewest}",
-                "too-few-sites",
-            )
-        if self._masks is not None:
-            self._check_departure(set(publics))
-        self._check_set(publics)
-        for peer in request.peers:
-            claim = _key_claim(request.header, peer.site, peer.public)
-            self._trust.verify(peer.site, peer.certificate, claim, peer.signature)
-        context = "\0".join([self.study.digest, request.header.run]).encode()
-        try:
-            self._masks = Masks(self.name, self._secret, publics, context)
-        except ValueError:
-            raise ProtocolError("a key handed out is not a key", "identity") from None
-        self._sealed = None  # what was not opened, never will be
-
-    def _check_departure(self, sites: set[str]) -> None:
-        before = set(self._masks.sites if self._masks is not None else ())
-        if self._dropouts == "wait":
-            raise ProtocolError("this run does not go on without a lost site", "set-changed")
-        if not sites < before:
-            raise ProtocolError("sites may leave a run, but not join it late", "set-changed")
-
-    def _check_set(self, sites: Iterable[str]) -> None:
-        """Refuse a set of sites too near to an earlier one over the same patients.
-
-        The difference of two sums tells the sum over the sites that are in one of
-        them only.
-        """
-        if self.policy.dropouts == "continue":
-            return
-        fewest, wanted = self.policy.min_sites, set(sites)
-        for earlier in msgpack.unpackb(self._shared.get("sets") or b"\x90"):
-            if 0 < len(set(earlier) ^ wanted) < fewest:
-                raise ProtocolError(
-                    "an earlier sum over these patients had another set of sites, and the "
-                    f"difference would be a sum over fewer than {fewest}",
-                    "set-changed",
-                )
 
     def _count(self, request: m.GridRequest) -> m.GridReply:
         """Paper 2.2.1, step 1."""
@@ -561,6 +515,8 @@ class Site:
     def _take_rules(self, rules: tuple[Rule, ...]) -> None:
         if self._grid is None or self._codes is None:
             raise ProtocolError("rules came before the grid", "order")
+        if len(rules) > MAX_RULES:
+            raise ProtocolError(f"{len(rules)} rules, of at most {MAX_RULES}")
         try:
             check_rules(rules, self._grid)
         except ValueError as error:
@@ -595,9 +551,15 @@ class Site:
         design, settings = self._ready_design(), self.study.settings
         if not 1 <= len(request.queries) <= settings.folds + 1:
             raise ProtocolError(f"expected 1 to {settings.folds + 1} points")
+        if len({query.fold for query in request.queries}) < len(request.queries):
+            raise ProtocolError("two points of one fold")
+        unpenalised = int((self._factors == 0).sum())
         found = []
         for query in request.queries:
             _check_terms(query.active, design.n_terms)
+            must = len(query.terms) + unpenalised
+            if len(query.active) > max(settings.max_active, must + settings.max_active // 4 + 1):
+                raise ProtocolError("more active terms than the study allows")
             _check_coefs(query.terms, query.start, design.n_terms)
             _check_coefs(query.terms, query.end, design.n_terms)
             if not -1 <= query.fold < settings.folds:
@@ -645,6 +607,11 @@ class Site:
         )
 
     @property
+    def finished(self) -> bool:
+        """Whether the run has asked for everything that it can."""
+        return self._order == _ORDER[m.SummaryRequest]
+
+    @property
     def _by_patients(self) -> bool:
         return self.study.settings.weighting == "patients"
 
@@ -663,14 +630,16 @@ class Site:
         kind = self._kind(type(request))
         if self.policy.approval == "auto" or kind is None:
             return
-        if self._memory.get(f"approved/{kind}") is not None:
+        words = self._review(kind, reply)
+        seen = f"approved/{hashlib.sha256(chr(0).join(words).encode()).hexdigest()}"
+        if self._memory.get(seen) is not None:
             return
-        decision = self._approver(kind, self._review(kind, reply)) if self._approver else False
+        decision = self._approver(kind, words) if self._approver else False
         if decision is None:
             raise ProtocolError("a person has not decided yet whether this may leave", "pending")
         if not decision:
             raise ProtocolError("a person declined this release", "declined")
-        self._memory.put({f"approved/{kind}": b"yes"})
+        self._memory.put({seen: b"yes"})
 
     def _review(self, kind: ReleaseKind, reply: m.Reply) -> list[str]:
         """Say in words what is about to leave."""
@@ -689,8 +658,8 @@ class Site:
                 lines += self._review_rules(reply)
             case _:
                 under = "without masks: the coordinator sees this site's own numbers"
-                if self._masks is not None:
-                    under = f"inside secure sums over {', '.join(self._masks.sites)}"
+                if self._seals.active:
+                    under = f"inside secure sums over {', '.join(self._seals.sites)}"
                 lines.append(f"They leave {under}.")
                 if kind in ("dual", "curvature"):
                     lines.append(f"Up to {self.policy.max_rounds} rounds.")
@@ -707,46 +676,6 @@ class Site:
 
     # --- 4. Masked, kept, recorded --------------------------------------------------------
 
-    def _seal(self, request: m.Request, reply: m.Sum) -> m.Sum | m.SealedReply:
-        """Mask a sum, where the run has secure sums."""
-        if self._masks is None:
-            return reply
-        question = question_digest(request)
-        step, masks = request.header.step, self._masks
-        opens = self._dropouts == "continue"
-        self._check_set(masks.sites)
-        self._check_question(question)
-        ring = ring_of(reply, len(masks.sites))
-        numbers = masks.seal(ring, step=step, question=question, self_mask=opens)
-        self._sealed = (step, question)
-        return m.SealedReply(request.header, numbers)
-
-    def _open(self, request: m.OpenRequest) -> m.OpenReply:
-        """Give away the seed of the own mask: for the last sum, if it still stands."""
-        if self._masks is None or self._dropouts != "continue":
-            raise ProtocolError("this run's sums need no opening", "order")
-        if self._sealed is None or self._sealed[0] != request.sealed:
-            raise ProtocolError("that sum was given up, or is not the last", "not-open")
-        step, question = self._sealed
-        self._check_question(question)
-        seed = self._masks.self_seed(step=step, question=question)
-        return m.OpenReply(request.header, seed)
-
-    def _check_question(self, question: bytes) -> None:
-        """Refuse to answer one question among two sets of sites that are too near."""
-        mine = set(self._masks.sites if self._masks is not None else ())
-        for earlier in msgpack.unpackb(self._shared.get(self._question_key(question)) or b"\x90"):
-            if 0 < len(set(earlier) ^ mine) < self.policy.min_sites:
-                raise ProtocolError(
-                    "the site has answered this very question among other sites; the difference "
-                    "of the two sums would tell too much",
-                    "same-question",
-                )
-
-    def _question_key(self, question: bytes) -> str:
-        rules = hashlib.sha256(repr(self._rules).encode()).digest()
-        return f"question/{hashlib.sha256(rules + question).hexdigest()}"
-
     def _keep(self, request: m.Request, asked: str, data: bytes, releases: list[Release]) -> None:
         """Keep the reply, and what a restarted site must know."""
         step = request.header.step
@@ -756,33 +685,38 @@ class Site:
             entries[f"stage/{type(request).__name__}"] = to_bytes(request)
         if isinstance(request, m.JoinRequest):
             entries["data"] = self._data_digest()
+            self._note_run(request.header.run)
         if isinstance(request, m.KeyRequest):
-            entries["secret"] = self._secret
-        self._step = step
-        self._order = max(self._order, _ORDER.get(type(request), -1))
+            entries["secret"] = self._seals.secret
+        order = max(self._order, _ORDER.get(type(request), -1))
+        n_sums, recent = self._n_sums, self._recent
+        hashes = self._hashes(request) if isinstance(request, _STAGES) else self._handed
         if isinstance(request, (*_SUMS, m.OpenRequest)):
-            self._n_sums += isinstance(request, _SUMS)
-            self._note_sites(opening=isinstance(request, m.OpenRequest))
+            n_sums += isinstance(request, _SUMS)
+            self._seals.note(opening=isinstance(request, m.OpenRequest))
             # Sums are many and large: only the last few can still be asked for again.
-            self._recent.append(step)
-            entries |= {f"reply/{old}": None for old in self._recent[:-RECENT]}
-            self._recent = self._recent[-RECENT:]
-        place = (self._step, self._order, self._n_sums, self._recent, self._sealed)
-        self._memory.put({**entries, "place": msgpack.packb(place)})
+            recent = [*recent, step]
+            entries |= {f"reply/{old}": None for old in recent[:-RECENT]}
+            recent = recent[-RECENT:]
+        place = msgpack.packb((step, order, n_sums, recent, hashes, self._seals.place))
+        self._memory.put({**entries, "place": place})
+        # Only now: had the disk been full, the site would still be where it was.
+        self._step, self._order, self._n_sums, self._recent = step, order, n_sums, recent
+        self._handed = hashes
 
-    def _note_sites(self, *, opening: bool) -> None:
-        """Remember, across runs, which sites a sum over these patients had."""
-        opens = self._dropouts == "continue"
-        if self._masks is None or self._sealed is None or opens != opening:
-            return
-        sites = list(self._masks.sites)
-        entries: dict[str, bytes | None] = {}
-        for key in ("sets", self._question_key(self._sealed[1])):
-            earlier = msgpack.unpackb(self._shared.get(key) or b"\x90")
-            if sites not in earlier:
-                entries[key] = msgpack.packb([*earlier, sites])
-        if entries:
-            self._shared.put(entries)
+    def _hashes(self, request: m.Request) -> tuple[bytes, bytes]:
+        """Add what is handed out to the transcript, and to the subject of questions."""
+        transcript, subject = self._handed
+        handed = type(request).__name__.encode() + question_digest(request)
+        transcript = hashlib.sha256(transcript + handed).digest()
+        if isinstance(request, (m.RulesRequest, m.TermsRequest)):
+            subject = hashlib.sha256(subject + handed).digest()
+        return transcript, subject
+
+    def _note_run(self, run: str) -> None:
+        earlier = msgpack.unpackb(self._shared.get("runs") or b"\x90")
+        if run not in earlier:
+            self._shared.put({"runs": msgpack.packb([*earlier, run])})
 
     def _remember(self) -> None:
         """Be again where the run was when the process died."""
@@ -793,8 +727,9 @@ class Site:
             kept = self._memory.get(f"stage/{stage.__name__}")
             if kept is not None:
                 self._enter(read_request(kept))
-        self._step, self._order, self._n_sums, self._recent, sealed = msgpack.unpackb(place)
-        self._sealed = (sealed[0], sealed[1]) if sealed else None
+        self._step, self._order, self._n_sums, self._recent, handed, sealed = msgpack.unpackb(place)
+        self._handed = (handed[0], handed[1])
+        self._seals.place = sealed
         self._changed = self._memory.get("data") != self._data_digest()
 
     def _data_digest(self) -> bytes:
@@ -828,8 +763,8 @@ class Site:
                     scale=None if scaled is None else most / scaled,
                 )
             return
-        masked = isinstance(reply, m.Sum) and self._masks is not None
-        sum_of = len(self._masks.sites) if masked and self._masks is not None else None
+        masked = isinstance(reply, m.Sum) and self._seals.active
+        sum_of = len(self._seals.sites) if masked else None
         for field in dataclasses.fields(reply):
             if field.metadata.get("mechanism", "no patient data") == "no patient data":
                 continue
@@ -865,12 +800,6 @@ def read_request(data: bytes) -> m.Request:
 def blank_header(site: str) -> m.Header:
     """Return the header of an answer to something that had none."""
     return m.Header(m.PROTOCOL_VERSION, "", 0, site, "")
-
-
-def _key_claim(header: m.Header, site: str, public: bytes) -> bytes:
-    """What a site signs: this key is mine, for this run of this study."""
-    claim: bytes = msgpack.packb(["fedrulefit key 1", header.study, header.run, site, public])
-    return claim
 
 
 def _where(error: BaseException) -> str:

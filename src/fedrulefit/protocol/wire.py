@@ -27,6 +27,8 @@ from fedrulefit.protocol import messages
 
 MAX_BYTES: Final = 256 * 2**20
 MAX_TEXT: Final = 100_000
+MAX_ITEMS: Final = 1_000_000
+MAX_FIELDS: Final = 64
 
 _DTYPES: Final = {np.dtype(np.float64): "<f8", np.dtype(np.int64): "<i8"}
 _MESSAGES: Final = {cls.__name__: cls for cls in get_args(messages.Message)}
@@ -65,7 +67,13 @@ def _from_bytes(data: bytes) -> messages.Message:
         raise ProtocolError(f"message of {len(data)} bytes is over the limit of {MAX_BYTES}")
     try:
         packed = msgpack.unpackb(
-            data, raw=False, strict_map_key=True, max_str_len=MAX_TEXT, max_ext_len=0
+            data,
+            raw=False,
+            strict_map_key=True,
+            max_str_len=MAX_TEXT,
+            max_ext_len=0,
+            max_array_len=MAX_ITEMS,
+            max_map_len=MAX_FIELDS,
         )
     except Exception as error:
         raise ProtocolError(f"message is not readable ({type(error).__name__})") from None

@@ -75,26 +75,25 @@ def test_a_reloaded_ledger_goes_on(path: Path) -> None:
     assert parts.read_bytes() == whole.read_bytes()
     assert Ledger(parts).releases == ledger.releases
     assert Ledger(parts).epsilon == ledger.epsilon
-    assert Ledger(parts).holds("cd" * 32)
-    assert not Ledger(parts).holds("00" * 32)
+    counts = [Ledger(parts).count(part * 32) for part in ("ab", "cd", "ef", "00")]
+    assert counts == [6, 2, 2, 0]
 
 
 def test_any_changed_byte_is_found_unless_it_says_the_same(path: Path) -> None:
     data = path.read_bytes()
     rows = [json.loads(line) for line in data.splitlines()]
     missed = 0
-    for place in range(len(data)):
-        for bit in (0, 2, 5):
-            bad = bytearray(data)
-            bad[place] ^= 1 << bit
-            path.write_bytes(bad)
-            try:
-                found = list(read_rows(path))
-            except (LedgerError, UnicodeDecodeError):
-                continue
-            # A space turned into a line end or the like: the rows say the same as before.
-            missed += 1
-            assert found == rows
+    for place in range(len(data) - 1):  # without the last line end the row is unfinished
+        bad = bytearray(data)
+        bad[place] ^= 1 << (0, 2, 5, 7)[place % 4]
+        path.write_bytes(bad)
+        try:
+            found = list(read_rows(path))
+        except LedgerError:
+            continue
+        # A space turned into a line end or the like: the rows say the same as before.
+        missed += 1
+        assert found == rows
     assert missed < len(data) // 10
 
 

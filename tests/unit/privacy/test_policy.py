@@ -22,6 +22,7 @@ dropouts = "continue"
 epsilon_study = 5.0
 epsilon_dataset = 12.5
 max_rounds = 60
+max_runs = 7
 approval = "review"
 [peers]
 south = "ab12"
@@ -56,6 +57,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         epsilon_study=5.0,
         epsilon_dataset=12.5,
         max_rounds=60,
+        max_runs=7,
         approval="review",
         peers={"south": "ab12"},
     )
@@ -80,6 +82,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("epsilon_dataset = inf", "epsilon_dataset"),
         ("epsilon_study = nan", "epsilon_study"),
         ("max_rounds = 0", "max_rounds"),
+        ("max_runs = 0", "max_runs"),
         ('approval = "maybe"', "approval"),
         ("peers = 3", "peers"),
         ('dataset = ""', "dataset"),
@@ -121,7 +124,8 @@ def test_words_tell_every_rule(tmp_path: Path) -> None:
     assert KINDS["curvature"] in text
     assert KINDS["dual"] not in text
     plain = "\n".join(Policy().words())
-    assert "waits for a site" in plain
+    assert "waits for one that is lost" in plain
+    assert "20 runs" in plain
     assert "without asking" in plain
     assert KINDS["spreads"] not in plain
     free = "\n".join(OPEN.words())

@@ -36,7 +36,7 @@ def make_site(study: Study = STUDY, **options: Any) -> Site:
 
 def head(study: Study = STUDY, **changes: Any) -> m.Header:
     """Return a header; every question has a step of its own, as a coordinator counts them."""
-    header = m.Header(m.PROTOCOL_VERSION, "run 1", next(STEPS), "north", study.digest)
+    header = m.Header(m.PROTOCOL_VERSION, "run-1", next(STEPS), "north", study.digest)
     return dataclasses.replace(header, **changes)
 
 
@@ -118,8 +118,8 @@ def test_a_message_for_another_site_is_refused() -> None:
 
 
 def test_another_run_is_refused(joined: Site) -> None:
-    assert "another run" in refusal(joined, m.GridRequest(head(run="run 2")), "run")
-    assert "another run" in refusal(joined, join(run="run 2"), "run")
+    assert "another run" in refusal(joined, m.GridRequest(head(run="run-2")), "run")
+    assert "another run" in refusal(joined, join(run="run-2"), "run")
     assert isinstance(joined.handle(m.GridRequest(head())), m.GridReply)
 
 
@@ -152,7 +152,6 @@ def test_requests_out_of_order_are_refused(joined: Site, grid: Grid) -> None:
         m.DualRequest(head(), 0, np.zeros(6)),
         summary(terms, np.zeros(1)),
         m.SlopesRequest(head(), terms, np.zeros(1)),
-        m.CurvatureRequest(head(), ()),
     ):
         assert "before the rules" in refusal(joined, request, "order")
 
@@ -398,7 +397,7 @@ def test_the_ledger_file_has_one_line_per_release(tmp_path: Path) -> None:
     ]
     assert [line["time"][-2:] for line in lines] == ["00"] * 5  # one message, one time
     assert lines[0]["epsilon"] is None
-    assert {(line["study"], line["run"]) for line in lines} == {(STUDY.name, "run 1")}
+    assert {(line["study"], line["run"]) for line in lines} == {(STUDY.name, "run-1")}
     # A second run goes on where the first ended.
     Site("north", make_tables(STUDY)["north"], STUDY, ledger=Ledger(path))
     again = make_site(ledger=Ledger(path))
@@ -438,6 +437,22 @@ def test_a_summary_is_the_site_s_own_sums(ready: Site) -> None:
 # --- the exact solver ---------------------------------------------------------------------
 
 
+SOLVED = make_study(**SOLVERS["exact"])
+
+
+@pytest.fixture
+def solving(grid: Grid) -> Site:
+    """The site with its design built, in a study of the exact solver."""
+    site = make_site(SOLVED)
+    for request in (
+        join(SOLVED),
+        m.RulesRequest(head(SOLVED), grid),
+        m.TermsRequest(head(SOLVED), (Rule((Condition(3, 0b1),)),)),
+    ):
+        assert not isinstance(site.handle(request), m.Refusal)
+    return site
+
+
 def make_query(**changes: Any) -> Query:
     facts: dict[str, Any] = {
         "fold": -1,
@@ -451,39 +466,61 @@ def make_query(**changes: Any) -> Query:
 
 
 def curve(site: Site, *queries: Query) -> m.CurvatureReply:
-    reply = site.handle(m.CurvatureRequest(head(), queries))
+    reply = site.handle(m.CurvatureRequest(head(SOLVED), queries))
     assert isinstance(reply, m.CurvatureReply), reply
     return reply
 
 
 @pytest.mark.parametrize("terms", [[], [1], [0, 6], [0, -1], [0, 2, 1], [0, 1, 1], [0, 0]])
 @pytest.mark.parametrize("name", ["terms", "active"])
-def test_curvature_of_bad_terms_is_refused(ready: Site, name: str, terms: list[int]) -> None:
+def test_curvature_of_bad_terms_is_refused(solving: Site, name: str, terms: list[int]) -> None:
     bad = np.array(terms, dtype=np.int64)
     query = make_query(**{name: bad})
     if name == "terms":
         query = make_query(terms=bad, start=np.zeros(len(bad)), end=np.zeros(len(bad)))
-    request = m.CurvatureRequest(head(), (make_query(), query))
-    assert "increasing positions that start with 0" in refusal(ready, request)
+    request = m.CurvatureRequest(head(SOLVED), (make_query(fold=0), query))
+    assert "increasing positions that start with 0" in refusal(solving, request)
 
 
 @pytest.mark.parametrize("name", ["start", "end"])
 @pytest.mark.parametrize("length", [0, 1, 3])
-def test_curvature_needs_a_coefficient_per_term(ready: Site, name: str, length: int) -> None:
-    request = m.CurvatureRequest(head(), (make_query(**{name: np.zeros(length)}),))
-    assert "expected 2 coefficients" in refusal(ready, request)
+def test_curvature_needs_a_coefficient_per_term(solving: Site, name: str, length: int) -> None:
+    request = m.CurvatureRequest(head(SOLVED), (make_query(**{name: np.zeros(length)}),))
+    assert "expected 2 coefficients" in refusal(solving, request)
 
 
 @pytest.mark.parametrize("fold", [-2, STUDY.settings.folds])
-def test_a_fold_that_is_none_is_refused(ready: Site, fold: int) -> None:
-    request = m.CurvatureRequest(head(), (make_query(fold=fold),))
-    assert f"there is no fold {fold}" in refusal(ready, request)
+def test_a_fold_that_is_none_is_refused(solving: Site, fold: int) -> None:
+    request = m.CurvatureRequest(head(SOLVED), (make_query(fold=fold),))
+    assert f"there is no fold {fold}" in refusal(solving, request)
 
 
 @pytest.mark.parametrize("n", [0, STUDY.settings.folds + 2])
-def test_too_many_points_at_once_are_refused(ready: Site, n: int) -> None:
-    request = m.CurvatureRequest(head(), (make_query(),) * n)
-    assert f"expected 1 to {STUDY.settings.folds + 1} points" in refusal(ready, request)
+def test_too_many_points_at_once_are_refused(solving: Site, n: int) -> None:
+    request = m.CurvatureRequest(head(SOLVED), (make_query(),) * n)
+    assert f"expected 1 to {STUDY.settings.folds + 1} points" in refusal(solving, request)
+
+
+def test_rounds_of_another_solver_are_refused(ready: Site, solving: Site) -> None:
+    assert "not the study's" in refusal(ready, m.CurvatureRequest(head(), ()), "order")
+    dual = m.DualRequest(head(SOLVED), 0, np.zeros(6))
+    assert "not the study's" in refusal(solving, dual, "order")
+
+
+def test_points_of_one_fold_and_too_many_active_terms_are_refused(grid: Grid) -> None:
+    study = make_study(**{**SOLVERS["exact"], "max_active": 2})
+    site = make_site(study)
+    for request in (
+        join(study),
+        m.RulesRequest(head(study), grid),
+        m.TermsRequest(head(study), (Rule((Condition(3, 0b1),)),)),
+    ):
+        site.handle(request)
+    twice = m.CurvatureRequest(head(study), (make_query(), make_query()))
+    assert "two points of one fold" in refusal(site, twice)
+    many = make_query(terms=np.array([0]), start=np.zeros(1), end=np.zeros(1))
+    many = dataclasses.replace(many, active=np.arange(6))
+    assert "more active terms" in refusal(site, m.CurvatureRequest(head(study), (many,)))
 
 
 @pytest.mark.parametrize("terms", [[], [1], [0, 6], [0, 2, 1], [0, 0]])
@@ -517,9 +554,9 @@ def test_there_are_two_scales(ready: Site, n: int) -> None:
     assert "expected 2 scales" in refusal(ready, summary(np.array([0]), np.zeros(1), [0.5] * n))
 
 
-def test_every_patient_is_held_out_once(ready: Site) -> None:
+def test_every_patient_is_held_out_once(solving: Site) -> None:
     n_folds = STUDY.settings.folds
-    reply = curve(ready, make_query(), *(make_query(fold=k) for k in range(n_folds)))
+    reply = curve(solving, make_query(), *(make_query(fold=k) for k in range(n_folds)))
     table = make_tables(STUDY)["north"]
     assert reply.weights[0] == table.n_rows
     assert reply.held_weights[0] == 0
@@ -531,20 +568,20 @@ def test_every_patient_is_held_out_once(ready: Site) -> None:
 
 
 def test_folds_are_the_same_in_every_request_and_differ_between_sites(
-    ready: Site, grid: Grid
+    solving: Site, grid: Grid
 ) -> None:
     folds = [make_query(fold=k) for k in range(STUDY.settings.folds)]
-    together = curve(ready, *folds).held_losses
-    alone = [curve(ready, query).held_losses[0] for query in folds]
+    together = curve(solving, *folds).held_losses
+    alone = [curve(solving, query).held_losses[0] for query in folds]
     np.testing.assert_array_equal(together, alone)
-    other = Site("south", make_tables(STUDY)["north"], STUDY)  # the same patients
+    other = Site("south", make_tables(SOLVED)["north"], SOLVED)  # the same patients
     for request in (
-        join(site="south"),
-        m.RulesRequest(head(site="south"), grid),
-        m.TermsRequest(head(site="south"), (Rule((Condition(3, 0b1),)),)),
+        join(SOLVED, site="south"),
+        m.RulesRequest(head(SOLVED, site="south"), grid),
+        m.TermsRequest(head(SOLVED, site="south"), (Rule((Condition(3, 0b1),)),)),
     ):
         other.handle(request)
-    reply = other.handle(m.CurvatureRequest(head(site="south"), tuple(folds)))
+    reply = other.handle(m.CurvatureRequest(head(SOLVED, site="south"), tuple(folds)))
     assert isinstance(reply, m.CurvatureReply)
     assert (np.abs(reply.held_losses - together) > 1e-6).all()
 
