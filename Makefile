@@ -11,7 +11,7 @@ demo: $(VENV)/.installed
 	$(BIN)/fedrulefit demo --output fedrulefit-demo
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -235,6 +235,9 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
         (
             "fedrulefit.engines.inprocess.fit",
             "fedrulefit.engines.inprocess.Fitted",
+            "fedrulefit.privacy.policy.Policy",
+            "fedrulefit.privacy.policy.Policy.load",
+            "fedrulefit.privacy.policy.Policy.words",
             "fedrulefit.privacy.ledger.Ledger",
             "fedrulefit.privacy.ledger.Release",
             "fedrulefit.privacy.mechanisms.OpenDPLaplace",
@@ -260,6 +263,9 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.errors.StudyError",
             "fedrulefit.errors.DataError",
             "fedrulefit.errors.ProtocolError",
+            "fedrulefit.errors.PolicyError",
+            "fedrulefit.errors.LedgerError",
+            "fedrulefit.errors.FederationError",
             "fedrulefit.errors.FitError",
             "fedrulefit.errors.ModelFileError",
         ),
@@ -424,6 +430,8 @@ def make_messages() -> str:
     rows = []
     for cls in typing.get_args(messages.Message):
         kind = "request" if cls.__name__.endswith("Request") else "reply"
+        if cls in typing.get_args(messages.Sum):
+            kind = "reply, a sum"
         fields = [f for f in dataclasses.fields(cls) if f.name != "header"]
         hints = typing.get_type_hints(cls)
         if not fields:
@@ -444,8 +452,10 @@ def make_messages() -> str:
 
 
 def _shape(hint: Any) -> str:
-    if hint in (bool, int, float, str):
+    if hint in (bool, int, float, str) or typing.get_origin(hint) is Literal:
         return "one"
+    if hint is bytes:
+        return "bytes"
     return "whole grid" if hint is Grid else "list"
 
 
@@ -455,7 +465,7 @@ def make_header() -> str:
         "version": f"Version of the protocol, now {messages.PROTOCOL_VERSION}.",
         "run": "Name of the run: 16 hexadecimal digits of a hash of the study and the sites' "
         "names, unless the coordinator gives another.",
-        "step": "Number of the exchange, from 0.",
+        "step": "Number of the exchange, from 0. A site answers each number once.",
         "site": "Name of the site that is asked, or answers.",
         "study": "SHA-256 of the study in canonical form.",
     }
@@ -471,15 +481,32 @@ def make_ledger_fields() -> str:
     words = {
         "message": "Type of the message, as in the [table of messages](protocol.md#messages).",
         "quantity": "Field of the message; for histograms, one line per covariate.",
-        "shape": "How many numbers (or rules; for `fold_rules`, folds) left; empty for a single "
-        "number.",
+        "shape": "How many numbers (or rules; for `fold_rules`, of all folds) left; empty for a "
+        "single number.",
         "mechanism": "Name of the noise, with the version of its library; `exact` without noise.",
         "epsilon": "ε of this line as the noise library states it; `null` = no bound.",
         "digest": "SHA-256 of the bytes of the message.",
-        "round": "Round of FedDA; `null` otherwise.",
+        "sensitivity": "The most that one patient can change a noisy count; `null` otherwise.",
+        "scale": "Scale of the noise; `null` without noise.",
+        "sum_of": "How many sites were in the secure sum inside which it left; `null` if it left "
+        "openly.",
+        "study": "Name of the study.",
+        "run": "Name of the run.",
+        "step": "Number of the exchange, from 0.",
+        "round": "Round of FedDA, or step of a round of the exact solver; `null` otherwise.",
+        "recipient": "Who received it.",
         "time": "UTC time by the site's clock.",
     }
     rows = [(_code(f.name), words[f.name]) for f in dataclasses.fields(ledger.Release)]
+    rows += [
+        (
+            "`epsilon_so_far`",
+            "ε of all noisy lines up to here, for adding or removing one patient "
+            "and for replacing one.",
+        ),
+        ("`previous`", "`hash` of the line before; zeros on the first."),
+        ("`hash`", "SHA-256 of all the above as JSON, keys sorted and without spaces."),
+    ]
     return make_table(["field", "meaning"], rows)
 
 
@@ -542,8 +569,10 @@ class _Default:
         return cls(parameter.default)
 
     def __repr__(self) -> str:
-        """Return the value, or dots for a function."""
-        return "…" if callable(self.value) or "factory" in repr(self.value) else repr(self.value)
+        """Return the value, or dots for a function and whatever is long."""
+        short = repr(self.value)
+        long = callable(self.value) or "factory" in short or len(short) > 40
+        return "…" if long else short
 
 
 def find_codes() -> Iterator[tuple[str, str]]:
@@ -642,6 +671,10 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "n_histograms": "Histograms that each patient stands in.",
         "ranges_from_data": "Whether ranges were read off the data.",
         "exact": "What left the sites without noise, in words.",
+        "sums": "What was summed over sites without noise, in words. Empty in older files, which "
+        "tell it under `exact`.",
+        "sum_of": "How many sites were in the secure sums; `null` if the coordinator saw each "
+        "site's own numbers.",
     },
     "_ProvenancePart": {
         "sites": "Names of the sites.",

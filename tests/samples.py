@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from fedrulefit.engines import inprocess
 from fedrulefit.model import Model
+from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
@@ -136,3 +137,57 @@ def record(
         seen += [(name, requests[name], reply) for name, reply in replies.items()]
         requests = coordinator.step(replies)
     return requests, seen
+
+
+def make_sites(
+    study: Study,
+    tables: Mapping[str, Table] | None = None,
+    *,
+    secure: bool = True,
+    each: Callable[[str], dict[str, Any]] = lambda name: {},
+    **options: Any,
+) -> dict[str, Site]:
+    """Return sites of one consortium; `each` gives options by a site's name."""
+    made = tables if tables is not None else make_tables(study)
+    identities, trust = make_consortium(list(made)) if secure else ({}, None)
+    return {
+        name: Site(
+            name,
+            table,
+            study,
+            **{"identity": identities.get(name), "trust": trust, **options, **each(name)},
+        )
+        for name, table in made.items()
+    }
+
+
+class Talk:
+    """Asks one site, as a coordinator of any intent could."""
+
+    def __init__(self, site: Site, *, run: str = "run", step: int = 0) -> None:
+        self.site, self.run, self.step = site, run, step
+
+    def header(self, **changes: Any) -> m.Header:
+        facts = {
+            "version": m.PROTOCOL_VERSION,
+            "run": self.run,
+            "step": self.step,
+            "site": self.site.name,
+            "study": self.site.study.digest,
+        }
+        return m.Header(**{**facts, **changes})
+
+    def ask(self, kind: Any, **fields: Any) -> Any:
+        """Ask the next question; a refused one does not use its step up."""
+        reply = self.site.handle(kind(self.header(), **fields))
+        self.step += not isinstance(reply, m.Refusal)
+        return reply
+
+    def join(
+        self,
+        sites: Sequence[str],
+        *,
+        secure: bool = True,
+        dropouts: Literal["wait", "continue"] = "wait",
+    ) -> Any:
+        return self.ask(m.JoinRequest, sites=tuple(sites), secure=secure, dropouts=dropouts)

@@ -6,6 +6,11 @@ patient's value: tests in ``tests/disclosure`` check that.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 
 class FedRuleFitError(ValueError):
     """Base of all errors raised on purpose by fedrulefit."""
@@ -20,7 +25,30 @@ class DataError(FedRuleFitError):
 
 
 class ProtocolError(FedRuleFitError):
-    """A message came at the wrong time, from the wrong study, or malformed."""
+    """A message came at the wrong time, from the wrong study, or malformed.
+
+    Parameters
+    ----------
+    message : str
+    code : str
+        The same for machines; ``docs/protocol.md`` lists all codes.
+    """
+
+    def __init__(self, message: str, code: str = "bad-request") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class PolicyError(FedRuleFitError):
+    """A site's policy file contradicts itself or cannot be read."""
+
+
+class LedgerError(FedRuleFitError):
+    """A ledger is damaged: its chain of hashes does not hold."""
+
+
+class FederationError(FedRuleFitError):
+    """A federation is not set up, not running, or out of reach."""
 
 
 class FitError(FedRuleFitError):
@@ -29,3 +57,20 @@ class FitError(FedRuleFitError):
 
 class ModelFileError(FedRuleFitError):
     """A model file is damaged, hostile, or of another version."""
+
+
+def explain(error: ValidationError, heading: str, whole: str = "file") -> str:
+    """Turn pydantic's list of faults into one line per fault, under a heading.
+
+    `whole` names what a fault is in that is not in one place.
+    """
+    lines = [heading]
+    for fault in error.errors(include_url=False, include_context=False):
+        place = [str(part) for part in fault["loc"]]
+        if place[:1] == ["covariates"]:
+            del place[2:3]  # pydantic repeats the kind after the covariate's name
+        if place[-1:] and place[-1].startswith(("literal[", "constrained-")):
+            del place[-1]  # and names the members of a union
+        message = fault["msg"].removeprefix("Value error, ")
+        lines.append(f"  {'.'.join(place) or whole}: {message}")
+    return "\n".join(lines)

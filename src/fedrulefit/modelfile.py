@@ -80,6 +80,8 @@ class _PrivacyPart(_Part):
     n_histograms: int = Field(ge=0)
     ranges_from_data: bool
     exact: list[str]
+    sums: list[str] = []
+    sum_of: Annotated[int, Field(ge=1)] | None = None
 
 
 class _CertificatePart(_Part):
@@ -195,6 +197,8 @@ def model_facts(model: Model) -> dict[str, Any]:
             "n_histograms": bill.n_histograms,
             "ranges_from_data": bill.ranges_from_data,
             "exact": list(bill.exact),
+            "sums": list(bill.sums),
+            "sum_of": bill.sum_of,
         },
         "provenance": {
             "sites": list(origin.sites),
@@ -261,7 +265,9 @@ def _assemble(file: _File, study: Study) -> Model:
         grid=grid,
         intercept=file.intercept,
         terms=terms,
-        privacy=PrivacyBill(**{**bill.model_dump(), "exact": tuple(bill.exact)}),
+        privacy=PrivacyBill(
+            **{**bill.model_dump(), "exact": tuple(bill.exact), "sums": tuple(bill.sums)}
+        ),
         provenance=Provenance(
             **{
                 **origin.model_dump(),

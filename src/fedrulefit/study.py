@@ -31,8 +31,8 @@ from pydantic import (
 )
 
 from fedrulefit.core.arrays import MAX_CODES
-from fedrulefit.core.grid import Bins, Grid
-from fedrulefit.errors import StudyError
+from fedrulefit.core.grid import Bins, Grid, on_public_edges
+from fedrulefit.errors import StudyError, explain
 
 STUDY_FORMAT: Final = 1
 
@@ -209,7 +209,7 @@ def check_settings(facts: Mapping[str, Any]) -> Settings:
     try:
         return Settings.model_validate(facts)
     except ValidationError as error:
-        raise StudyError(_explain(error, "these settings are not valid:")) from None
+        raise StudyError(explain(error, "these settings are not valid:")) from None
 
 
 def _preset_facts(name: str) -> Mapping[str, Any]:
@@ -412,6 +412,18 @@ class Study(_Frozen):
             if bins.cutoffs is not None and not np.array_equal(axis.cutoffs, bins.cutoffs):
                 raise ValueError("the grid does not have the cut-offs that the study fixes")
 
+    def check_public(self, grid: Grid) -> None:
+        """Refuse cut-offs and limits that are not on the study's public bins.
+
+        Raises
+        ------
+        ValueError
+            If one is not: it could be a patient's value, or single one out.
+        """
+        for axis, bins in zip(grid.axes, self.bins, strict=True):
+            if axis.ordered and not on_public_edges(axis, bins):
+                raise ValueError("the grid has a cut-off or limit off the study's public bins")
+
     def with_settings(self, preset: str | None = None, **overrides: Any) -> Study:
         """Return the same study with other settings."""
         if preset is None:
@@ -427,7 +439,7 @@ class Study(_Frozen):
         try:
             return cls.model_validate(facts)
         except ValidationError as error:
-            raise StudyError(_explain(error, f"{source} is not a valid study:")) from None
+            raise StudyError(explain(error, f"{source} is not a valid study:", "study")) from None
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
@@ -448,17 +460,3 @@ class Study(_Frozen):
         except tomllib.TOMLDecodeError as error:
             raise StudyError(f"{path} is not valid TOML: {error}") from None
         return cls.from_mapping(facts, source=str(path))
-
-
-def _explain(error: ValidationError, heading: str) -> str:
-    """Turn pydantic's list into one line per fault."""
-    lines = [heading]
-    for fault in error.errors(include_url=False, include_context=False):
-        place = [str(part) for part in fault["loc"]]
-        if place[:1] == ["covariates"]:
-            del place[2:3]  # pydantic repeats the kind after the covariate's name
-        if place[-1:] and place[-1].startswith(("literal[", "constrained-")):
-            del place[-1]  # and names the members of a union
-        message = fault["msg"].removeprefix("Value error, ")
-        lines.append(f"  {'.'.join(place) or 'study'}: {message}")
-    return "\n".join(lines)

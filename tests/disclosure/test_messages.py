@@ -58,7 +58,8 @@ def case(request: pytest.FixtureRequest) -> tuple[dict[str, Table], Seen]:
     }
     _, seen = record(Coordinator(study, list(sites)), sites)
     fitted = m.DualReply if study.settings.solver == "fedda" else m.CurvatureReply
-    assert {type(reply) for _, _, reply in seen} == {
+    spreads = {m.SpreadsReply} if study.settings.spreads == "exact" else set()
+    assert {type(reply) for _, _, reply in seen} == spreads | {
         m.JoinReply, m.GridReply, m.RulesReply, m.TermsReply, fitted, m.SlopesReply,
         m.SummaryReply,
     }  # fmt: skip
@@ -272,8 +273,13 @@ def test_refusals_hold_no_value() -> None:
     study = make_study(rounds=2)
     site = Site("north", make_tables(study)["north"], study)
     header = m.Header(m.PROTOCOL_VERSION, "run", 0, "north", study.digest)
-    site.handle(m.JoinRequest(header))
+    site.handle(m.JoinRequest(header, ("north",), False, "wait"))
+    header = dataclasses.replace(header, step=1)
     for request in (
+        m.KeyRequest(header),
+        m.PeersRequest(header, ()),
+        m.OpenRequest(header, 0),
+        m.JoinRequest(header, ("north",), False, "wait"),
         m.DualRequest(header, 0, np.zeros(3)),
         m.SummaryRequest(header, np.zeros(1, np.int64), np.zeros(1), np.zeros(2)),
         m.SlopesRequest(header, np.zeros(1, np.int64), np.zeros(1)),

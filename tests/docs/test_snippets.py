@@ -1,4 +1,8 @@
-"""Every Python block and every fedrulefit command of README and docs runs."""
+"""Every Python block and every fedrulefit command of README and docs runs.
+
+Commands in ``sh`` blocks start processes or need several machines: they are not run
+here (tests/conformance does), but must be spelt as the program takes them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from fedrulefit.cli.app import app
@@ -90,6 +95,26 @@ def test_the_page_runs(page: Path, workplace: Path, demo_folder: Path) -> None:
             exec(compile(code, str(page), "exec"), namespace)  # noqa: S102
         elif is_run(block):
             run_commands(block, demo_folder)
+
+
+SPELT = [
+    pytest.param(command, id=f"{name(page)}:{block.line}")
+    for page in PAGES
+    for block in read_blocks(page)
+    if block.language == "sh"
+    for command in read_commands(block)
+]
+
+
+@pytest.mark.parametrize("command", SPELT)
+def test_a_command_is_spelt_as_the_program_takes_it(command: str) -> None:
+    arguments = shlex.split(command, comments=True)[1:]
+    while arguments and arguments[-1] in ("&", "|", "…"):
+        arguments.pop()
+    found: Any = typer.main.get_command(app)
+    while hasattr(found, "commands"):
+        found = found.commands[arguments.pop(0)]
+    found.make_context("fedrulefit", arguments)  # raises on what it does not know
 
 
 def test_the_pages_are_found() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from typing import get_args
 
 import pytest
 
 import fedrulefit
+from fedrulefit.privacy.policy import Policy
+from fedrulefit.protocol import messages
 from tests.docs.pages import ROOT, load_script
 
 tables = load_script("make_tables")
@@ -39,10 +43,34 @@ def test_every_public_name_is_listed() -> None:
     assert {f"fedrulefit.{n}" for n in fedrulefit.__all__} <= listed
 
 
+def test_every_key_of_the_policy_is_explained() -> None:
+    meanings = tables.read_parameters(Policy)
+    assert set(meanings) == set(Policy.model_fields)
+    assert all(words.endswith(".") for words in meanings.values())
+    assert "allowed" in meanings["allow"]
+
+
+def test_every_refusal_is_explained() -> None:
+    """Codes that the source can answer with, against the table of the protocol."""
+    text = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    section = text.partition("## Refusals")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    listed = re.findall(r"`([a-z-]+)`", " ".join(rows))
+    assert len(listed) == len(set(listed))
+    assert set(listed) == set(tables.find_refusals())
+
+
 def test_every_released_field_has_a_row() -> None:
     """The generator itself leaves nothing out."""
     text = tables.make_messages()
-    for reply in ("JoinReply", "GridReply", "RulesReply", "TermsReply", "DualReply"):
-        assert f"`{reply}`" in text
-    for field in ("counts", "increment", "events_inside", "squares", "spread_freedom"):
+    rows = [row.split(" | ") for row in text.splitlines()]
+    named: dict[str, list[str]] = {}
+    for first, _, field, *_ in rows[2:]:
+        name = first.strip("|` ")
+        named.setdefault(name or list(named)[-1], []).append(field.strip("`"))
+    assert named == {
+        cls.__name__: [f.name for f in dataclasses.fields(cls) if f.name != "header"] or ["–"]
+        for cls in get_args(messages.Message)
+    }
+    for field in ("counts", "increment", "events_inside", "squares", "freedom", "seed"):
         assert f"`{field}`" in text

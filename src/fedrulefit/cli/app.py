@@ -7,7 +7,20 @@ from typing import Annotated
 import typer
 
 from fedrulefit import __version__
-from fedrulefit.cli import check, demo, experiment, explain, fit, predict, rules, study
+from fedrulefit.cli import (
+    check,
+    coordinator,
+    demo,
+    experiment,
+    explain,
+    federation,
+    fit,
+    ledger,
+    predict,
+    rules,
+    site,
+    study,
+)
 
 app = typer.Typer(
     name="fedrulefit",
@@ -16,8 +29,8 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     rich_markup_mode="rich",
 )
-app.add_typer(study.app)
-app.add_typer(experiment.app)
+for group in (study, federation, site, coordinator, ledger, experiment):
+    app.add_typer(group.app)
 for module, command in (
     (demo, demo.demo),
     (check, check.check),

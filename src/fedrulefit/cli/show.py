@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 STEPS = {
     "join": "sites join",
+    "keys": "sites exchange keys",
     "histograms": "noisy histograms",
     "rules": "sites grow rules",
     "terms": "sites receive the merged rules",

@@ -420,7 +420,12 @@ def _quantile(share: Floats, bins: Bins, level: float) -> float:
 
 def _cutoffs(share: Floats, bins: Bins, n_cutoffs: int) -> Floats:
     levels = np.arange(1, n_cutoffs + 1) / (n_cutoffs + 1)
-    cutoffs = np.array([_quantile(share, bins, level) for level in levels])
+    return _useful_cutoffs(np.array([_quantile(share, bins, level) for level in levels]), bins)
+
+
+def _useful_cutoffs(edges: Floats, bins: Bins) -> Floats:
+    """Edges as cut-offs: on values that occur, and with something on either side."""
+    cutoffs = edges
     if bins.step is not None:
         multiple = np.ceil(cutoffs / bins.step - 1e-9)
         # As a file writes it: 3 · 0.1 is above 0.3, and ceil(−0.3) is −0.
@@ -430,6 +435,13 @@ def _cutoffs(share: Floats, bins: Bins, n_cutoffs: int) -> Floats:
         # The highest score itself is a value that occurs: keep `≥ highest`.
         inside |= cutoffs == bins.edges[-1]
     return np.unique(cutoffs[inside])
+
+
+def on_public_edges(axis: Axis, bins: Bins) -> bool:
+    """Whether cut-offs and limits of an ordered covariate lie on its public bins."""
+    public = _useful_cutoffs(bins.edges, bins) if bins.cutoffs is None else bins.cutoffs
+    edges = (*bins.edges.tolist(), 0.0, 1.0) if bins.kind == "yes/no" else bins.edges.tolist()
+    return bool(np.isin(axis.cutoffs, public).all()) and set(axis.limits) <= set(edges)
 
 
 def _pool_spread(spreads: SpreadSums, feature: int) -> float:

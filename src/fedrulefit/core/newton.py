@@ -44,6 +44,9 @@ STEPS: Final = (0.0, 0.0625, 0.25, 0.5, 1.0)
 NEAR: Final = 0.7
 """A term is active from this share of its penalty on."""
 
+ROUNDING: Final = 1e-10
+"""A rise of the objective by so little may be the rounding of its sums."""
+
 SEPARATED: Final = 1e-4
 """A mean loss below this means that the outcomes are separated perfectly."""
 
@@ -194,6 +197,7 @@ class Newton:
         # The first guess needs no data: what is penalised least.
         near = np.full(len(factors), penalty) if start is None else np.abs(start.gradient)
         self._active: Ints = self._choose_active(near, self._new)
+        self._curved: Ints = self._active  # the terms of the Hessian at the point
         self._hessian: Floats = np.zeros((1, 1))
 
     @property
@@ -221,7 +225,7 @@ class Newton:
         self.rounds += 1
         objectives = self._objectives(sums)
         best = len(STEPS) - 1
-        if objectives[-1] > objectives[0] * (1 + 1e-12):
+        if objectives[-1] > objectives[0] * (1 + ROUNDING):
             best = int(np.argmin(objectives))
         if best < len(STEPS) - 1:
             step = STEPS[max(best, 1)]
@@ -232,6 +236,7 @@ class Newton:
         self.separated = bool(objectives[-1] < SEPARATED)
         residual = kkt_residual(gradient, self._new, self.penalty * self.factors)
         self._point = Point(self._new, float(objectives[-1]), gradient, residual, held)
+        self._curved = self._active
         self._hessian = unpack_triangle(sums.hessian, len(self._active)) / sums.weight
         if not self.converged:
             self._step()
@@ -252,7 +257,7 @@ class Newton:
 
     def _step(self) -> None:
         """Solve the quadratic on the active terms; choose the next active ones."""
-        point, active = self.point, self._active
+        point, active = self.point, self._curved
         if self.separated:
             self._old = self._new = point.coef  # no curvature is left to go by
             return

@@ -32,8 +32,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedrulefit.core.arrays import MISSING, Bools, Codes
-from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.arrays import MISSING, Bools, Codes, Floats, Ints
+from fedrulefit.core.grid import Axis, Bins, Grid
 
 
 class Condition(NamedTuple):
@@ -174,6 +174,34 @@ def cutoff_rules(grid: Grid) -> Iterator[Rule]:
             rule = conjoin([Condition(feature, codes)], grid)
             if rule is not None and len(rule):
                 yield rule
+
+
+def plausible_rules(
+    rules: Iterable[Rule], counts: Floats, bins: Sequence[Bins], grid: Grid, *, fewest: float
+) -> set[Rule]:
+    """Return the rules of one condition with patients on either side.
+
+    As far as the released histograms tell: `counts` are theirs, summed over
+    sites, shape (n_cells,). A rule that needs no data could otherwise hold a
+    single patient.
+    """
+    inside: dict[int, tuple[Floats, Ints]] = {}
+    start = 0
+    for feature, (b, axis) in enumerate(zip(bins, grid.axes, strict=True)):
+        cells = counts[start : start + b.n_cells]
+        start += b.n_cells
+        codes = np.arange(b.n_bins)
+        if axis.ordered:
+            codes = np.searchsorted(axis.cutoffs, b.midpoints, side="right")
+        inside[feature] = cells, np.append(codes, MISSING)[: b.n_cells]
+    kept = set()
+    for rule in rules:
+        ((feature, _),) = rule
+        cells, codes = inside[feature]
+        hit = rule.conditions[0].table()[codes]
+        if min(cells[hit].sum(), cells[~hit].sum()) >= fewest:
+            kept.add(rule)
+    return kept
 
 
 def fires(rule: Rule, codes: Codes) -> Bools:

@@ -7,21 +7,21 @@ between hospitals. The model does not depend on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import cast
 
 from threadpoolctl import threadpool_limits
 
 from fedrulefit.core.grid import Grid
+from fedrulefit.engines.drive import drive
 from fedrulefit.model import Model
+from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.privacy.mechanisms import Noise
-from fedrulefit.protocol import messages as m
+from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol.coordinator import Coordinator, Progress
 from fedrulefit.protocol.site import Site
-from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
 
@@ -39,6 +39,8 @@ def fit(
     tables: Mapping[str, Table],
     *,
     grid: Grid | None = None,
+    policy: Policy = OPEN,
+    secure: bool = False,
     make_noise: Callable[[str], Noise | None] = lambda site: None,
     make_ledger: Callable[[str], Ledger] = lambda site: Ledger(),
     n_threads: int = 1,
@@ -52,16 +54,30 @@ def fit(
     tables : mapping of site name to Table
     grid : Grid, optional
         Known cut-offs: then no histogram is asked for.
+    policy : Policy
+        Of every site; open by default, since all tables lie in this process.
+    secure : bool
+        Whether sums are masked, as between hospitals; the model is the same.
     make_noise, make_ledger : callable
         Give each site its noise (None: OpenDP's) and its ledger.
     n_threads, on_progress
         As for :func:`run`.
     """
+    identities, trust = make_consortium(list(tables)) if secure else ({}, None)
     sites = {
-        name: Site(name, table, study, ledger=make_ledger(name), noise=make_noise(name))
+        name: Site(
+            name,
+            table,
+            study,
+            policy=policy,
+            ledger=make_ledger(name),
+            noise=make_noise(name),
+            identity=identities.get(name),
+            trust=trust,
+        )
         for name, table in tables.items()
     }
-    coordinator = Coordinator(study, list(sites), grid=grid)
+    coordinator = Coordinator(study, list(sites), grid=grid, secure=secure)
     model = run(coordinator, sites, n_threads=n_threads, on_progress=on_progress)
     return Fitted(model, {name: site.ledger for name, site in sites.items()})
 
@@ -88,23 +104,16 @@ def run(
     # One thread of BLAS per site: more would fight over the cores, and could
     # change the order of sums.
     with threadpool_limits(1, "blas"), threads as pool:
-        outcome = coordinator.step()
-        while not isinstance(outcome, Model):
-            if on_progress is not None:
-                on_progress(coordinator.progress)
-            outcome = coordinator.step(_exchange(outcome, sites, pool))
-    if on_progress is not None:
-        on_progress(coordinator.progress)
-    return outcome
 
+        def exchange(requests: Mapping[str, bytes]) -> dict[str, bytes]:
+            def answer(name: str) -> bytes:
+                return sites[name].answer(requests[name])
 
-def _exchange(
-    requests: Mapping[str, m.Request], sites: Mapping[str, Site], pool: Executor | None
-) -> dict[str, m.Reply]:
-    def answer(name: str) -> m.Reply:
-        request = cast(m.Request, from_bytes(to_bytes(requests[name])))
-        return cast(m.Reply, from_bytes(to_bytes(sites[name].handle(request))))
+            answers = (map if pool is None else pool.map)(answer, requests)
+            return dict(zip(requests, answers, strict=True))
 
-    names = list(requests)
-    replies = map(answer, names) if pool is None else pool.map(answer, names)
-    return dict(zip(names, replies, strict=True))
+        return drive(
+            coordinator,
+            exchange,
+            on_status=on_progress and (lambda status: on_progress(status.progress)),
+        )

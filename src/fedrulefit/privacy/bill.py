@@ -17,6 +17,7 @@ _CURVATURE = (
     "gradients, second derivatives, losses and the number of patients (from which patients and "
     "outcomes inside candidate rules follow)"
 )
+_TRUST = "trust in the coordinator."
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,11 @@ class PrivacyBill:
     ranges_from_data : bool
         Whether the histograms' ranges were read off the data.
     exact : tuple of str
-        All that left without noise.
+        What left each site without noise.
+    sums : tuple of str
+        What was summed over sites, without noise.
+    sum_of : int or None
+        Sites in the secure sums; None if each site's own numbers were seen.
     """
 
     mechanism: str
@@ -42,6 +47,8 @@ class PrivacyBill:
     n_histograms: int
     ranges_from_data: bool
     exact: tuple[str, ...]
+    sums: tuple[str, ...] = ()
+    sum_of: int | None = None
 
     @property
     def epsilon_histograms(self) -> float | None:
@@ -69,31 +76,40 @@ class PrivacyBill:
                 "The covariates' ranges were read from the data: no ε covers them. "
                 "Declare them in a study to mend that."
             )
-        if self.exact:
-            lines.append(f"Released without noise: {'; '.join(self.exact)}.")
+        secure = self.sum_of is not None
+        openly = self.exact if secure else (*self.exact, *self.sums)
+        if openly:
+            lines.append(f"Released without noise: {'; '.join(openly)}.")
+        if secure:
             lines.append(
-                "The run as a whole therefore has no finite ε; "
-                "what is released exactly rests on trust in the coordinator."
+                f"Seen by the coordinator only as sums over {self.sum_of} sites, without noise: "
+                f"{'; '.join(self.sums)}."
+            )
+        if openly or secure:
+            lines.append(
+                "The run as a whole therefore has no finite ε; what is released exactly rests on "
+                + ("the number of patients and sites behind it." if secure else _TRUST)
             )
         return " ".join(lines)
 
 
-def exact_releases(
-    *, noise: bool, histograms: bool, exact_spreads: bool, rounds: int, curvature: bool, folds: int
-) -> Sequence[str]:
+def exact_releases(*, noise: bool, histograms: bool, folds: int) -> Sequence[str]:
     """Return what leaves a site without noise in a run."""
-    words = []
-    if histograms and not noise:
-        words.append("the histograms")
-    if histograms and exact_spreads:
-        words.append("the spread and number of known values of each covariate")
-    words += [
-        "the rules grown on the site's patients"
-        + f", and without each of {folds} folds" * (folds > 0),
+    words = ["the histograms"] if histograms and not noise else []
+    rules = "the rules grown on the site's patients"
+    return [*words, rules + f", and without each of {folds} folds" * (folds > 0)]
+
+
+def summed_releases(
+    *, exact_spreads: bool, rounds: int, curvature: bool, folds: int
+) -> Sequence[str]:
+    """Return what is summed over sites without noise in a run."""
+    words = ["the spread and number of known values of each covariate"] if exact_spreads else []
+    return [
+        *words,
         f"{_CURVATURE if curvature else _AVERAGING} in each of {rounds} rounds"
         + f", of all patients and without each of {folds} folds" * (folds > 0),
         "the gradient at the final coefficients, with and without the outcome apart",
         "the number of patients and of outcomes in all and inside each rule of the final model, "
         "the spread of its terms, and its loss",
     ]
-    return words

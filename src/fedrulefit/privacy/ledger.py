@@ -1,19 +1,33 @@
 """The site's own record of everything that left it.
 
-One :class:`Release` per quantity that leaves, appended in the order of leaving.
-The ledger belongs to the site; the coordinator never sees it. Kept in memory,
-and as JSON lines where the site gives a file.
+One :class:`Release` per quantity that leaves, appended before it leaves. The
+ledger belongs to the site's data set, across runs and studies; the coordinator
+never sees it. Kept in memory, and as JSON lines where the site gives a file.
+
+In the file every row carries the hash of the row before it and its own, so that
+no row can be changed, moved or taken out unseen; only rows cut off at the end
+need the last hash, noted elsewhere, to be missed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any, Final
 
-EXACT = "exact"
+from fedrulefit.errors import LedgerError
+
+EXACT: Final = "exact"
 """Mechanism of a quantity that left without noise: its ε is infinite."""
+
+FIRST: Final = "0" * 64
+"""Stands for the row before the first."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +41,24 @@ class Release:
     shape : tuple of int
         Numbers sent; () for a single one.
     mechanism : str
-        Name of the noise mechanism, or ``"exact"``.
+        Name and version of the noise mechanism, or ``"exact"``.
     epsilon : float or None
         ε of this release; None stands for "no bound" (exact).
     digest : str
         SHA-256 of the message's bytes.
+    sensitivity, scale : float or None
+        Of the noise: the most that one patient can change, and its scale.
+    sum_of : int or None
+        Sites of the secure sum inside which it left; None if it left openly.
+    study, run : str
+        Name of the study, and the run.
+    step : int
+        Of the run; counts every question.
     round : int or None
         Round of the fit, where there are rounds (the exact solver's are counted
         from the start of the run).
+    recipient : str
+        Who received it.
     time : str
         When, as the site's clock says; empty without a clock.
     """
@@ -44,9 +68,25 @@ class Release:
     shape: tuple[int, ...]
     mechanism: str
     epsilon: float | None
-    digest: str
+    digest: str = ""
+    sensitivity: float | None = None
+    scale: float | None = None
+    sum_of: int | None = None
+    study: str = ""
+    run: str = ""
+    step: int = 0
     round: int | None = None
+    recipient: str = "coordinator"
     time: str = ""
+
+    @property
+    def protection(self) -> str:
+        """How it was protected, in words."""
+        if self.epsilon is not None:
+            return f"ε = {self.epsilon:g} ({self.mechanism})"
+        if self.sum_of is not None:
+            return f"exact, inside a secure sum of {self.sum_of} sites"
+        return "exact: ε = ∞" if self.mechanism == EXACT else f"ε = ∞ ({self.mechanism})"
 
 
 @dataclass
@@ -56,30 +96,140 @@ class Ledger:
     Parameters
     ----------
     path : Path or None
-        JSON-lines file that every release is appended to.
+        JSON-lines file that every release is appended to; rows that it already
+        holds are read and checked. One process at a time: others use
+        :func:`read_releases`.
     clock : callable or None
         Gives the time as text; the protocol itself has no clock.
+
+    Raises
+    ------
+    LedgerError
+        If the file's chain of hashes does not hold.
     """
 
     path: Path | None = None
     clock: Callable[[], str] | None = None
     releases: list[Release] = field(default_factory=list)
+    last_hash: str = FIRST
 
-    def append(self, release: Release) -> None:
-        """Record a release before it leaves."""
-        if self.clock is not None:
-            release = Release(**{**asdict(release), "time": self.clock()})
-        self.releases.append(release)
-        if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(release), ensure_ascii=False) + "\n")
+    def __post_init__(self) -> None:
+        if self.path is not None and self.path.exists():
+            _drop_torn_row(self.path)
+            for row in read_rows(self.path):
+                self.releases.append(_release_of(row))
+                self.last_hash = row["hash"]
+        # Added one after another, as in the file: `sum` may round otherwise.
+        self._spent = 0.0
+        for release in self.releases:
+            self._spent += release.epsilon or 0.0
+        self._digests = Counter(release.digest for release in self.releases)
+
+    def append(self, *releases: Release) -> None:
+        """Record what one message holds, before it leaves: all of it, or nothing."""
+        time = self.clock() if self.clock is not None else ""
+        lines = []
+        last, spent = self.last_hash, self._spent
+        dated = [replace(release, time=time) if time else release for release in releases]
+        for release in dated:
+            spent += release.epsilon or 0.0
+            row = _row(release, spent, last)
+            last = row["hash"]
+            lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+        if self.path is not None and lines:
+            _append(self.path, "".join(lines).encode())
+        self.releases.extend(dated)
+        self._digests.update(release.digest for release in dated)
+        self.last_hash, self._spent = last, spent
+
+    def count(self, digest: str) -> int:
+        """Return how many rows tell of a message of these bytes."""
+        return self._digests[digest]
 
     @property
     def epsilon(self) -> float:
-        """ε of all noisy releases so far (they add up)."""
-        return sum(r.epsilon for r in self.releases if r.epsilon is not None)
+        """ε of all noisy releases so far (they add up), for adding or removing a patient."""
+        return self._spent
+
+    def spent(self, study: str) -> float:
+        """Return the ε of one study's noisy releases."""
+        return sum(r.epsilon or 0.0 for r in self.releases if r.study == study)
 
     @property
     def n_exact(self) -> int:
         """Releases without noise."""
         return sum(r.epsilon is None for r in self.releases)
+
+
+def _append(path: Path, data: bytes) -> None:
+    """Add to a file durably; if that fails, leave it as it was."""
+    with path.open("ab") as file:
+        before = file.tell()
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            with suppress(OSError):
+                os.ftruncate(file.fileno(), before)
+            raise
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a ledger file, each checked against the one before it.
+
+    Raises
+    ------
+    LedgerError
+        Naming the first row that does not hold.
+    """
+    last, spent = FIRST, 0.0
+    try:
+        # What stands after the last line's end is being written, or was torn off.
+        lines = path.read_bytes().decode().split("\n")[:-1]
+    except UnicodeDecodeError:
+        raise LedgerError(f"{path} is not a ledger") from None
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+            release = _release_of(row)
+        except (ValueError, TypeError, KeyError):
+            raise LedgerError(f"{path}: row {number} is not a row of a ledger") from None
+        spent += release.epsilon or 0.0
+        if row != _row(release, spent, last):
+            raise LedgerError(
+                f"{path}: row {number} was changed, or rows before it were moved or taken out: "
+                "keep this file as evidence, and go on with a copy from before"
+            )
+        last = row["hash"]
+        yield row
+
+
+def read_releases(path: Path) -> list[Release]:
+    """Read a ledger that another process may be writing, and change nothing."""
+    return [_release_of(row) for row in read_rows(path)]
+
+
+def _row(release: Release, spent: float, previous: str) -> dict[str, Any]:
+    """Return the row of a release: its facts, the running ε, and the chain."""
+    facts = {
+        **asdict(release),
+        "shape": list(release.shape),
+        "epsilon_so_far": {"add_or_remove_one": spent, "replace_one": 2 * spent},
+        "previous": previous,
+    }
+    text = json.dumps(facts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return {**facts, "hash": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _release_of(row: dict[str, Any]) -> Release:
+    facts = {f.name: row[f.name] for f in fields(Release)}
+    return Release(**{**facts, "shape": tuple(facts["shape"])})
+
+
+def _drop_torn_row(path: Path) -> None:
+    """Cut off a last row that a power cut left unfinished: what it told of never left."""
+    data = path.read_bytes()
+    if data and not data.endswith(b"\n"):
+        with path.open("r+b") as file:
+            file.truncate(data.rfind(b"\n") + 1)

@@ -29,6 +29,7 @@ class Noise(Protocol):
     """Something that adds integer noise and knows its price."""
 
     name: str
+    private: bool
 
     def add(self, counts: Ints, *, sensitivity: int, epsilon: float) -> tuple[Ints, float | None]:
         """Return noisy counts and the ε spent; None where no ε is guaranteed."""
@@ -37,6 +38,8 @@ class Noise(Protocol):
 
 class OpenDPLaplace:
     """Discrete Laplace noise from OpenDP's cryptographic sampler."""
+
+    private = True
 
     def __init__(self) -> None:
         self.name = f"discrete Laplace, OpenDP {version('opendp')}"
@@ -59,6 +62,7 @@ class UnsafeSeededLaplace:
     """
 
     name = "UNSAFE seeded discrete Laplace: not private, for tests only"
+    private = False
 
     def __init__(self, seed: int, site: str) -> None:
         self._random = random.Random(f"{seed}/{site}")

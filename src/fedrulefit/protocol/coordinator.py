@@ -2,7 +2,13 @@
 
 In: the replies of all sites. Out: the next requests, or the finished model.
 It keeps no clock and no connection; the same replies give the same model, in
-whatever order they arrived.
+whatever order they arrived. So a run is resumed by handing a new coordinator the
+replies of the old one.
+
+Sums over sites are added in fixed point, masked or not
+(:mod:`fedrulefit.privacy.sums`). Where a run may go on without a lost site, a
+round that misses an answer is given up and asked again among the rest, under a
+new step; the sites see to it that only one of the two can be opened.
 
 The conversation reads top to bottom in :meth:`Coordinator._conversation`.
 """
@@ -14,7 +20,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from typing import TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -34,16 +40,36 @@ from fedrulefit.core.rules import (
     level_rules,
     merge_rules,
     mirror,
+    plausible_rules,
 )
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
-from fedrulefit.privacy.bill import PrivacyBill, exact_releases
+from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
+from fedrulefit.privacy.sums import SEED_BYTES, add_rings, open_sum
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.schedule import make_factors, make_schedule
+from fedrulefit.protocol.site import WEIGHT_UNIT
+from fedrulefit.protocol.sums import (
+    Lengths,
+    SumReply,
+    check_lengths,
+    curvature_lengths,
+    dual_lengths,
+    from_total,
+    ring_of,
+    size,
+    slope_lengths,
+    spread_lengths,
+    summary_lengths,
+    triangle_size,
+)
 from fedrulefit.study import Study
 
 FORBIDDEN = 1e9
 """A penalty factor so large that the term stays 0."""
+
+FEWEST = 5
+"""A rule that needs no data stays out if the histograms show fewer patients on a side."""
 
 DIVERGED = 10.0
 """A loss so many times the first one will not come back."""
@@ -128,7 +154,12 @@ class Coordinator:
     grid : Grid, optional
         Known cut-offs: then no histogram is asked for.
     run : str, optional
-        Name of the run; by default derived from the study and the sites.
+        Name of the run; by default derived from the study and the sites. Runs
+        between hospitals need names of their own.
+    secure : bool
+        Whether sums are masked.
+    dropouts : {"wait", "continue"}
+        Whether the run goes on without sites that do not reply.
     """
 
     def __init__(
@@ -138,6 +169,8 @@ class Coordinator:
         *,
         grid: Grid | None = None,
         run: str | None = None,
+        secure: bool = False,
+        dropouts: Literal["wait", "continue"] = "wait",
     ) -> None:
         if not sites:
             raise FitError("a run needs at least one site")
@@ -146,7 +179,10 @@ class Coordinator:
         self.study = study
         self.sites = tuple(sorted(sites))
         self.run = run or _name_run(study, self.sites)
+        self.secure = secure
+        self.dropouts = dropouts
         self.progress = Progress("join")
+        self._peers: dict[str, m.Peer] = {}
         self._grid = grid
         self._steps = 0
         self._talk = self._conversation()
@@ -164,11 +200,14 @@ class Coordinator:
             return model
 
     def _conversation(self) -> Talk[Model]:
-        yield from self._ask(m.JoinReply, m.JoinRequest)
-        grid, noise = self._grid, None
+        join = partial(m.JoinRequest, sites=self.sites, secure=self.secure, dropouts=self.dropouts)
+        yield from self._ask(m.JoinReply, join)
+        if self.secure:
+            yield from self._exchange_keys()
+        grid, noise, counts = self._grid, None, None
         if grid is None:
-            grid, noise = yield from self._agree_on_grid()
-        candidates = yield from self._collect_rules(grid)
+            grid, noise, counts = yield from self._agree_on_grid()
+        candidates = yield from self._collect_rules(grid, counts)
         if self.study.settings.solver == "fedda":
             solution = yield from self._fit_by_averaging(candidates.factors[0])
         else:
@@ -176,18 +215,35 @@ class Coordinator:
         found = _Found(grid, candidates, solution, noise)
         return (yield from self._summarise(found))
 
-    def _agree_on_grid(self) -> Talk[tuple[Grid, _Noise]]:
+    def _exchange_keys(self) -> Talk[None]:
+        """Carry the sites' signed keys to all sites."""
+        self.progress = Progress("keys")
+        replies = yield from self._ask(m.KeyReply, m.KeyRequest)
+        self._peers = {
+            r.header.site: m.Peer(r.header.site, r.public, r.certificate, r.signature)
+            for r in replies
+        }
+        yield from self._hand_out_keys()
+
+    def _hand_out_keys(self) -> Talk[None]:
+        """Name the sites of the sums to come."""
+        peers = tuple(self._peers[site] for site in self.sites)
+        yield from self._ask(m.PeersReply, partial(m.PeersRequest, peers=peers))
+
+    def _agree_on_grid(self) -> Talk[tuple[Grid, _Noise, Ints]]:
         """Paper 2.2.1: sum the histograms, read off cut-offs and limits."""
         self.progress = Progress("histograms")
         settings, bins = self.study.settings, self.study.bins
         replies = yield from self._ask(m.GridReply, m.GridRequest)
-        n_cells = sum(b.n_cells for b in bins)
-        n_spreads = self.study.n_features if settings.spreads == "exact" else 0
-        counts = _total([r.counts for r in replies], n_cells)
-        spreads = SpreadSums(
-            _total([r.spread_squares for r in replies], n_spreads),
-            _total([r.spread_freedom for r in replies], n_spreads),
-        )
+        counts = _total([r.counts for r in replies], sum(b.n_cells for b in bins))
+        spreads = None
+        if settings.spreads == "exact":
+            sums = yield from self._sum(
+                m.SpreadsReply, spread_lengths(self.study.n_features), m.SpreadsRequest
+            )
+            if (sums.squares < 0).any():
+                raise ProtocolError("the sites' spreads do not add up to spreads")
+            spreads = SpreadSums(sums.squares, sums.freedom)
         grid = estimate_grid(
             counts,
             bins,
@@ -195,12 +251,12 @@ class Coordinator:
             winsor=settings.winsor,
             repair=settings.repair,
             centre=settings.centre,
-            spreads=spreads if n_spreads else None,
+            spreads=spreads,
         )
         mechanism = "; ".join(sorted({r.mechanism for r in replies}))
-        return grid, _Noise(mechanism, private=all(r.private for r in replies))
+        return grid, _Noise(mechanism, private=all(r.private for r in replies)), counts
 
-    def _collect_rules(self, grid: Grid) -> Talk[_Candidates]:
+    def _collect_rules(self, grid: Grid, counts: Ints | None) -> Talk[_Candidates]:
         """Paper 2.2.2: every site grows rules; equal ones are merged."""
         self.progress = Progress("rules")
         settings = self.study.settings
@@ -211,6 +267,9 @@ class Coordinator:
         free = set(level_rules(grid))
         if settings.single_cutoffs:
             free |= set(cutoff_rules(grid))
+        if counts is not None:
+            unit = 1 if self.study.weight is None else WEIGHT_UNIT
+            free = plausible_rules(free, counts / unit, self.study.bins, grid, fewest=FEWEST)
         # One set for the fit to all patients, and one per fold for its cross-validation.
         groups = [free.union(*(reply.rules for reply in replies))]
         for fold in range(n_folds):
@@ -231,26 +290,31 @@ class Coordinator:
         for round_ in range(schedule.rounds):
             last = history[-1] if history else None
             self.progress = Progress("fit", round_, schedule.rounds, last)
-            replies = yield from self._ask(
-                m.DualReply, partial(m.DualRequest, round=round_, dual=dual)
+            sums = yield from self._sum(
+                m.DualReply,
+                dual_lengths(len(factors)),
+                partial(m.DualRequest, round=round_, dual=dual),
             )
-            weight = _positive_total({r.header.site: r.weight for r in replies})
-            loss = sum(reply.loss for reply in replies) / weight
+            weight = _positive(sums.weight)
+            loss = sums.loss / weight
             coef = soft_threshold(dual, schedule.threshold(round_, 0), factors)
             history.append(loss + schedule.penalty * float(factors @ np.abs(coef)))
             self._check_converges(history[-1], history[0], round_)
-            increment = _total([reply.increment for reply in replies], len(factors)) / weight
-            dual = server_update(dual, increment, schedule.server_step)
+            dual = server_update(dual, sums.increment / weight, schedule.server_step)
         coef = soft_threshold(dual, schedule.threshold(schedule.rounds), factors)
         return _Solution(coef, schedule.penalty, weight, history)
 
     def _check_converges(self, objective: float, first: float, round_: int) -> None:
         if objective > DIVERGED * first:
-            raise FitError(
-                f"FedDA diverges (round {round_}: the objective is {objective:.3g}, it "
-                f"started at {first:.3g}): lower 'client_step' (now "
-                f"{self.study.settings.client_step:g}) or set 'centre = true'"
+            raise self._diverges(
+                f"round {round_}: the objective is {objective:.3g}, it started at {first:.3g}"
             )
+
+    def _diverges(self, how: str) -> FitError:
+        step = self.study.settings.client_step
+        return FitError(
+            f"FedDA diverges ({how}): lower 'client_step' (now {step:g}) or set 'centre = true'"
+        )
 
     def _fit_exactly(self, candidates: _Candidates) -> Talk[_Solution]:
         """Proximal Newton, after cross-validation where λ is not given."""
@@ -312,17 +376,16 @@ class Coordinator:
 
     def _evaluate(self, queries: Sequence[Query], n_terms: int) -> Talk[list[CurvatureSums]]:
         """Sum the curvature at all points over the sites."""
-        replies = yield from self._ask(
-            m.CurvatureReply, partial(m.CurvatureRequest, queries=tuple(queries))
+        sums = yield from self._sum(
+            m.CurvatureReply,
+            curvature_lengths(queries, n_terms),
+            partial(m.CurvatureRequest, queries=tuple(queries)),
         )
-        n, n_steps = len(queries), len(STEPS)
-        sizes = [len(q.active) * (len(q.active) + 1) // 2 for q in queries]
-        weights = _total([r.weights for r in replies], n)
-        held_weights = _total([r.held_weights for r in replies], n)
-        losses = _total([r.losses for r in replies], n * n_steps).reshape(n, n_steps)
-        held_losses = _total([r.held_losses for r in replies], n)
-        gradients = _total([r.gradients for r in replies], n * n_terms).reshape(n, n_terms)
-        hessians = _total([r.hessians for r in replies], sum(sizes))
+        n = len(queries)
+        weights, held_weights = sums.weights, sums.held_weights
+        losses = sums.losses.reshape(n, len(STEPS))
+        gradients = sums.gradients.reshape(n, n_terms)
+        ends = np.cumsum([triangle_size(query) for query in queries])
         judged = np.array([query.fold >= 0 for query in queries])
         if not (weights > 0).all() or not (held_weights[judged] > 0).all():
             raise FitError(
@@ -333,11 +396,11 @@ class Coordinator:
                 weight=float(weights[k]),
                 held_weight=float(held_weights[k]),
                 losses=losses[k],
-                held_loss=float(held_losses[k]),
+                held_loss=float(sums.held_losses[k]),
                 gradient=gradients[k],
                 hessian=hessian,
             )
-            for k, hessian in enumerate(np.split(hessians, np.cumsum(sizes)[:-1]))
+            for k, hessian in enumerate(np.split(sums.hessians, ends[:-1]))
         ]
 
     def _summarise(self, found: _Found) -> Talk[Model]:
@@ -347,17 +410,18 @@ class Coordinator:
         self.progress = Progress("summary", n_rounds, n_rounds, _last(solution.history))
         kept = np.flatnonzero(coef != 0)
         terms: Ints = np.concatenate([[0], kept[kept > 0]]).astype(np.int64)
-        slopes = yield from self._ask(
-            m.SlopesReply, partial(m.SlopesRequest, terms=terms, coef=coef[terms])
+        slopes = yield from self._sum(
+            m.SlopesReply,
+            slope_lengths(len(coef)),
+            partial(m.SlopesRequest, terms=terms, coef=coef[terms]),
         )
-        summed = SlopeSums(
-            _total([reply.cases for reply in slopes], len(coef)),
-            _total([reply.others for reply in slopes], len(coef)),
-        )
+        summed = SlopeSums(slopes.cases, slopes.others)
         penalties = solution.penalty * found.factors
         scales = choose_scales(summed, solution.weight, penalties)
-        replies = yield from self._ask(
+        n_rules = int(((terms > 0) & (terms <= len(found.rules))).sum())
+        sums = yield from self._sum(
             m.SummaryReply,
+            summary_lengths(n_rules, len(terms)),
             partial(
                 m.SummaryRequest,
                 terms=terms,
@@ -365,7 +429,7 @@ class Coordinator:
                 scales=np.array(scales or (0.0, 0.0)),
             ),
         )
-        return self._build_model(found, terms, summed, scales, replies)
+        return self._build_model(found, terms, summed, scales, sums)
 
     def _build_model(
         self,
@@ -373,23 +437,16 @@ class Coordinator:
         terms: Ints,
         slopes: SlopeSums,
         scales: tuple[float, float] | None,
-        replies: Sequence[m.SummaryReply],
+        sums: m.SummaryReply,
     ) -> Model:
         solution = found.solution
         coef = solution.coef
-        patients = _positive_total({r.header.site: r.total for r in replies})
-        events = sum(reply.events for reply in replies)
-        if not 0 < events < patients:
+        patients = _positive(sums.total)
+        if not 0 < sums.events < patients:
             raise FitError("all patients of all sites are of one outcome class: nothing to learn")
-        n_rules = int(((terms > 0) & (terms <= len(found.rules))).sum())
-        inside = _total([reply.inside for reply in replies], n_rules)
-        events_inside = _total([reply.events_inside for reply in replies], n_rules)
-        squares = _total([reply.squares for reply in replies], len(terms))
-        importance = term_importance(coef[terms], squares, patients - len(replies))
+        importance = term_importance(coef[terms], sums.squares, patients - len(self.sites))
         penalties = solution.penalty * found.factors
-        loss = sum(reply.loss for reply in replies) / solution.weight
-        objective = loss + float(penalties @ np.abs(coef))
-        conjugate = sum(reply.conjugate for reply in replies)
+        objective = sums.loss / solution.weight + float(penalties @ np.abs(coef))
         if self.study.settings.solver == "fedda":
             self._check_converges(objective, solution.history[0], len(solution.history))
         n_rounds = len(solution.history)
@@ -398,12 +455,12 @@ class Coordinator:
             study=self.study,
             grid=found.grid,
             intercept=float(coef[0]),
-            terms=_make_terms(found, terms, importance, inside, events_inside),
+            terms=_make_terms(found, terms, importance, sums.inside, sums.events_inside),
             privacy=self._bill(found.noise, n_rounds),
             provenance=Provenance(
                 sites=self.sites,
                 patients=patients,
-                events=events,
+                events=sums.events,
                 candidates=found.candidates.n_allowed,
                 solver=self.study.settings.solver,
                 penalty=solution.penalty,
@@ -415,7 +472,7 @@ class Coordinator:
                     coef,
                     penalties,
                     objective=objective,
-                    conjugate=None if scales is None else conjugate,
+                    conjugate=None if scales is None else sums.conjugate,
                 ),
                 history=tuple(solution.history),
                 path=_path_points(solution.path),
@@ -426,25 +483,81 @@ class Coordinator:
     def _bill(self, noise: _Noise | None, rounds: int) -> PrivacyBill:
         settings = self.study.settings
         private = noise is not None and noise.private
+        folds = settings.folds if settings.penalty == "cv" else 0
         return PrivacyBill(
             mechanism="none" if noise is None else noise.mechanism,
             epsilon_per_histogram=settings.epsilon if private else None,
             n_histograms=0 if noise is None else self.study.n_features,
             ranges_from_data=self.study.ranges_from_data,
+            sum_of=len(self.sites) if self.secure else None,
             exact=tuple(
                 exact_releases(
                     noise=private,
                     histograms=noise is not None,
-                    exact_spreads=settings.spreads == "exact",
+                    folds=folds,
+                )
+            ),
+            sums=tuple(
+                summed_releases(
+                    exact_spreads=noise is not None and settings.spreads == "exact",
                     rounds=rounds,
                     curvature=settings.solver == "exact",
-                    folds=settings.folds if settings.penalty == "cv" else 0,
+                    folds=folds,
                 )
             ),
         )
 
+    def _sum(
+        self, kind: type[SumReply], lengths: Lengths, request: Callable[[m.Header], m.Request]
+    ) -> Talk[SumReply]:
+        """Ask all sites for a sum; return their total."""
+        try:
+            total = (
+                (yield from self._add_sealed(size(lengths), request))
+                if self.secure
+                else (yield from self._add_plain(kind, lengths, request))
+            )
+        except ProtocolError as error:
+            if error.code == "overflow" and self.study.settings.solver == "fedda":
+                raise self._diverges(f"the numbers outgrow a sum ({error})") from None
+            raise
+        header = m.Header(m.PROTOCOL_VERSION, self.run, self._steps, "", self.study.digest)
+        return from_total(kind, header, lengths, total)
+
+    def _add_plain(
+        self, kind: type[SumReply], lengths: Lengths, request: Callable[[m.Header], m.Request]
+    ) -> Talk[Ints]:
+        replies = yield from self._ask(kind, request)
+        for reply in replies:
+            check_lengths(reply, lengths)
+        return add_rings([ring_of(reply, len(replies)) for reply in replies], size(lengths))
+
+    def _add_sealed(self, length: int, request: Callable[[m.Header], m.Request]) -> Talk[Ints]:
+        while True:
+            asked, before = self._steps, self.sites
+            replies = yield from self._ask(m.SealedReply, request)
+            if self.sites == before:
+                break  # else given up: the masks shared with the lost sites would stay
+        sealed = [reply.numbers for reply in replies]
+        if any(numbers.shape != (length,) for numbers in sealed):
+            raise ProtocolError(f"a site sent a sum that is not of {length} numbers")
+        seeds: list[bytes] = []
+        if self.dropouts == "continue":
+            # Once a site has opened its mask, only this set of sites can end the round.
+            opened = yield from self._ask(
+                m.OpenReply, partial(m.OpenRequest, sealed=asked), may_leave=False
+            )
+            seeds = [reply.seed for reply in opened]
+            if any(len(seed) != SEED_BYTES for seed in seeds):
+                raise ProtocolError("a site opened a sum with something that is not a seed")
+        return open_sum(sealed, seeds, length)
+
     def _ask(
-        self, kind: type[Answer], request: Callable[[m.Header], m.Request]
+        self,
+        kind: type[Answer],
+        request: Callable[[m.Header], m.Request],
+        *,
+        may_leave: bool = True,
     ) -> Talk[list[Answer]]:
         """Send the same request to all sites; return their replies by name."""
         headers = {
@@ -458,18 +571,41 @@ class Coordinator:
             for site, reply in sorted(replies.items())
             if isinstance(reply, m.Refusal)
         ]
+        for reply in replies.values():
+            if isinstance(reply, m.Refusal) and reply.code == "overflow":
+                raise ProtocolError(reply.reason, reply.code)
         if refusals:
             raise FitError("\n".join(["these sites refused:", *refusals]))
         missing = [site for site in self.sites if site not in replies]
-        if missing:
-            raise ProtocolError(f"no reply from {', '.join(missing)}")
         ordered: list[Answer] = []
-        for site in self.sites:
+        for site, header in headers.items():
+            if site in missing:
+                continue
             reply = replies[site]
-            if not isinstance(reply, kind) or reply.header != headers[site]:
+            if not isinstance(reply, kind) or reply.header != header:
                 raise ProtocolError(f"site {site!r} answered another question")
             ordered.append(reply)
+        if missing:
+            yield from self._go_on_without(missing, may_leave=may_leave)
         return ordered
+
+    def _go_on_without(self, missing: Sequence[str], *, may_leave: bool) -> Talk[None]:
+        """Let lost sites go, where the run allows it."""
+        lost = ", ".join(missing)
+        left = tuple(site for site in self.sites if site not in missing)
+        if self.dropouts == "wait" or not may_leave or not left:
+            raise ProtocolError(
+                f"no reply from {lost}: the run can be resumed once they are back", "lost"
+            )
+        if self.progress.step == "summary":
+            raise ProtocolError(
+                f"no reply from {lost}: the model rests on their patients; "
+                "the run can be resumed once they are back",
+                "lost",
+            )
+        self.sites = left
+        if self._peers:
+            yield from self._hand_out_keys()
 
 
 Number = TypeVar("Number", Floats, Ints)
@@ -484,12 +620,10 @@ def _total(arrays: Sequence[Number], length: int) -> Number:
     return total
 
 
-def _positive_total(numbers: Mapping[str, float]) -> float:
-    """Sum over sites what must be above 0 at each of them."""
-    for site, number in numbers.items():
-        if not number > 0:
-            raise ProtocolError(f"site {site!r} counts no patients")
-    return sum(numbers.values())
+def _positive(total: float) -> float:
+    if not total > 0:
+        raise ProtocolError("the sites count no patients")
+    return total
 
 
 def _check_rules(reply: m.RulesReply, n_folds: int, grid: Grid) -> None:

@@ -5,21 +5,22 @@ One frozen class per arrow, in two closed unions, :data:`Request` and
 formula) and how it is protected; the table in ``docs/protocol.md`` is made from
 these classes, and a test keeps it true.
 
-Apart from the rules, every quantity of a reply adds up over sites: the
-coordinator needs only the total.
+The replies in :data:`Sum` add up over sites: the coordinator needs only their
+total. In a run with secure sums they leave as :class:`SealedReply`, from which
+nothing but that total can be learnt.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Rule
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 
 
 def _released(formula: str, *, shape: str = "", mechanism: str = "exact") -> Any:
@@ -40,9 +41,16 @@ class Header:
 
 @dataclass(frozen=True, eq=False)
 class JoinRequest:
-    """Ask a site to take part in the study that the header names."""
+    """Ask a site to take part in a run of the study that the header names.
+
+    `sites` are all that take part; `secure` says whether sums are masked, and
+    `dropouts` whether the run may go on without a site that is lost.
+    """
 
     header: Header
+    sites: tuple[str, ...]
+    secure: bool
+    dropouts: Literal["wait", "continue"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +62,75 @@ class JoinReply:
 
 
 @dataclass(frozen=True, eq=False)
+class KeyRequest:
+    """Ask for a key for secure sums."""
+
+    header: Header
+
+
+@dataclass(frozen=True, eq=False)
+class KeyReply:
+    """The site's key for this run, signed by its identity."""
+
+    header: Header
+    public: bytes = _released("X25519 key made for this run", mechanism="no patient data")
+    certificate: bytes = _released("the site's certificate", mechanism="no patient data")
+    signature: bytes = _released("its signature of the key", mechanism="no patient data")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A site's key, as it sent it."""
+
+    site: str
+    public: bytes
+    certificate: bytes
+    signature: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class PeersRequest:
+    """Hand out the keys of all sites in the sums that follow."""
+
+    header: Header
+    peers: tuple[Peer, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class PeersReply:
+    """The keys are verified: sums leave masked from now on."""
+
+    header: Header
+    n_sites: int = _released("sites in the sums", mechanism="no patient data")
+
+
+@dataclass(frozen=True, eq=False)
+class SealedReply:
+    """A sum under masks: random numbers, until all sites' are added up."""
+
+    header: Header
+    numbers: Ints = _released(
+        "the numbers of the sum in fixed point, plus masks", shape="n", mechanism="secure sum"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class OpenRequest:
+    """Ask for the seed of the site's own mask, now that all sites have answered."""
+
+    header: Header
+    sealed: int
+
+
+@dataclass(frozen=True, eq=False)
+class OpenReply:
+    """The seed of the site's own mask at one step."""
+
+    header: Header
+    seed: bytes = _released("seed of the site's own mask", mechanism="no patient data")
+
+
+@dataclass(frozen=True, eq=False)
 class GridRequest:
     """Ask for histograms over the study's public bins."""
 
@@ -62,7 +139,7 @@ class GridRequest:
 
 @dataclass(frozen=True, eq=False)
 class GridReply:
-    """Histograms and, only where the study asks for them, exact spreads."""
+    """Histograms over the study's public bins."""
 
     header: Header
     mechanism: str = _released("name of the noise", mechanism="no patient data")
@@ -70,12 +147,22 @@ class GridReply:
     counts: Ints = _released(
         "patients per bin, plus noise", shape="n_cells", mechanism="discrete Laplace"
     )
-    spread_squares: Floats = _released(
-        "(N_m − 1)·s_j², if the study wants exact spreads", shape="n_features or 0"
-    )
-    spread_freedom: Floats = _released(
-        "N_m − 1 over known values, if the study wants exact spreads", shape="n_features or 0"
-    )
+
+
+@dataclass(frozen=True, eq=False)
+class SpreadsRequest:
+    """Ask for exact spreads, where the study wants them."""
+
+    header: Header
+
+
+@dataclass(frozen=True, eq=False)
+class SpreadsReply:
+    """What the spread of each covariate is made of."""
+
+    header: Header
+    squares: Floats = _released("(N_m − 1)·s_j²", shape="n_features")
+    freedom: Floats = _released("N_m − 1 over known values", shape="n_features")
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +304,11 @@ class Refusal:
 
 Request = (
     JoinRequest
+    | KeyRequest
+    | PeersRequest
+    | OpenRequest
     | GridRequest
+    | SpreadsRequest
     | RulesRequest
     | TermsRequest
     | DualRequest
@@ -225,15 +316,17 @@ Request = (
     | SlopesRequest
     | SummaryRequest
 )
+Sum = SpreadsReply | DualReply | CurvatureReply | SlopesReply | SummaryReply
 Reply = (
     JoinReply
+    | KeyReply
+    | PeersReply
+    | SealedReply
+    | OpenReply
     | GridReply
     | RulesReply
     | TermsReply
-    | DualReply
-    | CurvatureReply
-    | SlopesReply
-    | SummaryReply
+    | Sum
     | Refusal
 )
 Message = Request | Reply

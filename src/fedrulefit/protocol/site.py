@@ -1,16 +1,31 @@
 """A hospital: holds its patients, answers requests, keeps its ledger.
 
 In: a request. Out: a reply, already written into the site's ledger. A request
-of another study, another run or at the wrong time gets a :class:`Refusal`.
+of another study, another run, at the wrong time or against the site's policy
+gets a :class:`Refusal`.
+
+Every request goes the same way (:meth:`Site.respond`):
+
+1. Is it for this site, study and run? Was it answered before (then the very same
+   bytes leave again), and is it its turn?
+2. Does the policy allow this kind of release, the budget pay for it?
+3. Compute the answer; in review mode, a person accepts it.
+4. Sums are masked. The answer is kept, so that it can be repeated after a crash,
+   entered in the ledger, and only then leaves.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator
-from typing import Final
+import logging
+import re
+import threading
+import traceback
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, Final, cast
 
+import msgpack
 import numpy as np
 
 from fedrulefit import __version__
@@ -32,20 +47,79 @@ from fedrulefit.core.losses import logistic_loss
 from fedrulefit.core.newton import sum_curvature
 from fedrulefit.core.rules import Rule, check_rules, merge_rules
 from fedrulefit.errors import DataError, ProtocolError
+from fedrulefit.model import describe_rule
+from fedrulefit.privacy.gate import Gated, gate_rules
+from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.ledger import EXACT, Ledger, Release
 from fedrulefit.privacy.mechanisms import Noise, OpenDPLaplace
+from fedrulefit.privacy.policy import KINDS, OPEN, Policy, ReleaseKind
 from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.schedule import make_factors, make_schedule
-from fedrulefit.protocol.wire import digest, to_bytes
+from fedrulefit.protocol.seals import Seals
+from fedrulefit.protocol.sums import flatten, question_digest
+from fedrulefit.protocol.wire import digest, from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
+
+log = logging.getLogger(__name__)
 
 WEIGHT_UNIT: Final = 1024
 """A patient's weight is counted in units of 1/1024, so that noise stays integer."""
 
+Approver = Callable[[str, Sequence[str]], bool | None]
+"""Told a kind of release and what is about to leave, in words; None: not decided yet."""
+
+_ORDER: Final[dict[type, int]] = {
+    m.JoinRequest: 0,
+    m.KeyRequest: 1,
+    m.PeersRequest: 2,
+    m.GridRequest: 3,
+    m.SpreadsRequest: 4,
+    m.RulesRequest: 5,
+    m.TermsRequest: 6,
+    m.DualRequest: 7,
+    m.CurvatureRequest: 7,
+    m.SlopesRequest: 8,
+    m.SummaryRequest: 9,
+}
+"""Requests come in this order; only fitting rounds repeat."""
+
+_FITTING: Final = _ORDER[m.DualRequest]
+
+_STAGES: Final = (m.JoinRequest, m.KeyRequest, m.PeersRequest, m.RulesRequest, m.TermsRequest)
+"""Requests that change what the site knows; a restarted site reads them again."""
+
+_SUMS: Final = (
+    m.SpreadsRequest,
+    m.DualRequest,
+    m.CurvatureRequest,
+    m.SlopesRequest,
+    m.SummaryRequest,
+)
+
+RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+"""What a run may be called."""
+
+MAX_RULES: Final = 100_000
+"""Most rules that a site builds its design from."""
+
+RECENT: Final = 4
+"""Replies to sums that are kept, to be repeated."""
+
+_KINDS: Final[dict[type, ReleaseKind]] = {
+    m.GridRequest: "histograms",
+    m.SpreadsRequest: "spreads",
+    m.RulesRequest: "rules",
+    m.DualRequest: "dual",
+    m.CurvatureRequest: "curvature",
+    m.SlopesRequest: "slopes",
+    m.SummaryRequest: "summary",
+}
+
 
 class Site:
-    """One hospital of a study.
+    """One hospital in one run of a study.
 
     Parameters
     ----------
@@ -53,10 +127,21 @@ class Site:
     table : Table
         The site's patients, checked against the study.
     study : Study
+    policy : Policy
+        What may leave; :data:`~fedrulefit.privacy.policy.OPEN` by default.
     ledger : Ledger, optional
         Where releases are recorded; in memory by default.
     noise : Noise, optional
         Adds noise to histograms; OpenDP's discrete Laplace by default.
+    identity, trust : Identity and Trust, optional
+        Who the site is and whom it believes; secure sums need both.
+    roster : collection of str, optional
+        The consortium's sites; any may take part, if not given.
+    approver : callable, optional
+        Asks a person, where the policy wants a review.
+    memory, shared : Memory, optional
+        What a restarted site must remember of the run, and of the data set across
+        runs; both forget by default.
     n_threads : int
         Threads for growing trees; the result does not depend on it.
     """
@@ -67,8 +152,15 @@ class Site:
         table: Table,
         study: Study,
         *,
+        policy: Policy = OPEN,
         ledger: Ledger | None = None,
         noise: Noise | None = None,
+        identity: Identity | None = None,
+        trust: Trust | None = None,
+        roster: Collection[str] | None = None,
+        approver: Approver | None = None,
+        memory: Memory | None = None,
+        shared: Memory | None = None,
         n_threads: int = 1,
     ) -> None:
         if table.outcome is None:
@@ -77,59 +169,269 @@ class Site:
             raise DataError(f"site {name!r}: no patient with a weight above 0")
         self.name = name
         self.study = study
+        self.policy = policy
         self.ledger = ledger if ledger is not None else Ledger()
         self._values: Floats = table.values
         self._outcome: Floats = table.outcome
         self._weights: Floats = table.weights
         self._noise = noise
+        self._approver = approver
+        self._memory = memory if memory is not None else Transient()
+        self._shared = shared if shared is not None else Transient()
         self._n_threads = n_threads
+        self._lock = threading.Lock()
         self._run: str | None = None
-        self._histograms: m.GridReply | None = None
+        self._step, self._order, self._n_sums = -1, -1, 0
+        self._recent: list[int] = []
+        self._draft: tuple[str, m.Reply] | None = None
+        self._seals = Seals(name, policy, identity, trust, roster, self._memory, self._shared)
+        self._handed = (b"", b"")  # hashes: all that was handed out; grid and rules alone
         self._epsilons: list[float | None] = [None] * study.n_features
         self._grid: Grid | None = None
+        self._gated: Gated | None = None
         self._codes: Codes | None = None
+        self._rules: tuple[Rule, ...] = ()
         self._design: Design | None = None
         self._factors: Floats = np.empty(0)
         self._folds = _draw_folds(self._outcome, study.settings.folds, study.settings.seed, name)
+        self._changed = False
+        self._remember()
 
     def handle(self, request: m.Request) -> m.Reply:
         """Answer a request, and record what leaves."""
+        return cast(m.Reply, from_bytes(self.answer(to_bytes(request))))
+
+    def answer(self, data: bytes) -> bytes:
+        """Answer the bytes of a request; whatever they are, this returns a reply's."""
         try:
-            self._check_header(request.header)
-            if self._run is None and not isinstance(request, m.JoinRequest):
-                raise ProtocolError(f"site {self.name!r} has not joined a run yet")
-            reply = self._answer(request)
+            request = read_request(data)
         except ProtocolError as error:
-            return m.Refusal(request.header, "bad-request", str(error))
-        self._record(reply, _round_of(request))
-        return reply
+            return to_bytes(m.Refusal(blank_header(self.name), error.code, str(error)))
+        return self.respond(request, data)
+
+    def respond(self, request: m.Request, data: bytes) -> bytes:
+        """Answer a request that was read from `data`."""
+        with self._lock:
+            try:
+                return self._respond(request, digest(data))
+            except ProtocolError as error:
+                refusal = m.Refusal(request.header, error.code, str(error))
+            except Exception as error:  # whatever it says could hold a patient's value
+                kind = type(error).__name__
+                log.error("%s failed with %s at %s", type(request).__name__, kind, _where(error))
+                reason = f"site {self.name!r} failed with {kind}: see its log"
+                refusal = m.Refusal(request.header, "internal", reason)
+            log.info("refused %s: %s", type(request).__name__, refusal.code)
+            return to_bytes(refusal)
+
+    def _respond(self, request: m.Request, asked: str) -> bytes:
+        self._check_header(request.header)
+        repeated = self._recall(request.header.step, asked)
+        if repeated is not None:
+            return repeated
+        self._check_turn(request)
+        self._check_policy(request)
+        if self._draft is None or self._draft[0] != asked:
+            self._enter(request)
+            self._draft = asked, self._answer(request)
+        reply = self._draft[1]
+        self._check_approval(request, reply)
+        if isinstance(reply, m.Sum) and self._seals.active:
+            sealed = self._seals.seal(request, reply, *self._handed)
+            data = to_bytes(sealed)
+        else:
+            if isinstance(reply, m.Sum) and not np.isfinite(flatten(reply)).all():
+                raise ProtocolError("a sum outgrows every number", "overflow")
+            data = to_bytes(reply)
+        releases = [
+            dataclasses.replace(release, digest=digest(data))
+            for release in self._releases(request, reply)
+        ]
+        self._keep(request, asked, data, releases)
+        if releases:
+            self.ledger.append(*releases)
+        self._draft = None
+        return data
+
+    # --- 1. Is it for us, and its turn? ---------------------------------------------------
 
     def _check_header(self, header: m.Header) -> None:
-        if header.version != m.PROTOCOL_VERSION:
-            raise ProtocolError(
-                f"protocol version {header.version}, but site {self.name!r} speaks "
-                f"{m.PROTOCOL_VERSION}: install the same version of fedrulefit everywhere"
-            )
         if header.site != self.name:
-            raise ProtocolError(f"a message for {header.site!r} reached site {self.name!r}")
+            raise ProtocolError(f"a message for another site reached {self.name!r}", "site")
         if header.study != self.study.digest:
             raise ProtocolError(
-                f"site {self.name!r} holds another study: all sites need the same study file"
+                f"site {self.name!r} holds another study: all sites need the same study file",
+                "study",
             )
         if self._run is not None and header.run != self._run:
-            raise ProtocolError(f"site {self.name!r} takes part in another run")
+            raise ProtocolError(f"site {self.name!r} takes part in another run", "run")
+        if not RUN_NAME.fullmatch(header.run):
+            raise ProtocolError("a run's name has up to 100 letters, digits, '-', '_', '.'", "run")
+        if self._changed:
+            raise ProtocolError(
+                "the site's data changed during the run: bring the same file back, or start anew",
+                "data-changed",
+            )
+
+    def _recall(self, step: int, asked: str) -> bytes | None:
+        """Return the reply to a request that was answered before.
+
+        A step is answered once: the same request gets the same bytes, another one
+        under the same number is refused.
+        """
+        if step > self._step:
+            return None
+        kept = self._memory.get(f"reply/{step}")
+        if kept is None:
+            raise ProtocolError(f"step {step} is over, the run is at {self._step}", "stale")
+        was, reply, rows = msgpack.unpackb(kept)
+        if was != asked:
+            raise ProtocolError(f"step {step} was answered to another question", "conflict")
+        if rows:
+            # The process may have died after keeping the reply and before recording all of it.
+            missing = rows[self.ledger.count(rows[0]["digest"]) :]
+            self.ledger.append(
+                *(Release(**{**row, "shape": tuple(row["shape"])}) for row in missing)
+            )
+        return cast(bytes, reply)
+
+    def _check_turn(self, request: m.Request) -> None:
+        if self._run is None and not isinstance(request, m.JoinRequest):
+            raise ProtocolError(f"site {self.name!r} has not joined a run yet", "order")
+        if isinstance(request, m.OpenRequest):
+            return
+        order = _ORDER[type(request)]
+        fitting = order == self._order == _FITTING
+        leaving = isinstance(request, m.PeersRequest) and self._seals.active
+        given_up = isinstance(request, _SUMS) and order == self._order and self._seals.given_up
+        if not (order > self._order or fitting or leaving or given_up):
+            raise ProtocolError(f"{type(request).__name__} came out of turn", "order")
+
+    # --- 2. Does the policy allow it? ---------------------------------------------------
+
+    def _check_policy(self, request: m.Request) -> None:
+        if isinstance(request, m.JoinRequest):
+            self._check_join(request)
+        if isinstance(request, m.PeersRequest):
+            self._seals.check_peers(request)
+        other = m.CurvatureRequest if self.study.settings.solver == "fedda" else m.DualRequest
+        if isinstance(request, other):
+            raise ProtocolError("a round of a solver that is not the study's", "order")
+        kind = self._kind(type(request))
+        if kind is None:
+            return
+        self._check_allowed(kind)
+        if isinstance(request, m.GridRequest):
+            self._check_budget()
+        early = self._order < _ORDER[m.GridRequest]
+        if isinstance(request, m.RulesRequest) and early and self.policy.min_count > 0:
+            raise ProtocolError("rules are asked for before the histograms", "order")
+        if isinstance(request, _SUMS):
+            if self.policy.secure_sums and not self._seals.active:
+                raise ProtocolError(
+                    "the site's policy lets sums out only under masks", "secure-sum"
+                )
+            if self._n_sums >= self.policy.max_rounds:
+                most = self.policy.max_rounds
+                raise ProtocolError(f"the site's policy allows {most} sums in a run", "policy")
+
+    def _check_join(self, request: m.JoinRequest) -> None:
+        """Refuse at once a run that the policy would end later."""
+        settings = self.study.settings
+        self._seals.check_join(request)
+        self._check_runs(request.header.run)
+        rounds = m.DualRequest if settings.solver == "fedda" else m.CurvatureRequest
+        needed = [m.GridRequest, m.RulesRequest, rounds, m.SlopesRequest, m.SummaryRequest]
+        if settings.spreads == "exact":
+            needed.append(m.SpreadsRequest)
+        if settings.solver == "fedda" and settings.rounds + 3 > self.policy.max_rounds:
+            most = self.policy.max_rounds
+            raise ProtocolError(f"the site's policy allows {most} sums in a run", "policy")
+        for step in needed:
+            kind = self._kind(step)
+            if kind is not None:
+                self._check_allowed(kind)
+        self._check_budget()
+
+    def _check_runs(self, run: str) -> None:
+        """Count the runs over this data set."""
+        most = self.policy.max_runs
+        earlier = msgpack.unpackb(self._shared.get("runs") or b"\x90")
+        if run not in earlier and len(earlier) >= most:
+            raise ProtocolError(
+                f"the site's policy allows {most} runs over its data set, and they are used up",
+                "policy",
+            )
+
+    def _check_allowed(self, kind: ReleaseKind) -> None:
+        if kind not in self.policy.allow:
+            raise ProtocolError(f"the site's policy does not let out {KINDS[kind]}", "policy")
+
+    def _kind(self, request: type[m.Request]) -> ReleaseKind | None:
+        """Which kind of release a request asks for; None if nothing of patients."""
+        kind = _KINDS.get(request)
+        if kind == "histograms" and not self._noise_is_private:
+            return "exact-histograms"
+        return kind
+
+    @property
+    def _noise_is_private(self) -> bool:
+        private = self._noise is None or self._noise.private
+        return self.study.settings.epsilon is not None and private
+
+    def _check_budget(self) -> None:
+        """Refuse histograms that the site's budget does not pay for."""
+        epsilon = self.study.settings.epsilon
+        if epsilon is None or not self._noise_is_private:
+            return
+        cost = epsilon * self.study.n_features
+        for cap, spent, what in (
+            (self.policy.epsilon_study, self.ledger.spent(self.study.name), "this study"),
+            (self.policy.epsilon_dataset, self.ledger.epsilon, "the data set"),
+        ):
+            if cap is not None and spent + cost > cap * (1 + 1e-9):
+                raise ProtocolError(
+                    f"the site's privacy budget for {what} is ε = {cap:g}; {spent:g} of it is "
+                    f"spent, and these histograms cost {cost:g}",
+                    "budget",
+                )
+
+    # --- 3. The answer --------------------------------------------------------------------
+
+    def _enter(self, request: m.Request) -> None:
+        """Take in what a request hands out."""
+        match request:
+            case m.JoinRequest():
+                self._run = request.header.run
+                self._seals.join(request)
+            case m.KeyRequest():
+                self._seals.draw_secret()
+            case m.PeersRequest():
+                self._seals.meet(request)
+            case m.RulesRequest():
+                self._take_grid(request.grid)
+            case m.TermsRequest():
+                self._take_rules(request.rules)
 
     def _answer(self, request: m.Request) -> m.Reply:
         match request:
             case m.JoinRequest(header):
-                self._run = header.run
                 return m.JoinReply(header, f"fedrulefit {__version__}")
+            case m.KeyRequest():
+                return self._seals.show_key(request.header)
+            case m.PeersRequest(header):
+                return m.PeersReply(header, len(request.peers))
+            case m.OpenRequest():
+                return self._seals.open(request)
             case m.GridRequest():
                 return self._count(request)
+            case m.SpreadsRequest(header):
+                sums = sum_spreads(self._values, self._weights, self.study.bins)
+                return m.SpreadsReply(header, sums.squares, sums.freedom)
             case m.RulesRequest():
                 return self._grow(request)
-            case m.TermsRequest():
-                return self._build(request)
+            case m.TermsRequest(header):
+                return m.TermsReply(header, self._ready_design().n_terms)
             case m.DualRequest():
                 return self._descend(request)
             case m.CurvatureRequest():
@@ -140,9 +442,7 @@ class Site:
                 return self._summarise(request)
 
     def _count(self, request: m.GridRequest) -> m.GridReply:
-        """Paper 2.2.1, step 1. Noise is drawn once: asked again, the site repeats itself."""
-        if self._histograms is not None:
-            return dataclasses.replace(self._histograms, header=request.header)
+        """Paper 2.2.1, step 1."""
         settings, bins = self.study.settings, self.study.bins
         units, most = self._units()
         counts = count_histograms(self._values, units, bins)
@@ -156,13 +456,7 @@ class Site:
             ]
             counts = np.concatenate([cells for cells, _ in noisy])
             self._epsilons = [epsilon for _, epsilon in noisy]
-        squares, freedom = np.empty(0), np.empty(0)
-        if settings.spreads == "exact":
-            sums = sum_spreads(self._values, self._weights, bins)
-            squares, freedom = sums.squares, sums.freedom
-        private = None not in self._epsilons
-        self._histograms = m.GridReply(request.header, mechanism, private, counts, squares, freedom)
-        return self._histograms
+        return m.GridReply(request.header, mechanism, self._noise_is_private, counts)
 
     def _units(self) -> tuple[Ints, int]:
         """What each patient counts, and the most that one patient can count."""
@@ -172,21 +466,33 @@ class Site:
         units = np.rint(self._weights * WEIGHT_UNIT).astype(np.int64)
         return units, int(np.ceil(weight.max * WEIGHT_UNIT))
 
-    def _grow(self, request: m.RulesRequest) -> m.RulesReply:
-        """Paper 2.2.2: trees on the site's own patients."""
-        settings, grid = self.study.settings, request.grid
+    def _take_grid(self, grid: Grid) -> None:
         try:
             self.study.check_grid(grid)
+            if self.policy.min_count > 0:
+                self.study.check_public(grid)
         except ValueError as error:
-            raise ProtocolError(str(error)) from None
-        self._grid = grid
-        self._codes = encode(self._values, grid)
-        folds = range(settings.folds) if settings.penalty == "cv" else ()
-        return m.RulesReply(
-            request.header,
-            rules=self._grow_rules(self._codes, grid, fold=-1),
-            fold_rules=tuple(self._grow_rules(self._codes, grid, fold=fold) for fold in folds),
+            raise ProtocolError(str(error), "grid") from None
+        self._grid, self._codes = grid, encode(self._values, grid)
+
+    def _grow(self, request: m.RulesRequest) -> m.RulesReply:
+        """Paper 2.2.2: trees on the site's own patients; what the gate lets out."""
+        settings, grid, codes = self.study.settings, request.grid, self._codes
+        if codes is None:
+            raise ProtocolError("rules came before the grid", "order")
+        folds = range(-1, settings.folds if settings.penalty == "cv" else 0)
+        grown = [self._grow_rules(codes, grid, fold=fold) for fold in folds]
+        self._gated = gate_rules(
+            set().union(*grown),
+            codes,
+            self._outcome,
+            grid,
+            min_count=self.policy.min_count,
+            max_rules=self.policy.max_rules,
         )
+        passed = set(self._gated.rules)
+        sent = [tuple(rule for rule in rules if rule in passed) for rules in grown]
+        return m.RulesReply(request.header, rules=sent[0], fold_rules=tuple(sent[1:]))
 
     def _grow_rules(self, codes: Codes, grid: Grid, *, fold: int) -> tuple[Rule, ...]:
         """Grow trees without the patients of one fold (-1: with all)."""
@@ -206,18 +512,20 @@ class Site:
         )
         return merge_rules([extract_rules(trees, grid)], grid, drop_complements=False)
 
-    def _build(self, request: m.TermsRequest) -> m.TermsReply:
+    def _take_rules(self, rules: tuple[Rule, ...]) -> None:
         if self._grid is None or self._codes is None:
-            raise ProtocolError("rules came before the grid")
+            raise ProtocolError("rules came before the grid", "order")
+        if len(rules) > MAX_RULES:
+            raise ProtocolError(f"{len(rules)} rules, of at most {MAX_RULES}")
         try:
-            check_rules(request.rules, self._grid)
+            check_rules(rules, self._grid)
         except ValueError as error:
             raise ProtocolError(str(error)) from None
         n_linear = len(self._grid.linear) if self.study.settings.linear_terms else 0
         linear = linear_values(self._values, self._grid)[:, :n_linear]
-        self._design = build_design(self._codes, request.rules, linear)
-        self._factors = make_factors(self.study.settings, request.rules, self._design.n_terms)
-        return m.TermsReply(request.header, self._design.n_terms)
+        self._rules = rules
+        self._design = build_design(self._codes, rules, linear)
+        self._factors = make_factors(self.study.settings, rules, self._design.n_terms)
 
     def _descend(self, request: m.DualRequest) -> m.DualReply:
         """Paper 2.2.3, algorithm 3."""
@@ -243,9 +551,15 @@ class Site:
         design, settings = self._ready_design(), self.study.settings
         if not 1 <= len(request.queries) <= settings.folds + 1:
             raise ProtocolError(f"expected 1 to {settings.folds + 1} points")
+        if len({query.fold for query in request.queries}) < len(request.queries):
+            raise ProtocolError("two points of one fold")
+        unpenalised = int((self._factors == 0).sum())
         found = []
         for query in request.queries:
             _check_terms(query.active, design.n_terms)
+            must = len(query.terms) + unpenalised
+            if len(query.active) > max(settings.max_active, must + settings.max_active // 4 + 1):
+                raise ProtocolError("more active terms than the study allows")
             _check_coefs(query.terms, query.start, design.n_terms)
             _check_coefs(query.terms, query.end, design.n_terms)
             if not -1 <= query.fold < settings.folds:
@@ -293,6 +607,11 @@ class Site:
         )
 
     @property
+    def finished(self) -> bool:
+        """Whether the run has asked for everything that it can."""
+        return self._order == _ORDER[m.SummaryRequest]
+
+    @property
     def _by_patients(self) -> bool:
         return self.study.settings.weighting == "patients"
 
@@ -303,34 +622,190 @@ class Site:
 
     def _ready_design(self) -> Design:
         if self._design is None:
-            raise ProtocolError("a fitting round came before the rules")
+            raise ProtocolError("a fitting round came before the rules", "order")
         return self._design
 
-    def _record(self, reply: m.Reply, round_: int | None) -> None:
-        """Write every patient-derived field into the ledger, before it leaves."""
-        if isinstance(reply, m.Refusal):
+    def _check_approval(self, request: m.Request, reply: m.Reply) -> None:
+        """In review mode, ask a person once for each kind of release in the run."""
+        kind = self._kind(type(request))
+        if self.policy.approval == "auto" or kind is None:
             return
-        bytes_digest = digest(to_bytes(reply))
-        for release in self._releases(reply):
-            self.ledger.append(dataclasses.replace(release, digest=bytes_digest, round=round_))
+        words = self._review(kind, reply)
+        seen = f"approved/{hashlib.sha256(chr(0).join(words).encode()).hexdigest()}"
+        if self._memory.get(seen) is not None:
+            return
+        decision = self._approver(kind, words) if self._approver else False
+        if decision is None:
+            raise ProtocolError("a person has not decided yet whether this may leave", "pending")
+        if not decision:
+            raise ProtocolError("a person declined this release", "declined")
+        self._memory.put({seen: b"yes"})
 
-    def _releases(self, reply: m.Reply) -> Iterator[Release]:
-        name = type(reply).__name__
+    def _review(self, kind: ReleaseKind, reply: m.Reply) -> list[str]:
+        """Say in words what is about to leave."""
+        lines = [f"Study {self.study.name!r}, run {self._run}.", f"About to leave: {KINDS[kind]}."]
+        match reply:
+            case m.GridReply():
+                names = ", ".join(self.study.names)
+                lines.append(f"{len(reply.counts)} noisy counts ({reply.mechanism}) of: {names}.")
+                if reply.private:
+                    cost = (self.study.settings.epsilon or 0.0) * self.study.n_features
+                    lines.append(
+                        f"This costs ε = {cost:g} for adding or removing one patient, "
+                        f"{2 * cost:g} for replacing one; spent so far: {self.ledger.epsilon:g}."
+                    )
+            case m.RulesReply():
+                lines += self._review_rules(reply)
+            case _:
+                under = "without masks: the coordinator sees this site's own numbers"
+                if self._seals.active:
+                    under = f"inside secure sums over {', '.join(self._seals.sites)}"
+                lines.append(f"They leave {under}.")
+                if kind in ("dual", "curvature"):
+                    lines.append(f"Up to {self.policy.max_rounds} rounds.")
+        return lines
+
+    def _review_rules(self, reply: m.RulesReply) -> list[str]:
+        rules = sorted(set(reply.rules).union(*reply.fold_rules), key=lambda r: (len(r), r))
+        gated = self._gated or Gated(())
+        return [
+            f"{len(rules)} rules; kept back: {gated.too_few} with too few patients, "
+            f"{gated.too_near} too near to another, {gated.too_many} over the limit.",
+            *(f"  {describe_rule(rule, self._grid, self.study)}" for rule in rules if self._grid),
+        ]
+
+    # --- 4. Masked, kept, recorded --------------------------------------------------------
+
+    def _keep(self, request: m.Request, asked: str, data: bytes, releases: list[Release]) -> None:
+        """Keep the reply, and what a restarted site must know."""
+        step = request.header.step
+        rows = [dataclasses.asdict(release) for release in releases]
+        entries: dict[str, bytes | None] = {f"reply/{step}": msgpack.packb([asked, data, rows])}
+        if isinstance(request, _STAGES):
+            entries[f"stage/{type(request).__name__}"] = to_bytes(request)
+        if isinstance(request, m.JoinRequest):
+            entries["data"] = self._data_digest()
+            self._note_run(request.header.run)
+        if isinstance(request, m.KeyRequest):
+            entries["secret"] = self._seals.secret
+        order = max(self._order, _ORDER.get(type(request), -1))
+        n_sums, recent = self._n_sums, self._recent
+        hashes = self._hashes(request) if isinstance(request, _STAGES) else self._handed
+        if isinstance(request, (*_SUMS, m.OpenRequest)):
+            n_sums += isinstance(request, _SUMS)
+            self._seals.note(opening=isinstance(request, m.OpenRequest))
+            # Sums are many and large: only the last few can still be asked for again.
+            recent = [*recent, step]
+            entries |= {f"reply/{old}": None for old in recent[:-RECENT]}
+            recent = recent[-RECENT:]
+        place = msgpack.packb((step, order, n_sums, recent, hashes, self._seals.place))
+        self._memory.put({**entries, "place": place})
+        # Only now: had the disk been full, the site would still be where it was.
+        self._step, self._order, self._n_sums, self._recent = step, order, n_sums, recent
+        self._handed = hashes
+
+    def _hashes(self, request: m.Request) -> tuple[bytes, bytes]:
+        """Add what is handed out to the transcript, and to the subject of questions."""
+        transcript, subject = self._handed
+        handed = type(request).__name__.encode() + question_digest(request)
+        transcript = hashlib.sha256(transcript + handed).digest()
+        if isinstance(request, (m.RulesRequest, m.TermsRequest)):
+            subject = hashlib.sha256(subject + handed).digest()
+        return transcript, subject
+
+    def _note_run(self, run: str) -> None:
+        earlier = msgpack.unpackb(self._shared.get("runs") or b"\x90")
+        if run not in earlier:
+            self._shared.put({"runs": msgpack.packb([*earlier, run])})
+
+    def _remember(self) -> None:
+        """Be again where the run was when the process died."""
+        place = self._memory.get("place")
+        if place is None:
+            return
+        for stage in _STAGES:
+            kept = self._memory.get(f"stage/{stage.__name__}")
+            if kept is not None:
+                self._enter(read_request(kept))
+        self._step, self._order, self._n_sums, self._recent, handed, sealed = msgpack.unpackb(place)
+        self._handed = (handed[0], handed[1])
+        self._seals.place = sealed
+        self._changed = self._memory.get("data") != self._data_digest()
+
+    def _data_digest(self) -> bytes:
+        """Hash the patients, to notice a table that changed during a run."""
+        hasher = hashlib.sha256()
+        for array in (self._values, self._outcome, self._weights):
+            hasher.update(np.ascontiguousarray(array).tobytes())
+        return hasher.digest()
+
+    def _releases(self, request: m.Request, reply: m.Reply) -> Iterator[Release]:
+        """Every patient-derived field of a reply, as the ledger tells it."""
+        common: dict[str, Any] = {
+            "message": type(reply).__name__,
+            "study": self.study.name,
+            "run": request.header.run,
+            "step": request.header.step,
+            "round": _round_of(request),
+        }
+        if isinstance(reply, m.GridReply):
+            _, most = self._units()
+            scaled = self.study.settings.epsilon if reply.mechanism != EXACT else None
+            histograms = zip(self.study.names, self.study.bins, self._epsilons, strict=True)
+            for covariate, bins, epsilon in histograms:
+                yield Release(
+                    **common,
+                    quantity=f"histogram of {covariate}",
+                    shape=(bins.n_cells,),
+                    mechanism=reply.mechanism,
+                    epsilon=epsilon,
+                    sensitivity=float(most),
+                    scale=None if scaled is None else most / scaled,
+                )
+            return
+        masked = isinstance(reply, m.Sum) and self._seals.active
+        sum_of = len(self._seals.sites) if masked else None
         for field in dataclasses.fields(reply):
             if field.metadata.get("mechanism", "no patient data") == "no patient data":
-                continue
-            if isinstance(reply, m.GridReply) and field.name == "counts":
-                histograms = zip(self.study.names, self.study.bins, self._epsilons, strict=True)
-                for covariate, bins, epsilon in histograms:
-                    quantity = f"histogram of {covariate}"
-                    yield Release(name, quantity, (bins.n_cells,), reply.mechanism, epsilon, "")
                 continue
             value = getattr(reply, field.name)
             if field.name == "fold_rules":
                 value = sum(value, ())
             shape: tuple[int, ...] = (len(value),) if isinstance(value, (np.ndarray, tuple)) else ()
             if shape != (0,):
-                yield Release(name, field.name, shape, EXACT, None, "")
+                yield Release(
+                    **common,
+                    quantity=field.name,
+                    shape=shape,
+                    mechanism=EXACT,
+                    epsilon=None,
+                    sum_of=sum_of,
+                )
+
+
+def read_request(data: bytes) -> m.Request:
+    """Read the bytes of a request.
+
+    Raises
+    ------
+    ProtocolError
+        With the code ``unreadable``, or ``version`` for another version's.
+    """
+    message = from_bytes(data)
+    if not isinstance(message, m.Request):
+        raise ProtocolError("a reply came where a request was due")
+    return message
+
+
+def blank_header(site: str) -> m.Header:
+    """Return the header of an answer to something that had none."""
+    return m.Header(m.PROTOCOL_VERSION, "", 0, site, "")
+
+
+def _where(error: BaseException) -> str:
+    """Return file and line of an error, without its words."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "unknown"
 
 
 def _site_rng(seed: int, site: str, purpose: int) -> np.random.Generator:

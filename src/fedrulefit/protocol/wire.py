@@ -27,6 +27,8 @@ from fedrulefit.protocol import messages
 
 MAX_BYTES: Final = 256 * 2**20
 MAX_TEXT: Final = 100_000
+MAX_ITEMS: Final = 1_000_000
+MAX_FIELDS: Final = 64
 
 _DTYPES: Final = {np.dtype(np.float64): "<f8", np.dtype(np.int64): "<i8"}
 _MESSAGES: Final = {cls.__name__: cls for cls in get_args(messages.Message)}
@@ -52,22 +54,49 @@ def from_bytes(data: bytes) -> messages.Message:
     ProtocolError
         If the bytes are not exactly one well-formed message.
     """
+    try:
+        return _from_bytes(data)
+    except ProtocolError as error:
+        raise ProtocolError(
+            str(error), error.code if error.code == "version" else "unreadable"
+        ) from None
+
+
+def _from_bytes(data: bytes) -> messages.Message:
     if len(data) > MAX_BYTES:
         raise ProtocolError(f"message of {len(data)} bytes is over the limit of {MAX_BYTES}")
     try:
         packed = msgpack.unpackb(
-            data, raw=False, strict_map_key=True, max_str_len=MAX_TEXT, max_ext_len=0
+            data,
+            raw=False,
+            strict_map_key=True,
+            max_str_len=MAX_TEXT,
+            max_ext_len=0,
+            max_array_len=MAX_ITEMS,
+            max_map_len=MAX_FIELDS,
         )
     except Exception as error:
         raise ProtocolError(f"message is not readable ({type(error).__name__})") from None
     if not isinstance(packed, dict):
         raise ProtocolError("message is not a map")
+    _check_version(packed.get("header"))
     name = packed.pop("type", None)
     cls = _MESSAGES.get(name) if isinstance(name, str) else None
     if cls is None:
         raise ProtocolError("message is of an unknown type")
     message: messages.Message = _build(cls, packed, cls.__name__)
     return message
+
+
+def _check_version(header: Any) -> None:
+    """Tell another version's message by its header, before its fields are read."""
+    version = header.get("version") if isinstance(header, dict) else None
+    if type(version) is int and version != messages.PROTOCOL_VERSION:
+        raise ProtocolError(
+            f"a message of protocol version {version}, but this program speaks "
+            f"{messages.PROTOCOL_VERSION}: install the same version of fedrulefit everywhere",
+            "version",
+        )
 
 
 def _pack(value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedrulefit.privacy.bill import PrivacyBill, exact_releases
+from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
 
 
 def bill(**changes: Any) -> PrivacyBill:
@@ -65,27 +65,46 @@ def test_ranges_read_off_the_data_are_owned_up_to() -> None:
     assert "ranges" not in bill().words()
 
 
+def test_sums_are_listed_with_what_left_openly_or_on_their_own() -> None:
+    facts = {"exact": ("the rules",), "sums": ("the gradients", "the losses")}
+    seen = bill(**facts).words()
+    assert "Released without noise: the rules; the gradients; the losses." in seen
+    assert "only as sums" not in seen
+    assert "trust in the coordinator" in seen
+    masked = bill(**facts, sum_of=4).words()
+    assert "Released without noise: the rules." in masked
+    assert "only as sums over 4 sites, without noise: the gradients; the losses." in masked
+    assert "no finite ε" in masked
+    assert "trust in the coordinator" not in masked
+
+
 @pytest.mark.parametrize("noise", [True, False])
 @pytest.mark.parametrize("histograms", [True, False])
+@pytest.mark.parametrize("folds", [0, 5])
+def test_exact_releases_name_all_that_leaves_without_noise(
+    noise: bool, histograms: bool, folds: int
+) -> None:
+    words = exact_releases(noise=noise, histograms=histograms, folds=folds)
+    assert ("the histograms" in words) == (histograms and not noise)
+    (rules,) = (w for w in words if "histograms" not in w)
+    assert "rules" in rules
+    assert ("without each of 5 folds" in rules) == (folds > 0)
+
+
 @pytest.mark.parametrize("exact_spreads", [True, False])
 @pytest.mark.parametrize("curvature", [True, False])
-def test_exact_releases_name_all_that_leaves_without_noise(
-    noise: bool, histograms: bool, exact_spreads: bool, curvature: bool
+@pytest.mark.parametrize("folds", [0, 5])
+def test_summed_releases_name_all_that_is_summed_without_noise(
+    exact_spreads: bool, curvature: bool, folds: int
 ) -> None:
-    words = exact_releases(
-        noise=noise,
-        histograms=histograms,
-        exact_spreads=exact_spreads,
-        rounds=300,
-        curvature=curvature,
-        folds=5,
+    words = summed_releases(
+        exact_spreads=exact_spreads, rounds=300, curvature=curvature, folds=folds
     )
-    assert ("the histograms" in words) == (histograms and not noise)
-    assert any("known values" in w for w in words) == (histograms and exact_spreads)
-    always = [w for w in words if "histograms" not in w and "known values" not in w]
-    assert len(always) == 4
-    rules, rounds, slopes, inside = always
-    assert "rules" in rules
+    assert any("known values" in w for w in words) == exact_spreads
+    always = [w for w in words if "known values" not in w]
+    assert len(always) == 3
+    rounds, slopes, inside = always
+    assert ("without each of 5 folds" in rounds) == (folds > 0)
     assert "gradient" in rounds
     assert "loss" in rounds
     assert ("second derivatives" in rounds) == curvature

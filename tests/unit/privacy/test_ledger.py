@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
-from fedrulefit.privacy.ledger import EXACT, Ledger, Release
+from fedrulefit.privacy.ledger import EXACT, FIRST, Ledger, Release, read_rows
 
-NOISY = Release("histogram reply", "counts", (12,), "discrete Laplace", 1.5, "ab" * 32)
-PLAIN = Release("dual reply", "increment", (3, 4), EXACT, None, "cd" * 32, round=7)
+NOISY = Release(
+    "histogram reply",
+    "counts",
+    (12,),
+    "discrete Laplace",
+    1.5,
+    "ab" * 32,
+    sensitivity=1.0,
+    scale=2 / 3,
+    study="sepsis",
+    run="r",
+    step=2,
+)
+PLAIN = Release(
+    "dual reply", "increment", (3, 4), EXACT, None, "cd" * 32, sum_of=3, step=9, round=7
+)
 
 
 def test_epsilon_adds_up_over_noisy_releases_and_exact_ones_are_counted() -> None:
@@ -44,8 +59,18 @@ def test_every_release_is_one_json_line_in_the_order_of_leaving(tmp_path: Path) 
             "mechanism": "discrete Laplace",
             "epsilon": 1.5,
             "digest": "ab" * 32,
+            "sensitivity": 1.0,
+            "scale": 2 / 3,
+            "sum_of": None,
+            "study": "sepsis",
+            "run": "r",
+            "step": 2,
             "round": None,
+            "recipient": "coordinator",
             "time": "",
+            "epsilon_so_far": {"add_or_remove_one": 1.5, "replace_one": 3.0},
+            "previous": FIRST,
+            "hash": lines[0]["hash"],
         },
         {
             "message": "dual reply",
@@ -54,10 +79,25 @@ def test_every_release_is_one_json_line_in_the_order_of_leaving(tmp_path: Path) 
             "mechanism": "exact",
             "epsilon": None,
             "digest": "cd" * 32,
+            "sensitivity": None,
+            "scale": None,
+            "sum_of": 3,
+            "study": "",
+            "run": "",
+            "step": 9,
             "round": 7,
+            "recipient": "coordinator",
             "time": "",
+            "epsilon_so_far": {"add_or_remove_one": 1.5, "replace_one": 3.0},
+            "previous": lines[0]["hash"],
+            "hash": ledger.last_hash,
         },
     ]
+    for line in lines:  # anyone can recompute the chain
+        facts = {key: value for key, value in line.items() if key != "hash"}
+        text = json.dumps(facts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        assert line["hash"] == hashlib.sha256(text.encode()).hexdigest()
+    assert list(read_rows(path)) == lines
 
 
 def test_a_second_run_appends_and_never_overwrites(tmp_path: Path) -> None:
@@ -66,6 +106,8 @@ def test_a_second_run_appends_and_never_overwrites(tmp_path: Path) -> None:
     Ledger(path).append(PLAIN)
     lines = path.read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["quantity"] for line in lines] == ["counts", "increment"]
+    assert Ledger(path).releases == [NOISY, PLAIN]
+    assert Ledger(path).epsilon == 1.5
 
 
 def test_a_line_break_in_a_name_stays_one_line(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_refusal_is_told_with_site_and_reason() -> None:
     first, line = str(caught.value).splitlines()
     assert first == "these sites refused:"
     assert line.startswith("  south: site 'south' holds another study")
-    assert line.endswith("[bad-request]")
+    assert line.endswith("[study]")
 
 
 def test_all_refusals_are_told_at_once() -> None:
@@ -112,7 +112,14 @@ def test_a_reply_of_another_type_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"step": 99}, {"run": "other"}, {"site": "north"}, {"study": "0"}, {"version": 2}]
+    "changes",
+    [
+        {"step": 99},
+        {"run": "other"},
+        {"site": "north"},
+        {"study": "0"},
+        {"version": m.PROTOCOL_VERSION + 1},
+    ],
 )
 def test_a_reply_to_another_question_is_refused(changes: dict[str, Any]) -> None:
     def tamper(replies: Replies) -> Replies:
@@ -128,9 +135,10 @@ def test_a_reply_to_another_question_is_refused(changes: dict[str, Any]) -> None
     ("kind", "field"),
     [
         (m.GridReply, "counts"),
-        (m.GridReply, "spread_squares"),
-        (m.GridReply, "spread_freedom"),
+        (m.SpreadsReply, "squares"),
+        (m.SpreadsReply, "freedom"),
         (m.DualReply, "increment"),
+        *((m.CurvatureReply, f.name) for f in dataclasses.fields(m.CurvatureReply)[1:]),
         (m.SlopesReply, "cases"),
         (m.SlopesReply, "others"),
         (m.SummaryReply, "inside"),
@@ -139,18 +147,30 @@ def test_a_reply_to_another_question_is_refused(changes: dict[str, Any]) -> None
     ],
 )
 def test_numbers_of_another_length_are_refused(kind: type, field: str) -> None:
+    solver = {"solver": "exact"} if kind is m.CurvatureReply else {}
+    study = make_study(rounds=2, spreads="exact", **solver)
     dtype = np.int64 if field == "counts" else np.float64
     with pytest.raises(ProtocolError, match=r"where .* were due"):
-        run(tamper=change("west", kind, **{field: np.ones(3, dtype)}))
+        run(study, tamper=change("west", kind, **{field: np.ones(3, dtype)}))
 
 
 @pytest.mark.parametrize("number", [0.0, -5.0])
-def test_a_site_without_patients_is_refused(number: float) -> None:
-    """A weight of 0 from every site once divided by zero."""
-    with pytest.raises(ProtocolError, match="site 'west' counts no patients"):
-        run(tamper=change("west", m.DualReply, weight=number))
-    with pytest.raises(ProtocolError, match="site 'west' counts no patients"):
-        run(tamper=change("west", m.SummaryReply, total=number))
+@pytest.mark.parametrize(("kind", "field"), [(m.DualReply, "weight"), (m.SummaryReply, "total")])
+def test_sites_without_patients_are_refused(kind: type, field: str, number: float) -> None:
+    """A weight of 0 from every site once divided by zero.
+
+    Only the total is looked at: under masks nothing else is seen.
+    """
+
+    def tamper(replies: Replies) -> Replies:
+        for site in replies:
+            replies = change(site, kind, **{field: number})(replies)
+        return replies
+
+    with pytest.raises(ProtocolError, match="the sites count no patients"):
+        run(tamper=tamper)
+    with pytest.raises(ProtocolError, match="the sites count no patients"):
+        run(tamper=change("west", kind, **{field: -120.0}))  # the others have 70 and 50
 
 
 def test_sites_that_disagree_on_the_terms_are_refused() -> None:
@@ -265,10 +285,15 @@ def test_the_bill_counts_what_was_released() -> None:
     bill = run().privacy
     assert (bill.epsilon_per_histogram, bill.n_histograms) == (None, 5)
     assert bill.exact[0] == "the histograms"
+    assert "rules" in bill.exact[1]
+    assert not any("spread and number" in words for words in bill.sums)
+    assert "2 rounds" in bill.sums[0]
+    assert bill.sum_of is None
     study = make_study(rounds=2, epsilon=0.5, spreads="exact")
     bill = run(study).privacy
     assert (bill.epsilon_per_histogram, bill.epsilon_histograms) == (0.5, 2.5)
-    assert "spread" in bill.exact[0]
+    assert "rules" in bill.exact[0]
+    assert "spread" in bill.sums[0]
     assert "OpenDP" in bill.mechanism
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 from pathlib import Path
 from typing import Any, get_args
@@ -19,13 +20,14 @@ from fedrulefit.privacy.ledger import EXACT, Ledger
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.protocol.site import Site, _draw_folds
-from fedrulefit.protocol.wire import to_bytes
+from fedrulefit.protocol.site import RECENT, Site, _draw_folds, blank_header
+from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
 from tests.samples import SOLVERS, make_study, make_tables, record, study_facts
 
 STUDY = make_study(rounds=3)
+STEPS = itertools.count()
 
 
 def make_site(study: Study = STUDY, **options: Any) -> Site:
@@ -33,20 +35,26 @@ def make_site(study: Study = STUDY, **options: Any) -> Site:
 
 
 def head(study: Study = STUDY, **changes: Any) -> m.Header:
-    header = m.Header(m.PROTOCOL_VERSION, "run 1", 0, "north", study.digest)
+    """Return a header; every question has a step of its own, as a coordinator counts them."""
+    header = m.Header(m.PROTOCOL_VERSION, "run-1", next(STEPS), "north", study.digest)
     return dataclasses.replace(header, **changes)
+
+
+def join(study: Study = STUDY, **changes: Any) -> m.JoinRequest:
+    header = head(study, **changes)
+    return m.JoinRequest(header, sites=(header.site,), secure=False, dropouts="wait")
 
 
 def summary(terms: Any, coef: Any, scales: Any = (0.0, 0.0)) -> m.SummaryRequest:
     return m.SummaryRequest(head(), terms, coef, np.array(scales))
 
 
-def refusal(site: Site, request: m.Request) -> str:
+def refusal(site: Site, request: m.Request, code: str = "bad-request") -> str:
     """Return why `site` refuses; nothing may have been written down as released."""
     before = len(site.ledger.releases)
     reply = site.handle(request)
     assert isinstance(reply, m.Refusal), reply
-    assert reply.code == "bad-request"
+    assert reply.code == code
     assert reply.header == request.header
     assert len(site.ledger.releases) == before
     return reply.reason
@@ -68,7 +76,7 @@ def grid() -> Grid:
 @pytest.fixture
 def joined() -> Site:
     site = make_site()
-    assert isinstance(site.handle(m.JoinRequest(head())), m.JoinReply)
+    assert isinstance(site.handle(join()), m.JoinReply)
     return site
 
 
@@ -91,51 +99,77 @@ def test_a_site_needs_outcomes_and_patients() -> None:
 
 
 def test_another_version_is_refused() -> None:
-    reason = refusal(make_site(), m.JoinRequest(head(version=2)))
-    assert "protocol version 2" in reason
-    assert "install the same version" in reason
+    other = m.PROTOCOL_VERSION + 1
+    reply = make_site().handle(join(version=other))
+    assert isinstance(reply, m.Refusal)
+    assert reply.code == "version"
+    assert f"protocol version {other}" in reply.reason
+    assert "install the same version" in reply.reason
 
 
 def test_another_study_is_refused() -> None:
     other = STUDY.with_settings(rounds=4)
-    assert "holds another study" in refusal(make_site(), m.JoinRequest(head(other)))
+    assert "holds another study" in refusal(make_site(), join(other), "study")
 
 
 def test_a_message_for_another_site_is_refused() -> None:
-    assert "for 'south' reached site 'north'" in refusal(
-        make_site(), m.JoinRequest(head(site="south"))
-    )
+    reason = refusal(make_site(), join(site="south"), "site")
+    assert "for another site reached 'north'" in reason
 
 
 def test_another_run_is_refused(joined: Site) -> None:
-    assert "another run" in refusal(joined, m.GridRequest(head(run="run 2")))
-    assert "another run" in refusal(joined, m.JoinRequest(head(run="run 2")))
+    assert "another run" in refusal(joined, m.GridRequest(head(run="run-2")), "run")
+    assert "another run" in refusal(joined, join(run="run-2"), "run")
     assert isinstance(joined.handle(m.GridRequest(head())), m.GridReply)
 
 
 def test_nothing_is_answered_before_joining(grid: Grid) -> None:
     """A site once answered a request for histograms of a run that it had not joined."""
     empty: Any = np.empty(0)
-    for request in (
+    requests: tuple[m.Request, ...] = (
+        m.KeyRequest(head()),
+        m.PeersRequest(head(), ()),
+        m.OpenRequest(head(), 0),
         m.GridRequest(head()),
+        m.SpreadsRequest(head()),
         m.RulesRequest(head(), grid),
         m.TermsRequest(head(), ()),
         m.DualRequest(head(), 0, empty),
         m.CurvatureRequest(head(), ()),
         m.SlopesRequest(head(), empty.astype(np.int64), empty),
         m.SummaryRequest(head(), empty.astype(np.int64), empty, empty),
-    ):
-        assert "has not joined" in refusal(make_site(), request)
+    )
+    assert {type(request) for request in requests} == {*get_args(m.Request)} - {m.JoinRequest}
+    for request in requests:
+        assert "has not joined" in refusal(make_site(), request, "order")
 
 
 def test_requests_out_of_order_are_refused(joined: Site, grid: Grid) -> None:
-    assert "rules came before the grid" in refusal(joined, m.TermsRequest(head(), ()))
+    assert "rules came before the grid" in refusal(joined, m.TermsRequest(head(), ()), "order")
     joined.handle(m.RulesRequest(head(), grid))
-    assert "before the rules" in refusal(joined, m.DualRequest(head(), 0, np.zeros(6)))
     terms = np.zeros(1, dtype=np.int64)
-    assert "before the rules" in refusal(joined, summary(terms, np.zeros(1)))
-    assert "before the rules" in refusal(joined, m.SlopesRequest(head(), terms, np.zeros(1)))
-    assert "before the rules" in refusal(joined, m.CurvatureRequest(head(), ()))
+    for request in (
+        m.DualRequest(head(), 0, np.zeros(6)),
+        summary(terms, np.zeros(1)),
+        m.SlopesRequest(head(), terms, np.zeros(1)),
+    ):
+        assert "before the rules" in refusal(joined, request, "order")
+
+
+def test_no_request_goes_back(ready: Site, grid: Grid) -> None:
+    """Else the coordinator could hand out another grid or other rules, and ask again."""
+    for request in (
+        join(),
+        m.GridRequest(head()),
+        m.SpreadsRequest(head()),
+        m.RulesRequest(head(), grid),
+        m.TermsRequest(head(), ()),
+    ):
+        assert "came out of turn" in refusal(ready, request, "order")
+    assert isinstance(ready.handle(m.DualRequest(head(), 0, np.zeros(6))), m.DualReply)
+    ready.handle(m.SlopesRequest(head(), np.array([0]), np.zeros(1)))
+    again = m.DualRequest(head(), 1, np.zeros(6))
+    assert "came out of turn" in refusal(ready, again, "order")
 
 
 @pytest.mark.parametrize("length", [0, 5, 7])
@@ -164,7 +198,7 @@ def test_a_grid_of_other_covariates_is_refused(joined: Site, grid: Grid) -> None
     age, lactate, gcs, ward, sex = grid.axes
 
     def reason(*axes: Any) -> str:
-        return refusal(joined, m.RulesRequest(head(), Grid(axes)))
+        return refusal(joined, m.RulesRequest(head(), Grid(axes)), "grid")
 
     assert "does not fit the study's covariates" in reason(age)
     assert "does not fit the study's covariates" in reason(age, lactate, gcs, sex, ward)
@@ -194,15 +228,15 @@ def test_noise_is_drawn_once() -> None:
     """Otherwise the coordinator asks again and averages the noise away."""
     study = make_study(epsilon=0.1)
     site = make_site(study)
-    site.handle(m.JoinRequest(head(study)))
-    first = site.handle(m.GridRequest(head(study, step=1)))
-    second = site.handle(m.GridRequest(head(study, step=2)))
+    site.handle(join(study))
+    request = m.GridRequest(head(study))
+    data = site.answer(to_bytes(request))
+    assert site.answer(to_bytes(request)) == data
+    assert "came out of turn" in refusal(site, m.GridRequest(head(study)), "order")
+    first = from_bytes(data)
     assert isinstance(first, m.GridReply)
-    assert isinstance(second, m.GridReply)
-    assert second.header.step == 2
-    np.testing.assert_array_equal(second.counts, first.counts)
     exact = make_site()
-    exact.handle(m.JoinRequest(head()))
+    exact.handle(join())
     truth = exact.handle(m.GridRequest(head()))
     assert isinstance(truth, m.GridReply)
     assert (first.counts != truth.counts).mean() > 0.3, "ε = 0.1 must move most cells"
@@ -213,7 +247,7 @@ def test_two_sites_draw_different_noise() -> None:
     counts = []
     for _ in range(2):
         site = make_site(study)
-        site.handle(m.JoinRequest(head(study)))
+        site.handle(join(study))
         reply = site.handle(m.GridRequest(head(study)))
         assert isinstance(reply, m.GridReply)
         counts.append(reply.counts)
@@ -234,7 +268,7 @@ def test_weights_are_counted_in_whole_units_with_their_bound() -> None:
     table = make_tables(make_study())["north"]
     weights = np.linspace(0.5, 2.5, table.n_rows)
     site = Site("north", Table(table.values, table.outcome, weights), study, noise=Spy(0, "north"))
-    site.handle(m.JoinRequest(head(study)))
+    site.handle(join(study))
     site.handle(m.GridRequest(head(study)))
     assert Spy.asked == [2560] * 5
 
@@ -291,10 +325,8 @@ def test_every_patient_derived_field_has_an_entry(settings: dict[str, Any]) -> N
     assert found == expected
     kinds = {message for message, *_ in found}
     fitted = "DualReply" if site.study.settings.solver == "fedda" else "CurvatureReply"
-    assert kinds == {"GridReply", "RulesReply", fitted, "SlopesReply", "SummaryReply"}
-    assert ("spread_squares" in {r.quantity for r in site.ledger.releases}) == (
-        settings.get("spreads") == "exact"
-    )
+    always = {"GridReply", "RulesReply", fitted, "SlopesReply", "SummaryReply"}
+    assert kinds == always | ({"SpreadsReply"} if settings.get("spreads") == "exact" else set())
 
 
 def test_the_ledger_says_which_releases_are_exact() -> None:
@@ -319,44 +351,71 @@ def test_without_noise_histograms_are_exact_releases() -> None:
 def test_seeded_noise_earns_no_epsilon() -> None:
     study = make_study(epsilon=1.0)
     site = make_site(study, noise=UnsafeSeededLaplace(0, "north"))
-    site.handle(m.JoinRequest(head(study)))
+    site.handle(join(study))
     site.handle(m.GridRequest(head(study)))
     assert {r.epsilon for r in site.ledger.releases} == {None}
     assert all("UNSAFE" in r.mechanism for r in site.ledger.releases)
 
 
-def test_asked_again_the_site_writes_it_down_again(joined: Site) -> None:
-    joined.handle(m.GridRequest(head(step=1)))
-    joined.handle(m.GridRequest(head(step=2)))
-    assert len(joined.ledger.releases) == 10
-    assert len({r.digest for r in joined.ledger.releases}) == 2
+def test_asked_again_the_site_repeats_itself_and_nothing_new_is_written(joined: Site) -> None:
+    request = m.GridRequest(head())
+    data = joined.answer(to_bytes(request))
+    before = list(joined.ledger.releases)
+    assert len(before) == 5
+    assert {r.digest for r in before} == {hashlib.sha256(data).hexdigest()}
+    assert joined.answer(to_bytes(request)) == data
+    assert joined.ledger.releases == before
+
+
+def test_a_step_is_answered_once(ready: Site) -> None:
+    """Another question under a number that was answered gets no answer."""
+    header = head()
+    first = ready.answer(to_bytes(m.DualRequest(header, 0, np.zeros(6))))
+    other = m.DualRequest(header, 0, np.ones(6))
+    assert "answered to another question" in refusal(ready, other, "conflict")
+    assert ready.answer(to_bytes(m.DualRequest(header, 0, np.zeros(6)))) == first
+    for _ in range(RECENT):
+        ready.handle(m.DualRequest(head(), 1, np.zeros(6)))
+    # Sums are kept only for a while: the same question is then over, too.
+    old = m.DualRequest(header, 0, np.zeros(6))
+    assert f"step {header.step} is over" in refusal(ready, old, "stale")
+    never = m.DualRequest(head(step=-1), 0, np.zeros(6))
+    assert "step -1 is over" in refusal(ready, never, "stale")
 
 
 def test_the_ledger_file_has_one_line_per_release(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     times = iter(f"2024-01-01T00:00:{second:02d}" for second in range(60))
     site = make_site(ledger=Ledger(path, clock=lambda: next(times)))
-    site.handle(m.JoinRequest(head()))
+    site.handle(join())
     site.handle(m.GridRequest(head()))
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    chain = ("epsilon_so_far", "previous", "hash")
     assert lines == [
-        {**dataclasses.asdict(r), "shape": list(r.shape)} for r in site.ledger.releases
+        {**dataclasses.asdict(r), "shape": list(r.shape), **{key: line[key] for key in chain}}
+        for r, line in zip(site.ledger.releases, lines, strict=True)
     ]
-    assert [line["time"][-2:] for line in lines] == ["00", "01", "02", "03", "04"]
+    assert [line["time"][-2:] for line in lines] == ["00"] * 5  # one message, one time
     assert lines[0]["epsilon"] is None
+    assert {(line["study"], line["run"]) for line in lines} == {(STUDY.name, "run-1")}
     # A second run goes on where the first ended.
     Site("north", make_tables(STUDY)["north"], STUDY, ledger=Ledger(path))
     again = make_site(ledger=Ledger(path))
-    again.handle(m.JoinRequest(head()))
+    again.handle(join())
     again.handle(m.GridRequest(head()))
     assert len(path.read_text(encoding="utf-8").splitlines()) == 10
 
 
 def test_a_release_that_cannot_be_written_down_does_not_leave(tmp_path: Path) -> None:
-    site = make_site(ledger=Ledger(tmp_path / "no such folder" / "ledger.jsonl"))
-    site.handle(m.JoinRequest(head()))
-    with pytest.raises(OSError, match="No such file"):
-        site.handle(m.GridRequest(head()))
+    folder = tmp_path / "later"
+    site = make_site(ledger=Ledger(folder / "ledger.jsonl"))
+    site.handle(join())
+    request = m.GridRequest(head())
+    for _ in range(2):  # the second time the answer is known already
+        assert "failed with FileNotFoundError" in refusal(site, request, "internal")
+    folder.mkdir()
+    assert isinstance(site.handle(request), m.GridReply)
+    assert len((folder / "ledger.jsonl").read_text(encoding="utf-8").splitlines()) == 5
 
 
 def test_a_summary_is_the_site_s_own_sums(ready: Site) -> None:
@@ -378,6 +437,22 @@ def test_a_summary_is_the_site_s_own_sums(ready: Site) -> None:
 # --- the exact solver ---------------------------------------------------------------------
 
 
+SOLVED = make_study(**SOLVERS["exact"])
+
+
+@pytest.fixture
+def solving(grid: Grid) -> Site:
+    """The site with its design built, in a study of the exact solver."""
+    site = make_site(SOLVED)
+    for request in (
+        join(SOLVED),
+        m.RulesRequest(head(SOLVED), grid),
+        m.TermsRequest(head(SOLVED), (Rule((Condition(3, 0b1),)),)),
+    ):
+        assert not isinstance(site.handle(request), m.Refusal)
+    return site
+
+
 def make_query(**changes: Any) -> Query:
     facts: dict[str, Any] = {
         "fold": -1,
@@ -391,39 +466,61 @@ def make_query(**changes: Any) -> Query:
 
 
 def curve(site: Site, *queries: Query) -> m.CurvatureReply:
-    reply = site.handle(m.CurvatureRequest(head(), queries))
+    reply = site.handle(m.CurvatureRequest(head(SOLVED), queries))
     assert isinstance(reply, m.CurvatureReply), reply
     return reply
 
 
 @pytest.mark.parametrize("terms", [[], [1], [0, 6], [0, -1], [0, 2, 1], [0, 1, 1], [0, 0]])
 @pytest.mark.parametrize("name", ["terms", "active"])
-def test_curvature_of_bad_terms_is_refused(ready: Site, name: str, terms: list[int]) -> None:
+def test_curvature_of_bad_terms_is_refused(solving: Site, name: str, terms: list[int]) -> None:
     bad = np.array(terms, dtype=np.int64)
     query = make_query(**{name: bad})
     if name == "terms":
         query = make_query(terms=bad, start=np.zeros(len(bad)), end=np.zeros(len(bad)))
-    request = m.CurvatureRequest(head(), (make_query(), query))
-    assert "increasing positions that start with 0" in refusal(ready, request)
+    request = m.CurvatureRequest(head(SOLVED), (make_query(fold=0), query))
+    assert "increasing positions that start with 0" in refusal(solving, request)
 
 
 @pytest.mark.parametrize("name", ["start", "end"])
 @pytest.mark.parametrize("length", [0, 1, 3])
-def test_curvature_needs_a_coefficient_per_term(ready: Site, name: str, length: int) -> None:
-    request = m.CurvatureRequest(head(), (make_query(**{name: np.zeros(length)}),))
-    assert "expected 2 coefficients" in refusal(ready, request)
+def test_curvature_needs_a_coefficient_per_term(solving: Site, name: str, length: int) -> None:
+    request = m.CurvatureRequest(head(SOLVED), (make_query(**{name: np.zeros(length)}),))
+    assert "expected 2 coefficients" in refusal(solving, request)
 
 
 @pytest.mark.parametrize("fold", [-2, STUDY.settings.folds])
-def test_a_fold_that_is_none_is_refused(ready: Site, fold: int) -> None:
-    request = m.CurvatureRequest(head(), (make_query(fold=fold),))
-    assert f"there is no fold {fold}" in refusal(ready, request)
+def test_a_fold_that_is_none_is_refused(solving: Site, fold: int) -> None:
+    request = m.CurvatureRequest(head(SOLVED), (make_query(fold=fold),))
+    assert f"there is no fold {fold}" in refusal(solving, request)
 
 
 @pytest.mark.parametrize("n", [0, STUDY.settings.folds + 2])
-def test_too_many_points_at_once_are_refused(ready: Site, n: int) -> None:
-    request = m.CurvatureRequest(head(), (make_query(),) * n)
-    assert f"expected 1 to {STUDY.settings.folds + 1} points" in refusal(ready, request)
+def test_too_many_points_at_once_are_refused(solving: Site, n: int) -> None:
+    request = m.CurvatureRequest(head(SOLVED), (make_query(),) * n)
+    assert f"expected 1 to {STUDY.settings.folds + 1} points" in refusal(solving, request)
+
+
+def test_rounds_of_another_solver_are_refused(ready: Site, solving: Site) -> None:
+    assert "not the study's" in refusal(ready, m.CurvatureRequest(head(), ()), "order")
+    dual = m.DualRequest(head(SOLVED), 0, np.zeros(6))
+    assert "not the study's" in refusal(solving, dual, "order")
+
+
+def test_points_of_one_fold_and_too_many_active_terms_are_refused(grid: Grid) -> None:
+    study = make_study(**{**SOLVERS["exact"], "max_active": 2})
+    site = make_site(study)
+    for request in (
+        join(study),
+        m.RulesRequest(head(study), grid),
+        m.TermsRequest(head(study), (Rule((Condition(3, 0b1),)),)),
+    ):
+        site.handle(request)
+    twice = m.CurvatureRequest(head(study), (make_query(), make_query()))
+    assert "two points of one fold" in refusal(site, twice)
+    many = make_query(terms=np.array([0]), start=np.zeros(1), end=np.zeros(1))
+    many = dataclasses.replace(many, active=np.arange(6))
+    assert "more active terms" in refusal(site, m.CurvatureRequest(head(study), (many,)))
 
 
 @pytest.mark.parametrize("terms", [[], [1], [0, 6], [0, 2, 1], [0, 0]])
@@ -434,10 +531,22 @@ def test_slopes_of_bad_terms_are_refused(ready: Site, terms: list[int]) -> None:
     assert "expected 2 coefficients" in refusal(ready, short)
 
 
-@pytest.mark.parametrize("scales", [(-0.1, 0.5), (0.5, 1.01), (np.nan, 0.5), (0.0, np.inf)])
+@pytest.mark.parametrize("scales", [(-0.1, 0.5), (0.5, 1.01)])
 def test_scales_outside_0_and_1_are_refused(ready: Site, scales: tuple[float, float]) -> None:
     request = summary(np.array([0]), np.zeros(1), scales)
     assert r"must lie in [0, 1]" in refusal(ready, request)
+
+
+@pytest.mark.parametrize("scales", [(np.nan, 0.5), (0.0, np.inf)])
+def test_scales_that_are_no_numbers_are_not_even_read(
+    ready: Site, scales: tuple[float, float]
+) -> None:
+    before = len(ready.ledger.releases)
+    reply = ready.handle(summary(np.array([0]), np.zeros(1), scales))
+    assert isinstance(reply, m.Refusal)
+    assert "not finite" in reply.reason
+    assert reply.header == blank_header("north")
+    assert len(ready.ledger.releases) == before
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])
@@ -445,9 +554,9 @@ def test_there_are_two_scales(ready: Site, n: int) -> None:
     assert "expected 2 scales" in refusal(ready, summary(np.array([0]), np.zeros(1), [0.5] * n))
 
 
-def test_every_patient_is_held_out_once(ready: Site) -> None:
+def test_every_patient_is_held_out_once(solving: Site) -> None:
     n_folds = STUDY.settings.folds
-    reply = curve(ready, make_query(), *(make_query(fold=k) for k in range(n_folds)))
+    reply = curve(solving, make_query(), *(make_query(fold=k) for k in range(n_folds)))
     table = make_tables(STUDY)["north"]
     assert reply.weights[0] == table.n_rows
     assert reply.held_weights[0] == 0
@@ -459,21 +568,20 @@ def test_every_patient_is_held_out_once(ready: Site) -> None:
 
 
 def test_folds_are_the_same_in_every_request_and_differ_between_sites(
-    ready: Site, grid: Grid
+    solving: Site, grid: Grid
 ) -> None:
     folds = [make_query(fold=k) for k in range(STUDY.settings.folds)]
-    together = curve(ready, *folds).held_losses
-    alone = [curve(ready, query).held_losses[0] for query in folds]
+    together = curve(solving, *folds).held_losses
+    alone = [curve(solving, query).held_losses[0] for query in folds]
     np.testing.assert_array_equal(together, alone)
-    other = Site("south", make_tables(STUDY)["north"], STUDY)  # the same patients
-    header = head(site="south")
+    other = Site("south", make_tables(SOLVED)["north"], SOLVED)  # the same patients
     for request in (
-        m.JoinRequest(header),
-        m.RulesRequest(header, grid),
-        m.TermsRequest(header, (Rule((Condition(3, 0b1),)),)),
+        join(SOLVED, site="south"),
+        m.RulesRequest(head(SOLVED, site="south"), grid),
+        m.TermsRequest(head(SOLVED, site="south"), (Rule((Condition(3, 0b1),)),)),
     ):
         other.handle(request)
-    reply = other.handle(m.CurvatureRequest(header, tuple(folds)))
+    reply = other.handle(m.CurvatureRequest(head(SOLVED, site="south"), tuple(folds)))
     assert isinstance(reply, m.CurvatureReply)
     assert (np.abs(reply.held_losses - together) > 1e-6).all()
 
@@ -495,15 +603,16 @@ def test_folds_are_even_in_cases_and_others(n_rows: int, n_cases: int, n_folds: 
 def test_the_certificate_s_sums(weighting: str) -> None:
     study = make_study(rounds=3, weighting=weighting)
     site = make_site(study)
-    header = head(study)
     grid = shared_grid(study)
     rule = Rule((Condition(3, 0b1),))
     for request in (
-        m.JoinRequest(header), m.RulesRequest(header, grid), m.TermsRequest(header, (rule,)),
-    ):  # fmt: skip
+        join(study),
+        m.RulesRequest(head(study), grid),
+        m.TermsRequest(head(study), (rule,)),
+    ):
         site.handle(request)
     terms, coef = np.array([0, 1]), np.array([0.3, -0.2])
-    slopes = site.handle(m.SlopesRequest(header, terms, coef))
+    slopes = site.handle(m.SlopesRequest(head(study), terms, coef))
     assert isinstance(slopes, m.SlopesReply)
     table = make_tables(study)["north"]
     y, icu = np.asarray(table.outcome), table.values[:, 3] == 0
@@ -514,7 +623,7 @@ def test_the_certificate_s_sums(weighting: str) -> None:
     )
     others = w * (1 - y) * chance
     np.testing.assert_allclose(slopes.others[:2], [others.sum(), (icu * others).sum()])
-    reply = site.handle(m.SummaryRequest(header, terms, coef, np.array([0.5, 0.25])))
+    reply = site.handle(m.SummaryRequest(head(study), terms, coef, np.array([0.5, 0.25])))
     assert isinstance(reply, m.SummaryReply)
     p = np.where(y == 1, 1 - 0.5 * (1 - chance), 0.25 * chance)
     assert reply.conjugate == pytest.approx(float(w @ (p * np.log(p) + (1 - p) * np.log(1 - p))))

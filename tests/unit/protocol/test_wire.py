@@ -43,10 +43,22 @@ RULES = (
 EXAMPLES: dict[str, m.Message] = {
     type(message).__name__: message
     for message in (
-        m.JoinRequest(HEADER),
+        m.JoinRequest(HEADER, ("nörth", "south"), True, "continue"),
         m.JoinReply(HEADER, "fedrulefit 1"),
+        m.KeyRequest(HEADER),
+        m.KeyReply(HEADER, bytes(range(32)), b"certificate \x00\xff", b""),
+        m.PeersRequest(
+            HEADER,
+            (m.Peer("nörth", bytes(32), b"c", b"s"), m.Peer("south", b"\xff" * 32, b"", b"\x80")),
+        ),
+        m.PeersReply(HEADER, 2),
+        m.SealedReply(HEADER, np.array([-(2**63), 0, 2**63 - 1])),
+        m.OpenRequest(HEADER, 2),
+        m.OpenReply(HEADER, bytes(range(32))),
         m.GridRequest(HEADER),
-        m.GridReply(HEADER, "exact", False, np.array([-3, 4]), np.array([0.5]), np.empty(0)),
+        m.GridReply(HEADER, "exact", False, np.array([-3, 4])),
+        m.SpreadsRequest(HEADER),
+        m.SpreadsReply(HEADER, np.array([0.5]), np.empty(0)),
         m.RulesRequest(HEADER, GRID),
         m.RulesReply(HEADER, RULES, (RULES[:1], ())),
         m.TermsRequest(HEADER, RULES),
@@ -150,10 +162,25 @@ def test_any_counts_and_texts_come_back(values: Any, text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         return
-    again = from_bytes(to_bytes(m.GridReply(HEADER, text, True, values, np.empty(0), np.empty(0))))
+    again = from_bytes(to_bytes(m.GridReply(HEADER, text, True, values)))
     assert isinstance(again, m.GridReply)
     np.testing.assert_array_equal(again.counts, values, strict=True)
     assert again.mechanism == text
+
+
+@given(seed=st.binary(max_size=100), certificate=st.binary(max_size=100), values=counts)
+@quick
+def test_any_bytes_come_back(seed: bytes, certificate: bytes, values: Any) -> None:
+    opened = from_bytes(to_bytes(m.OpenReply(HEADER, seed)))
+    assert isinstance(opened, m.OpenReply)
+    assert opened.seed == seed
+    peers = (m.Peer("a", seed, certificate, b""), m.Peer("b", b"", seed, certificate))
+    met = from_bytes(to_bytes(m.PeersRequest(HEADER, peers)))
+    assert isinstance(met, m.PeersRequest)
+    assert met.peers == peers
+    sealed = from_bytes(to_bytes(m.SealedReply(HEADER, values)))
+    assert isinstance(sealed, m.SealedReply)
+    np.testing.assert_array_equal(sealed.numbers, values, strict=True)
 
 
 @given(sent=rules)
@@ -189,6 +216,42 @@ def test_an_unknown_type_is_refused(name: object) -> None:
 
 
 WRONG_TYPES = [
+    ("JoinRequest", "sites", "north"),
+    ("JoinRequest", "sites", [1]),
+    ("JoinRequest", "sites", [b"north"]),
+    ("JoinRequest", "secure", 1),
+    ("JoinRequest", "secure", None),
+    ("JoinRequest", "dropouts", "never"),
+    ("JoinRequest", "dropouts", b"wait"),
+    ("JoinRequest", "dropouts", None),
+    ("JoinRequest", "dropouts", ["wait"]),
+    ("KeyReply", "public", "text"),
+    ("KeyReply", "certificate", None),
+    ("KeyReply", "signature", [1, 2]),
+    ("KeyReply", "signature", 3),
+    ("OpenRequest", "sealed", True),
+    ("OpenRequest", "sealed", 2.0),
+    ("OpenReply", "seed", "x" * 32),
+    ("OpenReply", "seed", ["<i8", [4], bytes(32)]),
+    ("PeersReply", "n_sites", "2"),
+    ("PeersRequest", "peers", {}),
+    ("PeersRequest", "peers", [["north", b"", b"", b""]]),
+    ("PeersRequest", "peers", [{"site": "north", "public": b"", "certificate": b""}]),
+    (
+        "PeersRequest",
+        "peers",
+        [{"site": b"north", "public": b"", "certificate": b"", "signature": b""}],
+    ),
+    (
+        "PeersRequest",
+        "peers",
+        [{"site": "north", "public": "", "certificate": b"", "signature": b""}],
+    ),
+    ("SealedReply", "numbers", bytes(8)),
+    ("SealedReply", "numbers", ["<f8", [1], bytes(8)]),
+    ("SealedReply", "numbers", ["<u8", [1], bytes(8)]),
+    ("SpreadsReply", "squares", ["<i8", [1], bytes(8)]),
+    ("SpreadsReply", "freedom", ["<f8", [1], np.array([np.nan]).tobytes()]),
     ("JoinReply", "software", 3),
     ("JoinReply", "software", b"text"),
     ("JoinReply", "software", None),

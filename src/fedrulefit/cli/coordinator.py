@@ -1,0 +1,41 @@
+"""``fedrulefit coordinator``: the process that leads the runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from fedrulefit.cli.console import friendly_errors, stdout
+from fedrulefit.cli.federation import STATE, load_flare
+from fedrulefit.engines.host import lock_folder
+
+app = typer.Typer(
+    name="coordinator", help="Start the coordinator of a consortium.", no_args_is_help=True
+)
+
+
+@app.command(epilog="Example: fedrulefit coordinator start --kit kits/coordinator")
+@friendly_errors()
+def start(
+    kit: Annotated[Path, typer.Option("--kit", help="The coordinator's start-up kit.")],
+    state: Annotated[
+        Path, typer.Option("--state", help="Folder for runs and journals; keep it.")
+    ] = STATE,
+) -> None:
+    """Start the coordinator, and keep it running until Ctrl-C.
+
+    It goes on with every run that is not finished.
+    """
+    from fedrulefit.engines.consortium import Kit
+
+    flare = load_flare()
+    checked = Kit.load(kit, "coordinator")
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock_folder(state).close()
+    console = stdout()
+    console.print(Text(f"Coordinator of {checked.consortium} at {checked.name}; Ctrl-C stops it."))
+    console.print(Text(f"Sites: {', '.join(checked.sites)}. State: {state.resolve()}"))
+    flare.start_coordinator(checked, {"kit": str(checked.folder), "state": str(state.resolve())})

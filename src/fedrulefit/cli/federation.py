@@ -1,0 +1,288 @@
+"""``fedrulefit federation``: set a consortium up, and run studies in it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import getpass
+import json
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from fedrulefit.cli import show
+from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
+from fedrulefit.errors import FederationError
+from fedrulefit.model import Model
+from fedrulefit.study import Study
+
+app = typer.Typer(
+    name="federation",
+    help="Set up a consortium of hospitals, and learn models in it.",
+    no_args_is_help=True,
+)
+
+STATE = Path("fedrulefit-coordinator")
+"""The coordinator's state folder, where no other is named."""
+
+ABSENT = 15.0
+"""Seconds without a coordinator's process after which we no longer wait for it."""
+
+StateOption = Annotated[Path, typer.Option("--state", help="The coordinator's state folder.")]
+
+
+def load_flare() -> Any:
+    """Import the FLARE engine, or say how to get it."""
+    try:
+        from fedrulefit.engines import flare
+    except ModuleNotFoundError as error:
+        raise FederationError(
+            f"federations need NVIDIA FLARE ({error.name} is not installed): "
+            'pip install "fedrulefit[flare]"'
+        ) from None
+    return flare
+
+
+@app.command(epilog="Example: fedrulefit federation init consortium.toml -o kits")
+@friendly_errors()
+def init(
+    consortium: Annotated[Path, typer.Argument(help="Who takes part.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the kits.")] = Path(
+        "kits"
+    ),
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Replace the kits; the consortium's root stays.")
+    ] = False,
+) -> None:
+    """Make a sealed start-up kit for the coordinator and each hospital.
+
+    Hand each hospital its own folder over a private channel, and keep authority/ safe:
+    it can make new kits.
+    """
+    from fedrulefit.engines.consortium import Consortium, Kit
+
+    facts = Consortium.load(consortium)
+    if output.exists() and any(output.iterdir()) and not renew:
+        raise FederationError(
+            f"{output} is not empty: choose another folder, or --renew the kits in it"
+        )
+    kits = load_flare().provision(facts, output)
+    console = stdout()
+    root = Kit.load(kits["coordinator"], "coordinator").root_fingerprint
+    console.print(Text(f"Root certificate {root}"), soft_wrap=True)
+    for name, folder in kits.items():
+        kit = Kit.load(folder, "coordinator" if name == "coordinator" else "site")
+        console.print(Text.assemble((str(folder), "bold"), f"  for {kit.name}"))
+        console.print(Text(f"  certificate {kit.identity.fingerprint}"), soft_wrap=True)
+    console.print(
+        Text(
+            f"Hand each hospital its folder over a private channel; keep {output / 'authority'} "
+            "safe. Compare fingerprints by another way, such as the telephone."
+        )
+    )
+
+
+@app.command(epilog="Example: fedrulefit federation run --study study.toml -o model.json")
+@friendly_errors()
+def run(
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")],
+    study: Annotated[Path | None, typer.Option("--study", "-s", help="The study file.")] = None,
+    state: StateOption = STATE,
+    name: Annotated[str | None, typer.Option("--run", help="A name for the run.")] = None,
+    resume: Annotated[
+        str | None, typer.Option(help="Go on with a run that failed or was stopped.")
+    ] = None,
+    site: Annotated[
+        list[str] | None, typer.Option("--site", help="Only these sites; all by default.")
+    ] = None,
+    dropouts: Annotated[
+        str, typer.Option(help="'wait' for a lost site, or 'continue' among the rest.")
+    ] = "wait",
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds without a sign after which a site is lost: "
+            "a day, or ten minutes where the run may continue.",
+            min=1,
+        ),
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain-sums", help="Without masks, where every policy allows it.")
+    ] = False,
+    top: Annotated[int, typer.Option(help="Rules to print.", min=0)] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Learn a model with all hospitals of the consortium.
+
+    The coordinator's process does the work: this command shows it, and can be left and
+    come back to with --resume.
+    """
+    from fedrulefit.engines import runs
+
+    if dropouts not in ("wait", "continue"):
+        raise FederationError(f"--dropouts takes 'wait' or 'continue', not {dropouts!r}")
+    if output.is_dir() or not output.parent.is_dir():
+        raise FederationError(f"cannot write {output}: give a file in a folder that exists")
+    known = _known_sites(state)
+    if resume is not None:
+        folder = runs.resume(state, resume)
+    elif study is None:
+        raise FederationError("give --study STUDY.toml for a new run, or --resume RUN")
+    else:
+        sites = tuple(sorted(set(site or known)))
+        strangers = set(sites) - set(known)
+        if strangers:
+            raise FederationError(
+                f"{', '.join(sorted(strangers))}: not of this consortium ({', '.join(known)})"
+            )
+        run_name = name or _name_run(Study.load(study))
+        request = runs.RunRequest(
+            run=run_name,
+            sites=sites,
+            secure=not plain,
+            dropouts="continue" if dropouts == "continue" else "wait",
+            wait=wait or (600.0 if dropouts == "continue" else 86_400.0),
+        )
+        folder = runs.submit(state, request, study)
+    status = _follow(folder, quiet=as_json)
+    if status["state"] != "done":
+        raise FederationError(
+            f"run {folder.name} {status['state']}: {status.get('message', '')}\n"
+            f"It can be resumed: fedrulefit federation run --resume {folder.name} -o {output}"
+        )
+    shutil.copy(folder / "model.json", output)
+    model = Model.load(output)
+    if as_json:
+        typer.echo(json.dumps({"run": folder.name, "model": str(output), **status}, indent=2))
+        return
+    console = stdout()
+    show.print_summary(console, model)
+    if top:
+        console.print()
+        console.print(show.rules_table(model, model.rules_frame(top=top)))
+    console.print()
+    console.print(Text(f"Privacy: {model.privacy.words()}"))
+    console.print(Text(f"Wrote {output} (run {folder.name})."))
+
+
+@app.command(epilog="Example: fedrulefit federation status")
+@friendly_errors()
+def status(
+    state: StateOption = STATE,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Show which sites are there, and how far every run is."""
+    from fedrulefit.engines import runs
+
+    facts = _sites_facts(state)
+    found = {folder.name: runs.read_status(folder) for folder in runs.run_folders(state)}
+    if as_json:
+        typer.echo(json.dumps({**facts, "runs": found}, indent=2, ensure_ascii=False))
+        return
+    console = stdout()
+    signs = ", ".join(f"{name} {_sign(here)}" for name, here in facts["sites"].items())
+    console.print(Text(f"Sites: {signs} (as of {facts['updated']})"))
+    if not found:
+        console.print("No runs yet.")
+    for name, one in found.items():
+        console.print(_status_lines(name, one))
+
+
+@app.command(epilog="Example: fedrulefit federation stop sepsis-20261116-101500")
+@friendly_errors()
+def stop(
+    run_name: Annotated[str, typer.Argument(metavar="RUN", help="The run's name.")],
+    state: StateOption = STATE,
+) -> None:
+    """Stop a run; what it has so far is kept, and it can be resumed."""
+    from fedrulefit.engines import runs
+
+    runs.stop(state, run_name)
+    stdout().print(Text(f"{run_name} will stop; resume it with federation run --resume."))
+
+
+def _name_run(study: Study) -> str:
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", study.name).strip("-") or "run"
+    return f"{slug[:40]}-{dt.datetime.now(dt.UTC):%Y%m%d-%H%M%S}"
+
+
+def _known_sites(state: Path) -> list[str]:
+    return list(_sites_facts(state)["sites"])
+
+
+def _sites_facts(state: Path) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = json.loads((state / "sites.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise FederationError(
+            f"no coordinator has run in {state}: start one with 'fedrulefit coordinator start', "
+            "or name its folder with --state"
+        ) from None
+    return facts
+
+
+def _follow(folder: Path, *, quiet: bool) -> dict[str, Any]:
+    """Show a run until it ends."""
+    from fedrulefit.engines import runs
+    from fedrulefit.engines.host import is_held
+
+    console = Console(quiet=True) if quiet else stderr()
+    seen = time.monotonic()
+    with Live(console=console, transient=True, refresh_per_second=4) as live:
+        while True:
+            found = runs.read_status(folder)
+            live.update(_status_lines(folder.name, found))
+            if found["state"] not in ("waiting", "running"):
+                return found
+            if is_held(folder.parent.parent):
+                seen = time.monotonic()
+            elif time.monotonic() - seen > ABSENT:
+                raise FederationError(
+                    f"the coordinator of run {folder.name} is not running: start it with "
+                    "'fedrulefit coordinator start', and the run goes on by itself"
+                )
+            time.sleep(0.25)
+
+
+def _sign(here: bool) -> str:
+    return "online" if here else "OFFLINE"
+
+
+def _status_lines(name: str, status: dict[str, Any]) -> Text:
+    """Return a run in a line or two: step, round, objective, bytes, sites."""
+    text = Text.assemble((printable(name), "bold"), f"  {status['state']}")
+    progress = status.get("progress")
+    if progress:
+        text.append(f"  {show.STEPS[progress['step']]}")
+        if progress["round"] or progress["rounds"]:
+            of = f" of {progress['rounds']}" if progress["rounds"] else ""
+            text.append(f", round {progress['round']}{of}")
+        if progress["objective"] is not None:
+            text.append(f", objective {progress['objective']:.5f}")
+        text.append(f", {_bytes(status['sent'])} out, {_bytes(status['received'])} in")
+    signs = [f"{site} {_sign(here)}" for site, here in status.get("sites", {}).items()]
+    if signs and status["state"] == "running":
+        text.append(f"\n  {', '.join(signs)}")
+    if status.get("pending"):
+        text.append(f"\n  waiting for a person's approval at: {', '.join(status['pending'])}")
+    if status.get("message"):
+        text.append(f"\n  {printable(status['message'], chr(10))}")
+    return text
+
+
+def _bytes(number: int) -> str:
+    return f"{number / 1e6:.1f} MB" if number >= 1e5 else f"{number / 1e3:.1f} kB"
+
+
+def whoami() -> str:
+    """Return the name of the person at the keyboard, for approvals."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

@@ -1,0 +1,194 @@
+"""Carry a run from the first request to the model, whatever carries the bytes.
+
+An engine gives :func:`drive` one function, which sends bytes to sites and returns
+their answers. All else is the same everywhere: what is journaled, what is asked
+again, what is told of the progress.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+import msgpack
+
+from fedrulefit.errors import FederationError, ProtocolError
+from fedrulefit.model import Model
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator import Coordinator, Progress
+from fedrulefit.protocol.memory import Memory
+from fedrulefit.protocol.wire import from_bytes, to_bytes
+
+Exchange = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
+"""Sends each site its bytes; returns the answers of those that answered in time."""
+
+PENDING: Final = "pending"
+"""Code of a refusal that only means "not yet"."""
+
+ATTEMPTS: Final = 3
+"""How often a site that answers something else is asked again."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a run is, for people who watch it.
+
+    Parameters
+    ----------
+    progress : Progress
+    sites : tuple of str
+        Sites that take part.
+    pending : tuple of str
+        Sites at which a person has not decided yet.
+    sent, received : int
+        Bytes so far, over all sites.
+    """
+
+    progress: Progress
+    sites: tuple[str, ...]
+    pending: tuple[str, ...] = ()
+    sent: int = 0
+    received: int = 0
+
+
+@dataclass
+class _Traffic:
+    sent: int = 0
+    received: int = 0
+    pending: set[str] = field(default_factory=set)
+
+
+def drive(
+    coordinator: Coordinator,
+    exchange: Exchange,
+    *,
+    journal: Memory | None = None,
+    on_status: Callable[[Status], None] | None = None,
+    pause: float = 2.0,
+) -> Model:
+    """Run a study to its end.
+
+    Parameters
+    ----------
+    coordinator : Coordinator
+        Fresh: what the journal knows is told to it again.
+    exchange : Exchange
+    journal : Memory, optional
+        Keeps each completed step; with the journal of an interrupted run, it is
+        resumed.
+    on_status : callable, optional
+        Told where the run is, before every step and while it waits for a person.
+    pause : float
+        Seconds between two askings of a site at which a person decides.
+
+    Raises
+    ------
+    FederationError
+        If the journal is of another run.
+    """
+    if journal is not None:
+        _check_journal(coordinator, journal)
+    traffic = _Traffic()
+
+    def tell() -> None:
+        if on_status is not None:
+            pending = tuple(sorted(traffic.pending))
+            status = Status(
+                coordinator.progress, coordinator.sites, pending, traffic.sent, traffic.received
+            )
+            on_status(status)
+
+    step, outcome = 0, coordinator.step()
+    while not isinstance(outcome, Model):
+        tell()
+        kept = None if journal is None else journal.get(f"step/{step}")
+        answers = (
+            _collect(outcome, exchange, traffic, tell, pause)
+            if kept is None
+            else msgpack.unpackb(kept)
+        )
+        outcome = coordinator.step({site: _read(data) for site, data in answers.items()})
+        if journal is not None and kept is None:
+            # Only a step that went well is complete: one that was refused, or that lost a
+            # site which the run cannot do without, is asked again on resuming.
+            journal.put({f"step/{step}": msgpack.packb(answers)})
+        step += 1
+    tell()
+    return outcome
+
+
+def _check_journal(coordinator: Coordinator, journal: Memory) -> None:
+    """Refuse to resume another run, and mark a new one."""
+    facts = (coordinator.run, coordinator.study.digest, coordinator.sites)
+    mark = msgpack.packb([*facts, coordinator.secure, coordinator.dropouts])
+    kept = journal.get("run")
+    if kept is None:
+        journal.put({"run": mark})
+    elif kept != mark:
+        raise FederationError(
+            f"the journal of run {coordinator.run!r} began with another study, other sites or "
+            "other options: resume with the same, or begin a new run"
+        )
+
+
+def _collect(
+    requests: Mapping[str, m.Request],
+    exchange: Exchange,
+    traffic: _Traffic,
+    tell: Callable[[], None],
+    pause: float,
+) -> dict[str, bytes]:
+    """Ask until every site that can be reached has answered this very question."""
+    waiting = {site: to_bytes(request) for site, request in requests.items()}
+    attempts = dict.fromkeys(waiting, 0)
+    answers: dict[str, bytes] = {}
+    while waiting:
+        traffic.sent += sum(map(len, waiting.values()))
+        received = exchange(waiting)
+        traffic.pending.clear()
+        lost = []
+        for site in list(waiting):
+            data = received.get(site)
+            if data is None:
+                lost.append(site)
+                continue
+            traffic.received += len(data)
+            match _judge(data, requests[site].header):
+                case "pending":
+                    traffic.pending.add(site)
+                    continue
+                case "unfit" if attempts[site] + 1 < ATTEMPTS:
+                    attempts[site] += 1
+                    continue
+            answers[site] = data
+            del waiting[site]
+        if traffic.pending:
+            # While a person decides, a site may go and come back.
+            tell()
+            time.sleep(pause)
+            continue
+        for site in lost:
+            del waiting[site]  # the engine has waited long enough
+    return answers
+
+
+def _judge(data: bytes, header: m.Header) -> Literal["fit", "pending", "unfit"]:
+    """Say whether an answer is to this question; a late or foreign one is not."""
+    try:
+        reply = _read(data)
+    except ProtocolError:
+        return "unfit"
+    if isinstance(reply, m.Refusal) and not reply.header.run:
+        return "fit"  # to something that the site could not read
+    if reply.header != header:
+        return "unfit"
+    return "pending" if isinstance(reply, m.Refusal) and reply.code == PENDING else "fit"
+
+
+def _read(data: bytes) -> m.Reply:
+    message = from_bytes(data)
+    if not isinstance(message, m.Reply):
+        raise ProtocolError("a site sent a request where a reply was due")
+    return message

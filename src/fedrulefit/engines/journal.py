@@ -1,0 +1,94 @@
+"""What a run must not forget, in one SQLite file.
+
+Every :meth:`~fedrulefit.protocol.memory.Memory.put` is one transaction, on disk
+before it returns: a process killed at any moment finds it whole, or not at all.
+The file holds keys of secure sums: only its owner may read it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedrulefit.errors import FederationError
+
+
+class Journal:
+    """Sections of durable memory in one file.
+
+    Parameters
+    ----------
+    path : Path
+        Made, with its folder, if it is not there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600, exist_ok=True)
+        self._lock = threading.Lock()
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA secure_delete = ON")
+            self._connection.execute(
+                "CREATE TABLE IF NOT EXISTS entries ("
+                "section TEXT, key TEXT, value BLOB, PRIMARY KEY (section, key)) WITHOUT ROWID"
+            )
+        except sqlite3.Error as error:
+            raise FederationError(f"cannot use the journal {path}: {error}") from None
+
+    def section(self, name: str) -> Section:
+        """Return one part of the journal, as a memory."""
+        return Section(self, name)
+
+    def get(self, section: str, key: str) -> bytes | None:
+        """Return what was put under `key` of a section."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT value FROM entries WHERE section = ? AND key = ?", (section, key)
+            ).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def put(self, section: str, entries: Mapping[str, bytes | None]) -> None:
+        """Keep all entries of a section, or none; None deletes."""
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                for key, value in entries.items():
+                    if value is None:
+                        self._connection.execute(
+                            "DELETE FROM entries WHERE section = ? AND key = ?", (section, key)
+                        )
+                    else:
+                        self._connection.execute(
+                            "INSERT OR REPLACE INTO entries VALUES (?, ?, ?)",
+                            (section, key, value),
+                        )
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+
+class Section:
+    """One part of a :class:`Journal`: a :class:`~fedrulefit.protocol.memory.Memory`."""
+
+    def __init__(self, journal: Journal, name: str) -> None:
+        self._journal = journal
+        self._name = name
+
+    def get(self, key: str) -> bytes | None:
+        """Return what was put under `key`."""
+        return self._journal.get(self._name, key)
+
+    def put(self, entries: Mapping[str, bytes | None]) -> None:
+        """Keep all entries, or none of them; None deletes."""
+        self._journal.put(self._name, entries)

@@ -1,0 +1,351 @@
+"""The coordinator's runs, each in a folder of its own.
+
+``fedrulefit federation run`` writes a folder; the coordinator's process finds it,
+carries the run out, and writes how far it is. Killed at any moment, it goes on with
+every folder that is not finished.
+
+=================  ==========================================================
+``run.json``       what was asked: sites, options
+``study.toml``     the study
+``journal.sqlite`` every completed step
+``status.json``    how far it is
+``model.json``     the model, in the end
+``stop``           the wish to stop
+=================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from threadpoolctl import threadpool_limits
+
+from fedrulefit.engines.drive import Status, drive
+from fedrulefit.engines.envelope import Letter, close, subject_of, unseal
+from fedrulefit.engines.host import now, write_json
+from fedrulefit.engines.journal import Journal
+from fedrulefit.errors import FederationError, FedRuleFitError, ProtocolError
+from fedrulefit.modelfile import save_model
+from fedrulefit.privacy.identity import Identity, Trust
+from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.site import RUN_NAME
+from fedrulefit.study import Study
+
+log = logging.getLogger(__name__)
+
+State = Literal["waiting", "running", "done", "failed", "stopped"]
+Send = Callable[[str, bytes, float], bytes | None]
+"""Sends a site an envelope; returns its answer, or None if it is out of reach."""
+
+CALL_SECONDS: Final = 15.0
+"""Longest that one call may take, if little is sent."""
+
+SECONDS_PER_MB: Final = 10.0
+"""And so much more for each megabyte sent or expected: slow lines are slow."""
+
+MOST_RUNS: Final = 4
+"""Runs carried out at the same time."""
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What ``federation run`` asks for.
+
+    Parameters
+    ----------
+    run : str
+    sites : tuple of str
+    secure : bool
+    dropouts : {"wait", "continue"}
+    wait : float
+        Seconds without a sign of a site after which it is lost.
+    """
+
+    run: str
+    sites: tuple[str, ...]
+    secure: bool = True
+    dropouts: Literal["wait", "continue"] = "wait"
+    wait: float = 86_400.0
+
+
+class _StoppedError(Exception):
+    """A person wants the run to stop."""
+
+
+def submit(state: Path, request: RunRequest, study: Path) -> Path:
+    """Put a run into the coordinator's folder; return its own.
+
+    Raises
+    ------
+    FederationError
+        If there is a run of that name.
+    StudyError
+        If the study cannot be read.
+    """
+    Study.load(study)
+    if not RUN_NAME.fullmatch(request.run):
+        raise FederationError(f"{request.run!r} cannot name a run: use letters, digits, - _ .")
+    folder = run_folder(state, request.run)
+    if folder.exists():
+        raise FederationError(f"there is a run {request.run!r}: resume it, or choose another name")
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "study.toml").write_bytes(study.read_bytes())
+    write_json(folder / "status.json", {"state": "waiting", "updated": now()})
+    write_json(folder / "run.json", asdict(request))  # last: with it the run exists
+    return folder
+
+
+def resume(state: Path, run: str) -> Path:
+    """Let a failed or stopped run go on; return its folder."""
+    folder = run_folder(state, run)
+    if not (folder / "run.json").exists():
+        known = ", ".join(path.name for path in run_folders(state)) or "none"
+        raise FederationError(f"there is no run {run!r}; there are: {known}")
+    (folder / "stop").unlink(missing_ok=True)
+    if read_status(folder).get("state") in ("failed", "stopped"):
+        write_json(folder / "status.json", {"state": "waiting", "updated": now()})
+    return folder
+
+
+def stop(state: Path, run: str) -> None:
+    """Ask the coordinator to stop a run; the step it is at is asked again on resuming."""
+    folder = run_folder(state, run)
+    if not folder.exists():
+        raise FederationError(f"there is no run {run!r}")
+    (folder / "stop").touch()
+
+
+def run_folder(state: Path, run: str) -> Path:
+    """Return the folder of a run."""
+    return state / "runs" / run
+
+
+def run_folders(state: Path) -> list[Path]:
+    """Return the folders of all runs, oldest first."""
+    found = (state / "runs").glob("*/run.json")
+    return [path.parent for path in sorted(found, key=lambda path: path.stat().st_mtime)]
+
+
+def read_status(folder: Path) -> dict[str, Any]:
+    """Return how far a run is."""
+    try:
+        status = json.loads((folder / "status.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        status = None
+    return status if isinstance(status, dict) and "state" in status else {"state": "waiting"}
+
+
+class Caller:
+    """Asks sites by signed envelopes, each in short calls, all at the same time.
+
+    Parameters
+    ----------
+    send : Send
+    identity, trust : Identity, Trust
+    name : str
+        The name in the coordinator's own certificate.
+    """
+
+    def __init__(self, send: Send, identity: Identity, trust: Trust, name: str) -> None:
+        self._send = send
+        self._identity = identity
+        self._trust = trust
+        self._name = name
+        self._largest: dict[str, int] = {}
+
+    def greet(self, sites: tuple[str, ...]) -> dict[str, bool]:
+        """Return which sites are there."""
+        with ThreadPoolExecutor(len(sites)) as pool:
+            found = pool.map(lambda site: self._call(site, Letter("hello")), sites)
+            return {site: letter is not None for site, letter in zip(sites, found, strict=True)}
+
+    def ask(
+        self,
+        requests: Mapping[str, bytes],
+        *,
+        wait: float,
+        stopped: Callable[[], bool],
+        on_sign: Callable[[str, bool], None],
+    ) -> dict[str, bytes]:
+        """Return the answers of all sites that give a sign of life within `wait` seconds."""
+        with ThreadPoolExecutor(len(requests)) as pool:
+
+            def ask_one(site: str) -> bytes | None:
+                return self._ask_one(site, requests[site], wait, stopped, on_sign)
+
+            answers = zip(requests, pool.map(ask_one, requests), strict=True)
+            return {site: answer for site, answer in answers if answer is not None}
+
+    def _ask_one(
+        self,
+        site: str,
+        body: bytes,
+        wait: float,
+        stopped: Callable[[], bool],
+        on_sign: Callable[[str, bool], None],
+    ) -> bytes | None:
+        subject = subject_of(body)
+        call, pause, last_sign = Letter("ask", subject, body), 0.05, time.monotonic()
+        while time.monotonic() - last_sign < wait and not stopped():
+            reply = self._call(site, call)
+            on_sign(site, reply is not None)
+            if reply is None:
+                time.sleep(pause)
+                pause = min(2 * pause, 2.0)
+                continue
+            pause, last_sign = 0.05, time.monotonic()
+            if reply.kind == "done" and reply.subject in (subject, ""):
+                return reply.body
+            # A site that was restarted does not know the question any more.
+            call = (
+                Letter("poll", subject) if reply.kind == "working" else Letter("ask", subject, body)
+            )
+        return None
+
+    def _call(self, site: str, letter: Letter) -> Letter | None:
+        envelope = close(letter, sender=self._identity, recipient=site)
+        size = max(len(envelope), self._largest.get(site, 0))
+        answer = self._send(site, envelope, CALL_SECONDS + SECONDS_PER_MB * size / 1e6)
+        if answer is None:
+            return None
+        self._largest[site] = max(self._largest.get(site, 0), len(answer))
+        try:
+            return unseal(answer, trust=self._trust, sender=site, recipient=self._name)
+        except ProtocolError as error:
+            log.warning("site %s: %s", site, error)
+            return None  # not from this site: as if nothing had come
+
+
+def carry_out(folder: Path, caller: Caller) -> None:
+    """Carry one run out, from where its journal says; leave a model or the reason why not."""
+    teller = _Teller(folder)
+    try:
+        _carry_out(folder, caller, teller)
+        teller.end("done", "")
+    except _StoppedError:
+        teller.end("stopped", "stopped by a person: it can be resumed")
+    except FedRuleFitError as error:
+        teller.end("failed", str(error))
+    except Exception as error:
+        log.exception("run %s", folder.name)
+        teller.end("failed", f"the coordinator failed with {type(error).__name__}: see its log")
+
+
+def _carry_out(folder: Path, caller: Caller, teller: _Teller) -> None:
+    request = read_request(folder)
+    teller.expect(request.sites)
+    coordinator = Coordinator(
+        Study.load(folder / "study.toml"),
+        request.sites,
+        run=request.run,
+        secure=request.secure,
+        dropouts=request.dropouts,
+    )
+
+    def exchange(requests: Mapping[str, bytes]) -> dict[str, bytes]:
+        answers = caller.ask(
+            requests, wait=request.wait, stopped=teller.stopped, on_sign=teller.sign
+        )
+        if teller.stopped():
+            raise _StoppedError
+        return answers
+
+    threadpool_limits(1, "blas")  # for good: more threads could change the order of sums
+    journal = Journal(folder / "journal.sqlite")
+    try:
+        model = drive(coordinator, exchange, journal=journal.section("run"), on_status=teller.tell)
+    finally:
+        journal.close()
+    save_model(model, folder / "model.json")
+
+
+def read_request(folder: Path) -> RunRequest:
+    """Return what was asked for in a run's folder."""
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return RunRequest(**{**facts, "sites": tuple(facts["sites"])})
+
+
+def serve(state: Path, caller: Caller, sites: tuple[str, ...], stop: threading.Event) -> None:
+    """Carry out every run that is not finished, and watch who is there, until stopped."""
+    (state / "runs").mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_json(state / "sites.json", {"sites": dict.fromkeys(sites, False), "updated": now()})
+    busy: dict[Path, threading.Thread] = {}
+    greeted = 0.0
+    while not stop.wait(0.2):
+        try:
+            _take_up_runs(state, caller, busy)
+            if time.monotonic() - greeted > 3.0:
+                write_json(state / "sites.json", {"sites": caller.greet(sites), "updated": now()})
+                greeted = time.monotonic()
+        except Exception:  # a full disk must not end the service
+            log.exception("the coordinator goes on after an error")
+            stop.wait(5.0)
+    for thread in busy.values():
+        thread.join(CALL_SECONDS)
+
+
+def _take_up_runs(state: Path, caller: Caller, busy: dict[Path, threading.Thread]) -> None:
+    """Begin every run that is not finished, a few at a time."""
+    for folder in [folder for folder, thread in busy.items() if not thread.is_alive()]:
+        del busy[folder]
+    for folder in run_folders(state):
+        waits = read_status(folder).get("state") in ("waiting", "running")
+        if waits and folder not in busy and len(busy) < MOST_RUNS:
+            thread = threading.Thread(target=carry_out, args=(folder, caller), daemon=True)
+            busy[folder] = thread
+            thread.start()
+
+
+class _Teller:
+    """Writes how far a run is, at most a few times a second."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._online: dict[str, bool] = {}
+        self._status: Status | None = None
+        self._lock = threading.Lock()
+        self._written = 0.0
+        self._stopped = False
+
+    def expect(self, sites: tuple[str, ...]) -> None:
+        self._online = dict.fromkeys(sites, True)
+
+    def stopped(self) -> bool:
+        """Whether a person wants to stop; once said, it holds until the run is resumed."""
+        self._stopped = self._stopped or (self._folder / "stop").exists()
+        return self._stopped
+
+    def tell(self, status: Status) -> None:
+        self._status = status
+        self._write("running", "")
+
+    def sign(self, site: str, here: bool) -> None:
+        changed = self._online.get(site) != here
+        self._online[site] = here
+        if changed:
+            self._write("running", "")
+
+    def end(self, state: State, message: str) -> None:
+        self._write(state, message)
+
+    def _write(self, state: State, message: str) -> None:
+        status = self._status
+        with self._lock:
+            if state == "running" and time.monotonic() - self._written < 0.1:
+                return
+            self._written = time.monotonic()
+            facts: dict[str, Any] = {"state": state, "message": message, "updated": now()}
+            if status is not None:
+                progress = asdict(status.progress)
+                facts |= {"progress": progress, "sent": status.sent, "received": status.received}
+                facts |= {"pending": list(status.pending), "taking_part": list(status.sites)}
+            facts["sites"] = dict(self._online)
+            write_json(self._folder / "status.json", facts)

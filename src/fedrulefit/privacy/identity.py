@@ -1,0 +1,208 @@
+"""Who a site is: a certificate of the consortium, and its private key.
+
+A site signs the key of its secure sums with its identity; the others verify the
+certificate's issuer (the consortium's root) and name, and the signature. So a
+coordinator, which only carries the keys, cannot put its own in their place.
+Whoever holds the root's private key could issue a false certificate: a site that
+does not trust that party pins the others' fingerprints in its policy.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedrulefit.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A site's certificate (DER) and private key (PKCS #8, DER)."""
+
+    certificate: bytes
+    private_key: bytes = field(repr=False)
+
+    @classmethod
+    def load(cls, certificate: Path, private_key: Path) -> Identity:
+        """Read the PEM files of a start-up kit."""
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+            load_pem_private_key,
+        )
+
+        key = load_pem_private_key(private_key.read_bytes(), password=None)
+        return cls(
+            load_pem(certificate).public_bytes(Encoding.DER),
+            key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()),
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the certificate."""
+        return hashlib.sha256(self.certificate).hexdigest()
+
+    @cached_property
+    def _key(self) -> Any:
+        from cryptography.hazmat.primitives.serialization import load_der_private_key
+
+        return load_der_private_key(self.private_key, password=None)
+
+    def sign(self, data: bytes) -> bytes:
+        """Sign `data`."""
+        from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        key = self._key
+        if isinstance(key, ed25519.Ed25519PrivateKey):
+            return key.sign(data)
+        if isinstance(key, ec.EllipticCurvePrivateKey):
+            return key.sign(data, ec.ECDSA(SHA256()))
+        if isinstance(key, rsa.RSAPrivateKey):
+            return key.sign(data, _pss(), SHA256())
+        raise ProtocolError("the identity's key is neither RSA, EC nor Ed25519", code="identity")
+
+
+def _utc_now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whom a site believes: the consortium's root, and fingerprints it has pinned.
+
+    Parameters
+    ----------
+    root : bytes
+        The root certificate, DER.
+    pinned : mapping of str to str
+        Site to the SHA-256 of its certificate; empty trusts the root for all.
+    clock : callable
+        Gives the time at which certificates must be valid.
+    """
+
+    root: bytes
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    clock: Callable[[], dt.datetime] = _utc_now
+
+    @classmethod
+    def load(cls, root: Path, pinned: Mapping[str, str] | None = None) -> Trust:
+        """Read the root's PEM file."""
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        return cls(load_pem(root).public_bytes(Encoding.DER), pinned or {})
+
+    def verify(self, name: str, certificate: bytes, data: bytes, signature: bytes) -> None:
+        """Check that the site or coordinator `name` signed `data`.
+
+        Raises
+        ------
+        ProtocolError
+            With the code ``identity``, saying what does not hold.
+        """
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.x509 import load_der_x509_certificate
+        from cryptography.x509.oid import NameOID
+
+        def refuse(why: str) -> ProtocolError:
+            return ProtocolError(f"what {name!r} signed is not to be trusted: {why}", "identity")
+
+        try:
+            claimed = load_der_x509_certificate(certificate)
+            names = claimed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+            public = claimed.public_key()
+            claimed.verify_directly_issued_by(load_der_x509_certificate(self.root))
+        except InvalidSignature:
+            raise refuse("its certificate is not of this consortium") from None
+        except Exception as error:
+            raise refuse(f"its certificate is not readable ({type(error).__name__})") from None
+        if [part.value for part in names] != [name]:
+            raise refuse("its certificate is of another name")
+        if not claimed.not_valid_before_utc <= self.clock() <= claimed.not_valid_after_utc:
+            raise refuse("its certificate has expired or is not valid yet: renew it")
+        pinned = self.pinned.get(name)
+        if pinned is not None and pinned != hashlib.sha256(certificate).hexdigest():
+            raise refuse("its certificate is not the one pinned in this site's policy")
+        if not verifies(public, data, signature):
+            raise refuse("its signature is wrong")
+
+
+def make_consortium(sites: Sequence[str]) -> tuple[dict[str, Identity], Trust]:
+    """Make identities for sites of one process: a root that is thrown away, and certificates."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    now = _utc_now()
+    root, root_key = "fedrulefit embedded", Ed25519PrivateKey.generate()
+
+    def issue(name: str, key: Ed25519PrivateKey) -> bytes:
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(_common_name(name))
+            .issuer_name(_common_name(root))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - dt.timedelta(days=1))
+            .not_valid_after(now + dt.timedelta(days=365))
+            .sign(root_key, None)
+        )
+        return certificate.public_bytes(Encoding.DER)
+
+    identities = {}
+    for site in sites:
+        key = Ed25519PrivateKey.generate()
+        raw = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+        identities[site] = Identity(issue(site, key), raw)
+    return identities, Trust(issue(root, root_key))
+
+
+def _common_name(name: str) -> Any:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def load_pem(path: Path) -> Certificate:
+    """Read a certificate's PEM file."""
+    from cryptography.x509 import load_pem_x509_certificate
+
+    return load_pem_x509_certificate(path.read_bytes())
+
+
+def _pss() -> Any:
+    from cryptography.hazmat.primitives.asymmetric import padding
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    return padding.PSS(padding.MGF1(SHA256()), padding.PSS.DIGEST_LENGTH)
+
+
+def verifies(public: Any, data: bytes, signature: bytes) -> bool:
+    """Whether `signature` of `data` was made with the private half of a key."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    try:
+        match public:
+            case ed25519.Ed25519PublicKey():
+                public.verify(signature, data)
+            case ec.EllipticCurvePublicKey():
+                public.verify(signature, data, ec.ECDSA(SHA256()))
+            case rsa.RSAPublicKey():
+                public.verify(signature, data, _pss(), SHA256())
+            case _:
+                return False
+    except InvalidSignature:
+        return False
+    return True

@@ -1,0 +1,200 @@
+"""What a hospital lets out: ``policy.toml``, owned by the hospital.
+
+A policy wins over every request. What it does not allow is answered with a coded
+refusal that the coordinator shows. Without a file, :class:`Policy` stands for
+hospitals that do not know each other's machines; :data:`OPEN` is for tables that
+lie in one process anyway.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedrulefit.errors import PolicyError, explain
+
+ReleaseKind = Literal[
+    "histograms",
+    "exact-histograms",
+    "spreads",
+    "rules",
+    "dual",
+    "curvature",
+    "slopes",
+    "summary",
+]
+KINDS: Final[dict[ReleaseKind, str]] = {
+    "histograms": "histograms of each covariate, with differentially private noise",
+    "exact-histograms": "histograms without noise, where the study has none",
+    "spreads": "the spread and number of known values of each covariate, exactly",
+    "rules": "rules grown on this site's patients (conditions only)",
+    "dual": "rounds of the paper's solver: a gradient sum, a loss, the number of patients",
+    "curvature": "rounds of the exact solver: gradients, second derivatives and losses",
+    "slopes": "the gradient at the final coefficients, for the certificate",
+    "summary": "patients and outcomes in all and inside each rule of the model",
+}
+"""Every kind of release, in words; all but the two that are exact by choice are allowed."""
+
+_ALLOWED: Final[tuple[ReleaseKind, ...]] = (
+    "histograms",
+    "rules",
+    "dual",
+    "curvature",
+    "slopes",
+    "summary",
+)
+
+EXAMPLE: Final = """\
+# What may leave this hospital. The hospital owns this file; it wins over every request.
+
+dataset = "patients"       # releases of these patients add up under this name
+
+# A rule leaves only with at least so many patients inside and outside it, and so many
+# with and without the outcome inside.
+min_count = 5
+max_rules = 5000
+
+# Kinds of release. Not here: "spreads" and "exact-histograms", which leave without noise.
+allow = ["histograms", "rules", "dual", "curvature", "slopes", "summary"]
+
+# Sums leave only masked, so that the coordinator sees the total over the sites.
+secure_sums = true
+min_sites = 3
+dropouts = "wait"          # "continue": go on without a lost site, trusting the coordinator
+
+# Most ε, for adding or removing one patient. A spent budget refuses.
+epsilon_study = 20.0
+epsilon_dataset = 40.0     # across all studies
+max_rounds = 1000          # sums in one run
+max_runs = 20              # runs over this data set
+
+approval = "auto"          # "review": a person accepts or declines each kind of release
+
+# Fingerprints of the other hospitals' certificates, where you want to be sure of them.
+# [peers]
+# south = "SHA-256 of its certificate"
+"""
+
+
+class Policy(BaseModel):
+    """A hospital's own rules about what may leave.
+
+    Parameters
+    ----------
+    dataset : str
+        Name under which releases of these patients add up, across studies and
+        versions of the file.
+    min_count : int
+        k: a rule leaves only with at least k patients inside and outside it, and
+        k with and k without the outcome inside; and no difference of two nested
+        rules may hold fewer (but more than 0).
+    max_rules : int
+        Most different rules sent in a run, those of the folds included.
+    allow : list of str
+        Kinds of release allowed; see :data:`KINDS`.
+    secure_sums : bool
+        Whether sums leave only under masks.
+    min_sites : int
+        Fewest sites in a secure sum.
+    dropouts : {"wait", "continue"}
+        ``wait``: all sums over these patients are among the same sites, and a run
+        waits for one that is lost. ``continue``: a round may be repeated among the
+        rest, and other runs may have other sites; from sums before and after, the
+        coordinator can nearly tell those of a site that left, and is trusted with
+        them.
+    epsilon_study, epsilon_dataset : float or None
+        Most ε (adding or removing one patient) for one study, and for the data
+        set across studies; None sets no limit.
+    max_rounds : int
+        Most sums answered in one run.
+    max_runs : int
+        Most runs over the data set, across studies.
+    approval : {"auto", "review"}
+        ``review``: a person accepts or refuses each kind of release of a run.
+    peers : mapping of str to str
+        Other sites' certificates (SHA-256), where the consortium's root is not
+        enough.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    dataset: Annotated[str, Field(min_length=1, max_length=200)] = "patients"
+    min_count: Annotated[int, Field(ge=0)] = 5
+    max_rules: Annotated[int, Field(ge=1)] = 5000
+    allow: tuple[ReleaseKind, ...] = _ALLOWED
+    secure_sums: bool = True
+    min_sites: Annotated[int, Field(ge=1)] = 3
+    dropouts: Literal["wait", "continue"] = "wait"
+    epsilon_study: Annotated[float, Field(gt=0)] | None = 20.0
+    epsilon_dataset: Annotated[float, Field(gt=0)] | None = 40.0
+    max_rounds: Annotated[int, Field(ge=1)] = 1000
+    max_runs: Annotated[int, Field(ge=1)] = 20
+    approval: Literal["auto", "review"] = "auto"
+    peers: dict[str, str] = Field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        """Read a policy file.
+
+        Raises
+        ------
+        PolicyError
+            Saying which key is wrong.
+        """
+        try:
+            facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise PolicyError(f"{path}: cannot read the policy: {error}") from None
+        try:
+            return cls.model_validate(facts)
+        except ValidationError as error:
+            raise PolicyError(explain(error, f"{path}: the policy is not valid:")) from None
+
+    def words(self) -> list[str]:
+        """Return the policy as sentences for the person who signs it."""
+        kinds = [f"  - {KINDS[kind]}" for kind in self.allow]
+        caps = [
+            f"{'no limit' if cap is None else f'ε ≤ {cap:g}'} {what}"
+            for cap, what in (
+                (self.epsilon_study, "in one study"),
+                (self.epsilon_dataset, "across all studies"),
+            )
+        ]
+        return [
+            f"Data set: {self.dataset}.",
+            "May leave:",
+            *kinds,
+            f"A rule leaves only with at least {self.min_count} patients inside and outside it, "
+            f"and {self.min_count} with and without the outcome inside; "
+            f"at most {self.max_rules} rules.",
+            f"Sums leave only masked, among at least {self.min_sites} sites."
+            if self.secure_sums
+            else "Sums may leave without masks: the coordinator sees this site's own.",
+            "All sums are among the same sites: a run waits for one that is lost."
+            if self.dropouts == "wait"
+            else "A round may be repeated without a site that is lost; the coordinator is trusted "
+            "not to compare the sums with and without it.",
+            f"Budget: {'; '.join(caps)}; at most {self.max_rounds} sums in one run, and "
+            f"{self.max_runs} runs.",
+            "A person accepts or refuses each kind of release."
+            if self.approval == "review"
+            else "Releases that fit this policy leave without asking.",
+        ]
+
+
+OPEN: Final = Policy(
+    min_count=0,
+    max_rules=10**9,
+    allow=tuple(KINDS),
+    secure_sums=False,
+    min_sites=1,
+    dropouts="continue",
+    epsilon_study=None,
+    epsilon_dataset=None,
+    max_rounds=10**9,
+    max_runs=10**9,
+)
+"""No limits: for tables that lie in one process anyway."""

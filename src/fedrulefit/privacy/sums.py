@@ -1,0 +1,187 @@
+r"""Secure sums: the coordinator learns Σ over sites, and nothing of one site.
+
+In: a site's numbers. Out: as many 64-bit integers, each uniformly random on its
+own; added up over all sites of the sum, the masks cancel.
+
+Fixed point
+    Site m's number x is rounded to the integer :math:`[2^{32}x]`; integers are
+    added modulo :math:`2^{64}`. Each site's rounding error is at most
+    :math:`2^{-33}`, so that of a sum over M sites at most :math:`M·2^{-33}`
+    (and the float64 result's own 2⁻⁵³, relatively). A number of which M could
+    overflow, :math:`|x| ≥ 2^{31}/M`, is refused by the coordinator where it sees
+    it, and cut at that bound under masks. Sums without masks are
+    rounded in the same way: with or without them the model is the same, bit for
+    bit, and does not depend on the order of the sites.
+
+Masks
+    Every two sites i < j share a secret by X25519, from keys made for this run
+    and signed by the sites' identities (:mod:`fedrulefit.privacy.identity`).
+    HKDF-SHA256 turns it into a fresh ChaCha20 key for each (pair, study, run,
+    set of sites, step, transcript and question); its keystream is the mask, which
+    i adds and j subtracts. A step number is used once: a repeated round is a new
+    step.
+
+Self-masks
+    Where a run may go on without a site that dropped out, every site adds a
+    mask of its own as well, and gives its seed away only once all sites of the
+    sum have answered (the *opening*). It opens at most one of the attempts of a
+    round, so that no two sums of one round can be subtracted.
+
+Oracle: the plain sum (``tests/properties/test_secure_sums.py``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats, Ints
+
+FRACTION_BITS: Final = 32
+SEED_BYTES: Final = 32
+_SCALE: Final = 2.0**FRACTION_BITS
+
+
+class RingOverflowError(ValueError):
+    """A number is too large for the ring; the message does not say which."""
+
+
+def rounding_bound(n_sites: int) -> float:
+    """Return the largest error of a sum over `n_sites` sites."""
+    return n_sites / (2 * _SCALE)
+
+
+def to_ring(numbers: Floats, n_sites: int) -> Ints:
+    """Round to fixed point, shape (n,).
+
+    Raises
+    ------
+    RingOverflowError
+        If a number is so large that the sum over `n_sites` could wrap round.
+    """
+    if not (np.abs(numbers) < 2.0 ** (63 - FRACTION_BITS) / n_sites).all():
+        raise RingOverflowError(
+            f"a sum is too large for {n_sites} sites: numbers must stay below "
+            f"{2.0 ** (63 - FRACTION_BITS) / n_sites:.3g}"
+        )
+    ring: Ints = np.rint(numbers * _SCALE).astype(np.int64)
+    return ring
+
+
+def saturate(numbers: Floats, n_sites: int) -> Floats:
+    """Cut numbers to what the ring holds: for sums whose refusal would tell of them."""
+    limit = np.nextafter(2.0 ** (63 - FRACTION_BITS) / n_sites, 0)
+    cut: Floats = np.clip(np.nan_to_num(numbers, nan=0.0), -limit, limit)
+    return cut
+
+
+def from_ring(total: Ints) -> Floats:
+    """Return the sum that the integers stand for, shape (n,)."""
+    numbers: Floats = total.astype(np.float64) / _SCALE
+    return numbers
+
+
+def add_rings(parts: Iterable[Ints], length: int) -> Ints:
+    """Add modulo 2^64."""
+    total = np.zeros(length, dtype=np.uint64)
+    for part in parts:
+        total += part.view(np.uint64)
+    return total.view(np.int64)
+
+
+def make_secret() -> bytes:
+    """Draw a site's secret for one run."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.generate().private_bytes_raw()
+
+
+def public_key(secret: bytes) -> bytes:
+    """Return what the other sites may know of a secret."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def keystream(key: bytes, length: int) -> Ints:
+    """Return `length` numbers of the ring, by ChaCha20; a key is used once."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+    encryptor = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+    stream = encryptor.update(bytes(8 * length)) + encryptor.finalize()
+    return np.frombuffer(stream, dtype="<i8").astype(np.int64)
+
+
+class Masks:
+    """One site's masks in one run.
+
+    Parameters
+    ----------
+    site : str
+    secret : bytes
+        The site's own, from :func:`make_secret`.
+    publics : mapping of str to bytes
+        The public keys of all sites of the sum, this one's included.
+    context : bytes
+        What the masks are bound to: study and run.
+
+    Raises
+    ------
+    ValueError
+        If a key is not a usable point of the curve.
+    """
+
+    def __init__(
+        self, site: str, secret: bytes, publics: Mapping[str, bytes], context: bytes
+    ) -> None:
+        from cryptography.hazmat.primitives.asymmetric.x25519 import (
+            X25519PrivateKey,
+            X25519PublicKey,
+        )
+
+        self.site = site
+        self.sites = tuple(sorted(publics))
+        own = X25519PrivateKey.from_private_bytes(secret)
+        self._secret = secret
+        self._shared = {
+            peer: own.exchange(X25519PublicKey.from_public_bytes(publics[peer]))
+            for peer in self.sites
+            if peer != site
+        }
+        self._context = context
+        # Bound to the keys as well as the names: another set of either, other masks.
+        self._salt = hashlib.sha256(
+            b"\0".join(part for peer in self.sites for part in (peer.encode(), publics[peer]))
+        ).digest()
+
+    def seal(self, ring: Ints, *, step: int, question: bytes, self_mask: bool) -> Ints:
+        """Return the masked integers of one answer, shape (n,)."""
+        parts = [ring]
+        for peer, shared in self._shared.items():
+            pair = "\0".join(sorted((self.site, peer))).encode()
+            mask = keystream(self._derive(shared, b"pair", pair, step, question), len(ring))
+            parts.append(mask if self.site < peer else -mask)
+        if self_mask:
+            parts.append(keystream(self.self_seed(step=step, question=question), len(ring)))
+        return add_rings(parts, len(ring))
+
+    def self_seed(self, *, step: int, question: bytes) -> bytes:
+        """Return the seed of this site's own mask at a step."""
+        return self._derive(self._secret, b"self", self.site.encode(), step, question)
+
+    def _derive(self, key: bytes, purpose: bytes, who: bytes, step: int, question: bytes) -> bytes:
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        parts = (b"fedrulefit mask 1", purpose, self._context, who, step.to_bytes(8, "big"))
+        info = b"".join(len(part).to_bytes(4, "big") + part for part in (*parts, question))
+        return HKDF(SHA256(), SEED_BYTES, salt=self._salt, info=info).derive(key)
+
+
+def open_sum(sealed: Sequence[Ints], seeds: Sequence[bytes], length: int) -> Ints:
+    """Add sealed answers up and take the opened self-masks off, shape (length,)."""
+    masks = (-keystream(seed, length) for seed in seeds)
+    return add_rings([*sealed, *masks], length)

@@ -1,0 +1,272 @@
+"""A site's side of secure sums: whose keys it believes, among whom it sums, what it opens.
+
+The masks themselves are :mod:`fedrulefit.privacy.sums`. Here is what keeps two sums
+from being subtracted:
+
+* Masks are bound to everything that the run has handed out so far (its *transcript*:
+  sites, keys, grid, rules) and to the question. A coordinator that tells sites
+  different things gets numbers that do not cancel.
+* With ``dropouts = "wait"`` all sums over one data set are among one and the same set
+  of sites, across runs.
+* With ``dropouts = "continue"`` a site opens at most one attempt of a round: handing
+  out a new set of sites makes it forget what it sealed and did not open; and it does
+  not answer the very same question among two sets that differ by fewer than
+  `min_sites` sites.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable
+from typing import Any, Literal
+
+import msgpack
+
+from fedrulefit.errors import ProtocolError
+from fedrulefit.privacy.identity import Identity, Trust
+from fedrulefit.privacy.policy import Policy
+from fedrulefit.privacy.sums import Masks, make_secret, public_key, saturate, to_ring
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.memory import Memory
+from fedrulefit.protocol.sums import flatten, question_digest
+
+
+class Seals:
+    """Keys, masks and openings of one site in one run.
+
+    Parameters
+    ----------
+    name : str
+    policy : Policy
+    identity, trust : Identity and Trust, optional
+        Without them there are no secure sums.
+    roster : collection of str, optional
+        The consortium's sites; any, if not given.
+    memory, shared : Memory
+        Of the run, and of the data set across runs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        policy: Policy,
+        identity: Identity | None,
+        trust: Trust | None,
+        roster: Collection[str] | None,
+        memory: Memory,
+        shared: Memory,
+    ) -> None:
+        self._name = name
+        self._policy = policy
+        self._identity = identity
+        self._trust = trust
+        self._roster = roster
+        self._memory = memory
+        self._shared = shared
+        self._sites: tuple[str, ...] = ()
+        self._dropouts: Literal["wait", "continue"] = "wait"
+        self._masks: Masks | None = None
+        self._sealed: tuple[int, bytes, bytes] | None = None
+        self.secret = b""
+
+    @property
+    def active(self) -> bool:
+        """Whether sums are masked."""
+        return self._masks is not None
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The sites of the sums; empty without masks."""
+        return () if self._masks is None else self._masks.sites
+
+    @property
+    def opens(self) -> bool:
+        """Whether sums have to be opened."""
+        return self._dropouts == "continue"
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the last sum was given up, because sites were lost."""
+        return self.opens and self.active and self._sealed is None
+
+    # --- Who takes part ---------------------------------------------------------------------
+
+    def check_join(self, request: m.JoinRequest) -> None:
+        """Refuse a run whose sums the policy would refuse later."""
+        policy, sites = self._policy, request.sites
+        if policy.secure_sums and not request.secure:
+            raise ProtocolError("the site's policy lets sums out only under masks", "secure-sum")
+        if len(set(sites)) < len(sites) or self._name not in sites:
+            raise ProtocolError("the run's sites are not one each, this one among them")
+        strangers = [] if self._roster is None else sorted(set(sites) - set(self._roster))
+        if strangers:
+            raise ProtocolError("the run names sites that are not of this consortium", "identity")
+        if policy.peers and set(sites) - {self._name, *policy.peers}:
+            raise ProtocolError("the site's policy does not name all other sites", "policy")
+        if request.dropouts == "continue" and policy.dropouts == "wait":
+            raise ProtocolError(
+                "the site's policy does not let a run go on without a lost site", "policy"
+            )
+        if request.secure:
+            if self._identity is None or self._trust is None:
+                raise ProtocolError(
+                    "the site has no identity for secure sums: start it with its kit", "identity"
+                )
+            self._check_number(sites)
+            self._check_set(sites)
+
+    def join(self, request: m.JoinRequest) -> None:
+        """Note the run's sites, and whether it may go on without one."""
+        self._sites, self._dropouts = request.sites, request.dropouts
+
+    def draw_secret(self) -> None:
+        """Have a secret for this run: the one kept, or a new one."""
+        kept = self._memory.get("secret")
+        self.secret = kept if kept is not None else make_secret()
+
+    def show_key(self, header: m.Header) -> m.KeyReply:
+        """Sign the public half of the run's secret."""
+        if self._identity is None:
+            raise ProtocolError("the site has no identity for secure sums", "identity")
+        public = public_key(self.secret)
+        signature = self._identity.sign(_key_claim(header, self._name, public))
+        return m.KeyReply(header, public, self._identity.certificate, signature)
+
+    def check_peers(self, request: m.PeersRequest) -> None:
+        """Refuse keys that are not of this run's sites, signed by them."""
+        if self._trust is None or not self.secret:
+            raise ProtocolError("keys of other sites came before this site's own", "order")
+        publics = {peer.site: peer.public for peer in request.peers}
+        if len(publics) != len(request.peers) or publics.get(self._name) != public_key(self.secret):
+            raise ProtocolError("the keys handed out are not one per site, this one's included")
+        if not set(publics) <= set(self._sites):
+            raise ProtocolError("the keys handed out are not of this run's sites", "set-changed")
+        if self._masks is None and set(publics) != set(self._sites) and not self.opens:
+            raise ProtocolError("the keys handed out are not of all sites", "set-changed")
+        if self._masks is not None:
+            if not self.opens:
+                raise ProtocolError("this run does not go on without a lost site", "set-changed")
+            if not set(publics) < set(self._masks.sites):
+                raise ProtocolError("sites may leave a run, but not join it late", "set-changed")
+        self._check_number(publics)
+        self._check_set(publics)
+        for peer in request.peers:
+            claim = _key_claim(request.header, peer.site, peer.public)
+            self._trust.verify(peer.site, peer.certificate, claim, peer.signature)
+
+    def meet(self, request: m.PeersRequest) -> None:
+        """Agree on masks with the sites whose keys were checked."""
+        publics = {peer.site: peer.public for peer in request.peers}
+        context = "\0".join([request.header.study, request.header.run]).encode()
+        try:
+            self._masks = Masks(self._name, self.secret, publics, context)
+        except ValueError:
+            raise ProtocolError("a key handed out is not a key", "identity") from None
+        self._sealed = None  # what was not opened, never will be
+
+    def _check_number(self, sites: Collection[str]) -> None:
+        fewest = self._policy.min_sites
+        if len(sites) < fewest:
+            raise ProtocolError(
+                f"a sum over {len(sites)} sites; the site's policy asks for at least {fewest}",
+                "too-few-sites",
+            )
+
+    def _check_set(self, sites: Iterable[str]) -> None:
+        """Refuse another set of sites than earlier sums over the same patients had.
+
+        Sums over different sets can be subtracted, and of the sets that this site is
+        not in it knows nothing: so there is one.
+        """
+        if self._policy.dropouts == "continue":
+            return
+        if any(set(earlier) != set(sites) for earlier in self._sets("sets")):
+            raise ProtocolError(
+                "earlier sums over these patients were among other sites, and the difference "
+                "could be of one site alone: use the same sites, or change the policy's 'dropouts'",
+                "set-changed",
+            )
+
+    # --- Sums -------------------------------------------------------------------------------
+
+    def seal(
+        self, request: m.Request, reply: m.Sum, transcript: bytes, subject: bytes
+    ) -> m.SealedReply:
+        """Mask a sum.
+
+        Parameters
+        ----------
+        transcript : bytes
+            Hash of all that the run has handed out.
+        subject : bytes
+            Hash of grid and rules alone: what the question is about, in any run.
+        """
+        if self._masks is None:
+            raise ProtocolError("there are no masks", "order")
+        question, step, masks = question_digest(request), request.header.step, self._masks
+        asked = hashlib.sha256(subject + question).digest()
+        self._check_set(masks.sites)
+        self._check_question(asked)
+        # A number that is too large is cut, not refused: a refusal would tell of it openly.
+        ring = to_ring(saturate(flatten(reply), len(masks.sites)), len(masks.sites))
+        bound = hashlib.sha256(transcript + question).digest()
+        numbers = masks.seal(ring, step=step, question=bound, self_mask=self.opens)
+        self._sealed = (step, bound, asked)
+        return m.SealedReply(request.header, numbers)
+
+    def open(self, request: m.OpenRequest) -> m.OpenReply:
+        """Give away the seed of the own mask: for the last sum, if it still stands."""
+        if self._masks is None or not self.opens:
+            raise ProtocolError("this run's sums need no opening", "order")
+        if self._sealed is None or self._sealed[0] != request.sealed:
+            raise ProtocolError("that sum was given up, or is not the last", "not-open")
+        step, bound, asked = self._sealed
+        self._check_question(asked)
+        return m.OpenReply(request.header, self._masks.self_seed(step=step, question=bound))
+
+    def note(self, *, opening: bool) -> None:
+        """Remember, across runs, among which sites a sum can now be read."""
+        if self._masks is None or self._sealed is None or self.opens != opening:
+            return
+        sites = list(self._masks.sites)
+        entries: dict[str, bytes | None] = {}
+        for key in ("sets", _question_key(self._sealed[2])):
+            earlier = self._sets(key)
+            if sites not in earlier:
+                entries[key] = msgpack.packb([*earlier, sites])
+        if entries:
+            self._shared.put(entries)
+
+    @property
+    def place(self) -> Any:
+        """What a restarted site must know of the last sum."""
+        return self._sealed
+
+    @place.setter
+    def place(self, kept: Any) -> None:
+        self._sealed = None if kept is None else (kept[0], kept[1], kept[2])
+
+    def _check_question(self, asked: bytes) -> None:
+        """Refuse to answer one question among two sets of sites that are too near."""
+        mine = set(self.sites)
+        for earlier in self._sets(_question_key(asked)):
+            if 0 < len(set(earlier) ^ mine) < self._policy.min_sites:
+                raise ProtocolError(
+                    "the site has answered this very question among other sites; the difference "
+                    "of the two sums would tell too much",
+                    "same-question",
+                )
+
+    def _sets(self, key: str) -> list[list[str]]:
+        sets: list[list[str]] = msgpack.unpackb(self._shared.get(key) or b"\x90")
+        return sets
+
+
+def _question_key(asked: bytes) -> str:
+    return f"question/{asked.hex()}"
+
+
+def _key_claim(header: m.Header, site: str, public: bytes) -> bytes:
+    """What a site signs: this key is mine, for this run of this study."""
+    claim: bytes = msgpack.packb(["fedrulefit key 1", header.study, header.run, site, public])
+    return claim

@@ -1,0 +1,135 @@
+"""Replies that add up ↔ flat numbers, and the question they answer.
+
+A sum's fields stand one after another in a flat vector; how many numbers each
+has follows from the question alone, never from the patients. The coordinator
+adds the vectors up, masked or not, and builds the same class from the total.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.newton import STEPS, Query
+from fedrulefit.errors import ProtocolError
+from fedrulefit.privacy.sums import RingOverflowError, from_ring, to_ring
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.wire import to_bytes
+
+SumReply = TypeVar("SumReply", bound=m.Sum)
+
+Lengths = Mapping[str, int | None]
+"""Numbers per field, in order; None for a single one."""
+
+
+def spread_lengths(n_features: int) -> Lengths:
+    """Return the lengths of a :class:`SpreadsReply`."""
+    return {"squares": n_features, "freedom": n_features}
+
+
+def dual_lengths(n_terms: int) -> Lengths:
+    """Return the lengths of a :class:`DualReply`."""
+    return {"increment": n_terms, "loss": None, "weight": None}
+
+
+def curvature_lengths(queries: Sequence[Query], n_terms: int) -> Lengths:
+    """Return the lengths of a :class:`CurvatureReply`."""
+    n = len(queries)
+    return {
+        "weights": n,
+        "held_weights": n,
+        "losses": n * len(STEPS),
+        "held_losses": n,
+        "gradients": n * n_terms,
+        "hessians": sum(triangle_size(query) for query in queries),
+    }
+
+
+def triangle_size(query: Query) -> int:
+    """Return the numbers in the upper triangle of a query's Hessian."""
+    return len(query.active) * (len(query.active) + 1) // 2
+
+
+def slope_lengths(n_terms: int) -> Lengths:
+    """Return the lengths of a :class:`SlopesReply`."""
+    return {"cases": n_terms, "others": n_terms}
+
+
+def summary_lengths(n_rules: int, n_terms: int) -> Lengths:
+    """Return the lengths of a :class:`SummaryReply` on the model's own terms."""
+    return {
+        "total": None,
+        "events": None,
+        "inside": n_rules,
+        "events_inside": n_rules,
+        "squares": n_terms,
+        "loss": None,
+        "conjugate": None,
+    }
+
+
+def size(lengths: Lengths) -> int:
+    """Return how many numbers a sum has in all."""
+    return sum(1 if length is None else length for length in lengths.values())
+
+
+def flatten(reply: m.Sum) -> Floats:
+    """Return all numbers of a sum, shape (n,)."""
+    parts = [np.atleast_1d(getattr(reply, field.name)) for field in _sum_fields(type(reply))]
+    flat: Floats = np.concatenate(parts).astype(np.float64)
+    return flat
+
+
+def unflatten(kind: type[SumReply], header: m.Header, lengths: Lengths, flat: Floats) -> SumReply:
+    """Build the sum from all its numbers."""
+    ends = np.cumsum([1 if length is None else length for length in lengths.values()])
+    parts = dict(zip(lengths, np.split(flat, ends[:-1]), strict=True))
+    values: dict[str, Any] = {
+        name: float(part[0]) if lengths[name] is None else part for name, part in parts.items()
+    }
+    return kind(header, **values)
+
+
+def ring_of(reply: m.Sum, n_sites: int) -> Ints:
+    """Return a sum's numbers in fixed point.
+
+    Raises
+    ------
+    ProtocolError
+        With the code ``overflow``, if they could wrap round.
+    """
+    try:
+        return to_ring(flatten(reply), n_sites)
+    except RingOverflowError as error:
+        raise ProtocolError(f"site {reply.header.site!r}: {error}", "overflow") from None
+
+
+def check_lengths(reply: m.Sum, lengths: Lengths) -> None:
+    """Refuse a sum that does not have the numbers asked for."""
+    for name, length in lengths.items():
+        value = getattr(reply, name)
+        if length is not None and value.shape != (length,):
+            raise ProtocolError(
+                f"site {reply.header.site!r} sent {len(value)} numbers of {name!r} "
+                f"where {length} were due"
+            )
+
+
+def from_total(kind: type[SumReply], header: m.Header, lengths: Lengths, total: Ints) -> SumReply:
+    """Build the sum over all sites from their added integers."""
+    return unflatten(kind, header, lengths, from_ring(total))
+
+
+def question_digest(request: m.Request) -> bytes:
+    """Return a hash of what is asked: the same for every site, run and step."""
+    blank = dataclasses.replace(request, header=m.Header(0, "", 0, "", request.header.study))
+    return hashlib.sha256(to_bytes(blank)).digest()
+
+
+def _sum_fields(kind: type[m.Sum]) -> list[dataclasses.Field[Any]]:
+    return [field for field in dataclasses.fields(kind) if field.name != "header"]

@@ -1,0 +1,188 @@
+"""Real federations for tests: processes of NVIDIA FLARE on this machine, with mTLS.
+
+Hermetic: own folders, a free port, and no process left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from fedrulefit.engines import runs
+from fedrulefit.engines.consortium import Consortium, CoordinatorPart, SitePart
+from fedrulefit.study import Study
+
+SITES = ("north", "south", "west")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def make_consortium(sites: tuple[str, ...] = SITES) -> Consortium:
+    return Consortium(
+        name="test-consortium",
+        coordinator=CoordinatorPart(host="localhost", port=free_port()),
+        sites=tuple(SitePart(name=site) for site in sites),
+    )
+
+
+def write_study(facts: Mapping[str, Any], path: Path) -> Study:
+    """Write a study file as TOML; return the study as the file gives it."""
+    path.write_text("\n".join(_toml(dict(facts))) + "\n", encoding="utf-8")
+    return Study.load(path)
+
+
+def _toml(facts: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    plain = {k: v for k, v in facts.items() if not isinstance(v, dict) and v is not None}
+    if prefix:
+        yield f"[{prefix}]"
+    for key, value in plain.items():
+        yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
+    for key, value in facts.items():
+        if isinstance(value, dict):
+            yield from _toml(value, f"{prefix}.{key}" if prefix else key)
+
+
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
+    """Write patients as Parquet, which keeps every digit."""
+    duckdb.from_df(frame).write_parquet(str(path))  # type: ignore[attr-defined]
+
+
+class Federation:
+    """A coordinator and sites as processes, started by their own commands."""
+
+    def __init__(
+        self,
+        folder: Path,
+        studies: list[Path],
+        policy: str,
+        seed: int | None,
+        sites: tuple[str, ...] = SITES,
+    ) -> None:
+        from fedrulefit.engines import flare
+
+        self.folder = folder
+        self.sites = sites
+        self.consortium = make_consortium(sites)
+        self.kits = flare.provision(self.consortium, folder / "kits")
+        self.state = folder / "coordinator"
+        (folder / "policy.toml").write_text(policy, encoding="utf-8")
+        self._studies, self._seed = studies, seed
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def facts(self, site: str) -> dict[str, Any]:
+        return {
+            "kit": str(self.kits[site]),
+            "studies": [str(path) for path in self._studies],
+            "data": str(self.folder / f"{site}.parquet"),
+            "policy": str(self.folder / "policy.toml"),
+            "state": str(self.folder / site),
+            "unsafe_noise_seed": self._seed,
+        }
+
+    def start(self, name: str) -> None:
+        """Start one process, as its command does."""
+        if name == "coordinator":
+            kit, facts = self.kits[name], {"kit": str(self.kits[name]), "state": str(self.state)}
+        else:
+            kit, facts = self.kits[name], self.facts(name)
+        Path(facts["state"]).mkdir(exist_ok=True)
+        role = "coordinator" if name == "coordinator" else "site"
+        code = (
+            "import json, sys; from fedrulefit.engines import flare; "
+            "from fedrulefit.engines.consortium import Kit; "
+            f"flare.start_{role}(Kit.load(sys.argv[1], {role!r}), json.loads(sys.argv[2]))"
+        )
+        log = (self.folder / f"{name}.log").open("ab")
+        self.processes[name] = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-c", code, str(kit), json.dumps(facts)],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def kill(self, name: str) -> None:
+        """Kill one process at once, as a power cut does."""
+        process = self.processes.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
+
+    def wait_for(self, done: Callable[[], bool], what: str, seconds: float = 90) -> None:
+        end = time.monotonic() + seconds
+        while not done():
+            dead = [name for name, process in self.processes.items() if process.poll() is not None]
+            if dead or time.monotonic() > end:
+                logs = {p.name: p.read_text()[-2000:] for p in self.folder.glob("*.log")}
+                raise AssertionError(f"{what}: not in {seconds} s; dead: {dead}; logs: {logs}")
+            time.sleep(0.1)
+
+    def wait_for_sites(self, seconds: float = 90) -> None:
+        def online() -> bool:
+            path = self.state / "sites.json"
+            return path.exists() and all(json.loads(path.read_text())["sites"].values())
+
+        self.wait_for(online, "all sites online", seconds)
+
+    def wait_for_run(self, run: str, seconds: float = 90) -> dict[str, Any]:
+        folder = runs.run_folder(self.state, run)
+
+        def ended() -> bool:
+            return runs.read_status(folder)["state"] not in ("waiting", "running")
+
+        self.wait_for(ended, f"the end of run {run}", seconds)
+        return runs.read_status(folder)
+
+    def fit(
+        self, run: str, study: Path, *, seconds: float = 90, **options: Any
+    ) -> tuple[dict[str, Any], Path]:
+        """Carry a run out; return its last status and its folder."""
+        request = runs.RunRequest(run, self.sites, **{"wait": 30.0, **options})
+        folder = runs.submit(self.state, request, study)
+        return self.wait_for_run(run, seconds), folder
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+
+
+@contextmanager
+def federation(
+    folder: Path,
+    frames: Mapping[str, pd.DataFrame],
+    studies: list[Path],
+    *,
+    policy: str,
+    seed: int | None = 3,
+) -> Iterator[Federation]:
+    """Start a coordinator and a site per frame; stop them all in the end."""
+    made = Federation(folder, studies, policy, seed, tuple(frames))
+    for site, frame in frames.items():
+        write_frame(frame, folder / f"{site}.parquet")
+    try:
+        for name in ("coordinator", *frames):
+            made.start(name)
+        made.wait_for_sites(60 + 10 * len(frames))
+        yield made
+    finally:
+        made.stop()

@@ -1,0 +1,366 @@
+"""The commands ``federation``, ``coordinator``, ``site`` and ``ledger``."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fedrulefit import Model
+from fedrulefit.cli.app import app
+from fedrulefit.engines import host, runs
+from fedrulefit.engines.consortium import EXAMPLE as CONSORTIUM
+from fedrulefit.engines.consortium import Consortium, Kit
+from fedrulefit.errors import FederationError
+from fedrulefit.privacy.policy import EXAMPLE, Policy
+from fedrulefit.study import Study
+from tests.federations import write_frame, write_study
+from tests.loopback import Loopback
+from tests.samples import SOLVERS, make_frame, study_facts
+
+flare = pytest.importorskip("fedrulefit.engines.flare")
+
+runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"})
+
+
+def run(*arguments: Any) -> Result:
+    return runner.invoke(app, [str(argument) for argument in arguments])
+
+
+def succeed(*arguments: Any) -> str:
+    result = run(*arguments)
+    assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
+    return result.stdout
+
+
+def fail(*arguments: Any) -> str:
+    """Return the error text, after checking that it is meant for a person."""
+    result = run(*arguments)
+    assert result.exit_code == 2, f"{result.output}\n{result.exception!r}"
+    assert isinstance(result.exception, SystemExit), repr(result.exception)
+    assert result.stderr.startswith("Error: ")
+    return " ".join(result.stderr.split())
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with kits; read only."""
+    folder = tmp_path_factory.mktemp("kits")
+    (folder / "consortium.toml").write_text(CONSORTIUM)
+    succeed("federation", "init", folder / "consortium.toml", "-o", folder / "kits")
+    return folder / "kits"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with a study and a table that fits it."""
+    write_study(study_facts(epsilon=1.0), tmp_path / "study.toml")
+    write_frame(make_frame(60), tmp_path / "north.parquet")
+    return tmp_path
+
+
+# --- federation init ----------------------------------------------------------------------------
+
+
+def test_init_makes_a_sealed_kit_for_everybody(kits: Path) -> None:
+    names = {path.name for path in kits.iterdir()}
+    assert names == {"authority", "coordinator", "north", "south", "west"}
+    kit = Kit.load(kits / "north", "site")
+    assert (kit.name, kit.coordinator) == ("north", "fed.example.org")
+    assert kit.sites == ("north", "south", "west")
+    coordinator = Kit.load(kits / "coordinator", "coordinator")
+    assert coordinator.root_fingerprint == kit.root_fingerprint
+    assert stat.S_IMODE((kits / "authority").stat().st_mode) == 0o700
+    assert stat.S_IMODE((kits / "authority" / "root.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE((kits / "north" / "startup" / "client.key").stat().st_mode) == 0o600
+
+
+def test_the_authority_forgets_the_hospitals_keys(kits: Path) -> None:
+    assert set(json.loads((kits / "authority" / "root.json").read_text())) == {
+        "root_cert",
+        "root_pri_key",
+    }
+    key = (kits / "north" / "startup" / "client.key").read_text().splitlines()[1]
+    elsewhere = [p for p in kits.rglob("*") if p.is_file() and p.name != "client.key"]
+    assert not [path for path in elsewhere if key in path.read_text(errors="replace")]
+
+
+def test_no_job_can_run_at_a_site(kits: Path) -> None:
+    """Only our own component may be loaded, and logs stay at home."""
+    resources = json.loads((kits / "north" / "local" / "resources.json").read_text())
+    assert resources["class_allow_list"] == ["fedrulefit.engines.flare.SiteComponent"]
+    assert resources["class_list_enforcement_mode"] == "enforce"
+    assert resources["allow_log_streaming"] is False
+    assert "site_log_streamer" not in {part["id"] for part in resources["components"]}
+
+
+def test_renewing_keeps_the_root_and_changes_the_certificates(tmp_path: Path) -> None:
+    path = tmp_path / "consortium.toml"
+    path.write_text(CONSORTIUM)
+    out = tmp_path / "kits"
+    first = succeed("federation", "init", path, "-o", out)
+    assert "is not empty" in fail("federation", "init", path, "-o", out)
+    before = Kit.load(out / "north", "site")
+    fingerprint, root = before.identity.fingerprint, before.root_fingerprint
+    assert fingerprint in first
+    assert root in first
+    succeed("federation", "init", path, "-o", out, "--renew")
+    after = Kit.load(out / "north", "site")
+    assert after.root_fingerprint == root
+    assert after.identity.fingerprint != fingerprint
+
+
+def test_a_consortium_that_is_not_there_is_explained_with_an_example(tmp_path: Path) -> None:
+    assert '[[sites]] name = "north"' in fail("federation", "init", tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name = 3", "name"),
+        ("not toml", "is not TOML"),
+        (CONSORTIUM.replace('"south"', '"north"'), "two sites have the same name"),
+        (CONSORTIUM.replace('"south"', '"../south"'), "a name has letters"),
+        (CONSORTIUM.replace("8102", "99999999"), "port"),
+        (CONSORTIUM + "\nextra = 1\n", "sites.2.extra"),
+        (CONSORTIUM.replace('"south"', '"fed.example.org"'), "name of the coordinator's host"),
+    ],
+)
+def test_a_bad_consortium_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "consortium.toml"
+    path.write_text(text)
+    assert words in fail("federation", "init", path, "-o", tmp_path / "kits")
+    with pytest.raises(FederationError):
+        Consortium.load(path)
+
+
+# --- Kits are checked before anything starts ------------------------------------------------------
+
+
+def copy_kit(kits: Path, to: Path) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(kits / "north", to / "kit"))
+
+
+def start(files: Path, kit: Path, **changes: Any) -> list[Any]:
+    options = {
+        "--kit": kit,
+        "--study": files / "study.toml",
+        "--data": files / "north.parquet",
+        "--state": files / "state",
+        **changes,
+    }
+    return ["site", "start", *(part for pair in options.items() for part in pair)]
+
+
+@pytest.mark.parametrize("change", ["changed", "added", "removed", "seal"])
+def test_a_kit_that_was_changed_is_not_started(kits: Path, files: Path, change: str) -> None:
+    kit = copy_kit(kits, files)
+    resources = kit / "local" / "resources.json"
+    if change == "changed":
+        resources.write_text(resources.read_text() + " ")
+    elif change == "added":
+        (kit / "local" / "authorization.json").write_text("{}")
+    elif change == "removed":
+        resources.unlink()
+    else:
+        seal = kit / "seal.json"
+        seal.write_text(seal.read_text().replace("north", "south"))
+    assert "ask for a new kit" in fail(*start(files, kit))
+
+
+def test_the_kit_of_another_role_is_refused(kits: Path, files: Path) -> None:
+    assert "not of a site" in fail(*start(files, kits / "coordinator"))
+    words = fail("coordinator", "start", "--kit", kits / "north", "--state", files / "c")
+    assert "not of a coordinator" in words
+    assert "is not a start-up kit" in fail(*start(files, files))
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What would have become a process."""
+    seen: list[Any] = []
+    monkeypatch.setattr(flare, "start_site", lambda *facts: seen.append(facts))
+    monkeypatch.setattr(flare, "start_coordinator", lambda *facts: seen.append(facts))
+    return seen
+
+
+def test_a_site_starts_with_its_facts(kits: Path, files: Path, started: list[Any]) -> None:
+    out = succeed(*start(files, kits / "north"))
+    ((kit, facts),) = started
+    assert kit.name == "north"
+    assert facts["data"] == str(files / "north.parquet")
+    assert facts["studies"] == [str(files / "study.toml")]
+    assert kit.root_fingerprint in out
+    assert "Sums leave only masked, among at least 3 sites." in out
+    assert "ε = 0" in out
+    with flare.contextlib.closing(flare.open_host(facts)) as opened:
+        assert opened.name == "north"
+
+
+def test_a_site_checks_everything_first(kits: Path, files: Path, started: list[Any]) -> None:
+    kit = kits / "north"
+    write_frame(make_frame(60).drop(columns="age"), files / "bad.parquet")
+    words = fail(*start(files, kit, **{"--data": files / "bad.parquet"}))
+    assert "does not fit" in words
+    assert "age" in words
+    (files / "policy.toml").write_text("min_count = -1\nfoo = 2")
+    words = fail(*start(files, kit, **{"--policy": files / "policy.toml"}))
+    assert "min_count" in words
+    assert "foo" in words
+    (files / "state").mkdir(exist_ok=True)
+    (files / "state" / "ledger.jsonl").write_text("{}\n")
+    assert "row 1 is not a row of a ledger" in fail(*start(files, kit))
+    (files / "state" / "ledger.jsonl").unlink()
+    with host.lock_folder(files / "state"):
+        assert "another process uses" in fail(*start(files, kit))
+    assert not started
+
+
+def test_the_coordinator_starts_with_its_facts(
+    kits: Path, tmp_path: Path, started: list[Any]
+) -> None:
+    succeed("coordinator", "start", "--kit", kits / "coordinator", "--state", tmp_path / "c")
+    ((kit, facts),) = started
+    assert kit.role == "coordinator"
+    assert facts["state"] == str(tmp_path / "c")
+
+
+def test_without_flare_the_command_says_how_to_get_it(
+    kits: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in list(sys.modules):
+        if name.partition(".")[0] == "nvflare" or name == "fedrulefit.engines.flare":
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "nvflare", None)
+    monkeypatch.delattr("fedrulefit.engines.flare", raising=False)
+    assert 'pip install "fedrulefit[flare]"' in fail(*start(files, kits / "north"))
+
+
+# --- Policy and review --------------------------------------------------------------------------
+
+
+def test_the_example_policy_is_the_default(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    succeed("site", "policy", "-o", path)
+    assert path.read_text() == EXAMPLE
+    assert Policy.load(path) == Policy()
+    assert "is there already" in fail("site", "policy", "-o", path)
+    assert succeed("site", "policy") == EXAMPLE
+    assert "at least 5 patients inside" in succeed("site", "policy", "--show", path)
+
+
+def test_a_person_reviews_at_the_keyboard(tmp_path: Path) -> None:
+    assert "Nothing waits" in succeed("site", "review", "--state", tmp_path)
+    for kind in ("histograms", "rules"):
+        assert host.ask_person(tmp_path, "run-1", kind, ["About to leave:", "  age ≥ 60"]) is None
+    result = runner.invoke(app, ["site", "review", "--state", str(tmp_path)], input="y\nn\n")
+    assert result.exit_code == 0, result.output
+    assert "age ≥ 60" in result.stdout
+    decisions = {facts["kind"]: facts["decision"] for facts in host.approvals(tmp_path).values()}
+    assert decisions == {"histograms": "accepted", "rules": "declined"}
+    words = ["About to leave:", "  age ≥ 60"]
+    assert host.ask_person(tmp_path, "run-1", "histograms", words) is True
+    assert host.ask_person(tmp_path, "run-1", "rules", words) is False
+    assert host.ask_person(tmp_path, "run-1", "histograms", [*words, "more"]) is None
+    assert host.ask_person(tmp_path, "run-2", "histograms", words) is None
+
+
+def test_a_decision_can_be_given_by_name(tmp_path: Path) -> None:
+    host.ask_person(tmp_path, "run-1", "rules", ["words"])
+    (name,) = host.approvals(tmp_path)
+    assert "accepted" in succeed("site", "review", "--state", tmp_path, "--accept", name)
+    assert "already" in fail("site", "review", "--state", tmp_path, "--decline", name)
+
+
+# --- federation run, status, stop; ledger -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loopback, Path]]:
+    folder = tmp_path_factory.mktemp("net")
+    write_study(study_facts(epsilon=1.0, **SOLVERS["exact"]), folder / "study.toml")
+    frames = {site: make_frame(120, seed=k) for k, site in enumerate("abc")}
+    made = Loopback(folder, frames, Study.load(folder / "study.toml"))
+    lock = host.lock_folder(made.state)
+    with made.serving():
+        yield made, folder
+    lock.close()
+    made.close()
+
+
+def test_a_run_from_the_command_line(net: tuple[Loopback, Path]) -> None:
+    made, folder = net
+    output = folder / "model.json"
+    out = succeed(
+        "federation", "run", "--state", made.state, "-s", folder / "study.toml", "-o", output,
+        "--run", "first",
+    )  # fmt: skip
+    assert "sums over 3 sites" in " ".join(out.split())
+    assert "(run first)" in out
+    assert Model.load(output).provenance.sites == ("a", "b", "c")
+    status = succeed("federation", "status", "--state", made.state)
+    assert "a online" in status
+    assert "first" in status
+    assert "done" in status
+    facts = json.loads(succeed("federation", "status", "--state", made.state, "--json"))
+    assert facts["runs"]["first"]["state"] == "done"
+    ledger = folder / "a" / "ledger.jsonl"
+    shown = " ".join(succeed("ledger", "show", ledger).split())
+    assert "Run first of sepsis, to the coordinator" in shown
+    assert "inside a secure sum" in shown
+    assert "ε so far: 0 for adding" in shown, "the seeded noise guarantees nothing"
+    assert "the chain holds" in succeed("ledger", "verify", ledger)
+    facts = json.loads(succeed("ledger", "show", ledger, "--json", "--run", "first"))
+    assert facts["releases"]
+    last = facts["last_hash"]
+    assert last in succeed("ledger", "verify", ledger, "--expect", last)
+    assert "rows were taken out" in fail("ledger", "verify", ledger, "--expect", "0" * 64)
+    assert json.loads(succeed("ledger", "show", ledger, "--json", "--run", "x"))["releases"] == []
+
+
+def test_a_failed_run_says_why_and_how_to_go_on(net: tuple[Loopback, Path]) -> None:
+    made, folder = net
+    options = ["--state", made.state, "-o", folder / "x.json"]
+    words = fail(
+        "federation", "run", *options, "-s", folder / "study.toml", "--run", "open", "--plain-sums"
+    )
+    assert "only under masks [secure-sum]" in words
+    assert "--resume open" in words
+    assert "give --study" in fail("federation", "run", *options)
+    words = fail(
+        "federation", "run", *options, "-s", folder / "study.toml", "--site", "a", "--site", "zz"
+    )
+    assert "zz: not of this consortium (a, b, c)" in words
+    assert "'wait' or 'continue'" in fail("federation", "run", *options, "--dropouts", "perhaps")
+    assert "there is no run" in fail("federation", "run", *options, "--resume", "none")
+    assert "no run 'none'" in fail("federation", "stop", "none", "--state", made.state)
+    assert "will stop" in succeed("federation", "stop", "open", "--state", made.state)
+
+
+def test_without_a_coordinator_the_commands_say_so(
+    tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = fail("federation", "status", "--state", tmp_path / "none")
+    assert "start one with 'fedrulefit coordinator start'" in words
+    state = tmp_path / "dead"
+    state.mkdir()
+    host.write_json(state / "sites.json", {"sites": {"a": False}, "updated": "before"})
+    monkeypatch.setattr("fedrulefit.cli.federation.ABSENT", 0.3)
+    options = ["--state", state, "-o", tmp_path / "m.json", "-s", files / "study.toml"]
+    assert "is not running" in fail("federation", "run", *options, "--run", "r")
+    assert runs.read_status(runs.run_folder(state, "r"))["state"] == "waiting"
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_a_ledger_that_is_none_is_refused(tmp_path: Path, command: str) -> None:
+    assert "there is no ledger" in fail("ledger", command, tmp_path / "none.jsonl")
+    (tmp_path / "l.jsonl").write_text('{"a": 1}\n')
+    assert "row 1" in fail("ledger", command, tmp_path / "l.jsonl")

@@ -1,0 +1,134 @@
+"""The hospital's own file: what it allows, and what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pydantic import ValidationError
+
+from fedrulefit.errors import PolicyError
+from fedrulefit.privacy.policy import KINDS, OPEN, Policy, ReleaseKind
+
+FULL = """
+dataset = "icu registry"
+min_count = 10
+max_rules = 200
+allow = ["histograms", "rules", "curvature", "slopes", "summary"]
+secure_sums = true
+min_sites = 4
+dropouts = "continue"
+epsilon_study = 5.0
+epsilon_dataset = 12.5
+max_rounds = 60
+max_runs = 7
+approval = "review"
+[peers]
+south = "ab12"
+"""
+
+
+def test_the_defaults_are_the_careful_ones() -> None:
+    policy = Policy()
+    assert policy.min_count == 5
+    assert policy.secure_sums
+    assert policy.min_sites == 3
+    assert policy.dropouts == "wait"
+    assert policy.approval == "auto"
+    assert policy.epsilon_study is not None
+    assert policy.epsilon_dataset is not None
+    # What is exact by choice needs the hospital's own word.
+    assert set(KINDS) - set(policy.allow) == {"exact-histograms", "spreads"}
+    assert set(KINDS) == set(get_args(ReleaseKind)) == set(OPEN.allow)
+
+
+def test_every_key_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text(FULL, encoding="utf-8")
+    policy = Policy.load(path)
+    assert policy == Policy(
+        dataset="icu registry",
+        min_count=10,
+        max_rules=200,
+        allow=("histograms", "rules", "curvature", "slopes", "summary"),
+        min_sites=4,
+        dropouts="continue",
+        epsilon_study=5.0,
+        epsilon_dataset=12.5,
+        max_rounds=60,
+        max_runs=7,
+        approval="review",
+        peers={"south": "ab12"},
+    )
+    assert set(Policy.model_fields) == policy.model_fields_set
+    (tmp_path / "empty.toml").write_text("", encoding="utf-8")
+    assert Policy.load(tmp_path / "empty.toml") == Policy()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("min_count = -1", "min_count"),
+        ("min_count = 2.5", "min_count"),
+        ("max_rules = 0", "max_rules"),
+        ('allow = ["everything"]', "allow.0"),
+        ('allow = "rules"', "allow"),
+        ('secure_sums = "perhaps"', "secure_sums"),
+        ("min_sites = 0", "min_sites"),
+        ('dropouts = "ignore"', "dropouts"),
+        ("epsilon_study = 0", "epsilon_study"),
+        ("epsilon_dataset = -1", "epsilon_dataset"),
+        ("epsilon_dataset = inf", "epsilon_dataset"),
+        ("epsilon_study = nan", "epsilon_study"),
+        ("max_rounds = 0", "max_rounds"),
+        ("max_runs = 0", "max_runs"),
+        ('approval = "maybe"', "approval"),
+        ("peers = 3", "peers"),
+        ('dataset = ""', "dataset"),
+        ("min_cuont = 5", "min_cuont"),
+        ("min_count = ", "cannot read"),
+        ("min_count = 5\nmin_count = 6", "cannot read"),
+    ],
+)
+def test_a_faulty_file_is_refused_by_the_name_of_its_key(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(PolicyError) as caught:
+        Policy.load(path)
+    assert said in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_no_open_policy(tmp_path: Path) -> None:
+    (tmp_path / "latin.toml").write_bytes('dataset = "Köln"'.encode("latin-1"))
+    for path in (tmp_path / "none.toml", tmp_path, tmp_path / "latin.toml"):
+        with pytest.raises(PolicyError, match="cannot read"):
+            Policy.load(path)
+
+
+def test_a_policy_does_not_change() -> None:
+    with pytest.raises(ValidationError):
+        Policy().min_count = 0  # type: ignore[misc]
+
+
+def test_words_tell_every_rule(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text(FULL, encoding="utf-8")
+    text = "\n".join(Policy.load(path).words())
+    for said in ("icu registry", "10 patients", "200 rules", "at least 4 sites", "ε ≤ 5 ",
+                 "ε ≤ 12.5", "60 sums", "A person accepts", "without a site"):  # fmt: skip
+        assert said in text
+    assert KINDS["curvature"] in text
+    assert KINDS["dual"] not in text
+    plain = "\n".join(Policy().words())
+    assert "waits for one that is lost" in plain
+    assert "20 runs" in plain
+    assert "without asking" in plain
+    assert KINDS["spreads"] not in plain
+    free = "\n".join(OPEN.words())
+    assert "no limit" in free
+    assert "without masks" in free
+    assert all(words in free for words in KINDS.values())
