@@ -5,7 +5,8 @@
 fails where a page is not current.
 
 What a setting or a key of the study file means is told here, in :data:`MEANINGS`;
-types, defaults and bounds are read off the code.
+types, defaults and bounds are read off the code, and so is what a key of the policy
+means (the docstring of ``Policy``).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import fedrulefit
 from fedrulefit import columns, modelfile, study, table
 from fedrulefit.core.grid import Grid
 from fedrulefit.experiments.markdown import fill_parts, make_table
-from fedrulefit.privacy import ledger
+from fedrulefit.privacy import ledger, policy
 from fedrulefit.protocol import messages
 
 HERE: Final = Path(__file__).resolve().parent
@@ -338,6 +339,10 @@ def _value(value: object) -> str:
         return "defaults"
     if isinstance(value, float):
         return f"{value:g}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    if value == {}:
+        return "none"
     return _literal(value)
 
 
@@ -510,6 +515,44 @@ def make_ledger_fields() -> str:
     return make_table(["field", "meaning"], rows)
 
 
+def make_policy_keys() -> str:
+    """Return the keys of a site's policy, as the docstring of its class explains them."""
+    meanings = read_parameters(policy.Policy)
+    rows = [
+        (_code(name), _code(_value(field.get_default(call_default_factory=True))), meanings[name])
+        for name, field in policy.Policy.model_fields.items()
+    ]
+    return make_table(["key", "default", "meaning"], rows)
+
+
+def make_policy_kinds() -> str:
+    """Return every kind of release, and whether a policy allows it by default."""
+    allowed = policy.Policy().allow
+    rows = [
+        (_code(kind), words, "yes" if kind in allowed else "**no**")
+        for kind, words in policy.KINDS.items()
+    ]
+    return make_table(["kind", "what leaves", "allowed by default"], rows)
+
+
+def read_parameters(cls: type) -> dict[str, str]:
+    """Return what the docstring of a class says of each of its parameters."""
+    text = (inspect.getdoc(cls) or "").partition("Parameters\n----------\n")[2]
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in text.splitlines():
+        if line and not line.startswith(" "):
+            names = [name.strip() for name in line.partition(" : ")[0].split(",")]
+            continue
+        for name in names:
+            found[name] = f"{found.get(name, '')} {line.strip()}".strip()
+    kinds = "[kinds of release](#kinds-of-release)"
+    return {
+        name: _plain(words.replace(":data:`KINDS`", kinds)).replace("``", "`")
+        for name, words in found.items()
+    }
+
+
 def find(name: str) -> Any:
     """Return the object of a dotted name, or raise AttributeError."""
     obj: Any = fedrulefit
@@ -597,6 +640,27 @@ def find_codes() -> Iterator[tuple[str, str]]:
                     first = part.elts[0]
                     if isinstance(first, ast.Constant):
                         yield str(first.value), "error"
+
+
+def find_refusals() -> Iterator[str]:
+    """Yield every code of a refusal or protocol error that the source can give."""
+    yield "bad-request"  # where none is named
+    for path in sorted(Path(fedrulefit.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if name not in ("ProtocolError", "Refusal"):
+                continue
+            given = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "code")]
+            for part in (part for code in given for part in _outcomes(code)):
+                if isinstance(part, ast.Constant):
+                    yield str(part.value)
+
+
+def _outcomes(code: ast.expr) -> list[ast.expr]:
+    """What an expression can be: both ends of a conditional one."""
+    return [code.body, code.orelse] if isinstance(code, ast.IfExp) else [code]
 
 
 def make_model_fields() -> str:
@@ -708,7 +772,11 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
 PARTS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "method.md": {"presets": make_presets},
     "howto-consortium.md": {"study-keys": make_study_keys, "settings": make_settings},
-    "howto-data-protection.md": {"ledger": make_ledger_fields},
+    "howto-data-protection.md": {
+        "policy-keys": make_policy_keys,
+        "policy-kinds": make_policy_kinds,
+        "ledger": make_ledger_fields,
+    },
     "protocol.md": {"header": make_header, "messages": make_messages},
     "api.md": {"api": make_api},
     "model-file.md": {"model-file": make_model_fields},
