@@ -17,7 +17,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,6 +79,10 @@ class Release:
     recipient: str = "coordinator"
     time: str = ""
 
+    def facts(self) -> dict[str, Any]:
+        """Return all that the release says, as plain data."""
+        return {**{name: getattr(self, name) for name in _FIELDS}, "shape": list(self.shape)}
+
     @property
     def protection(self) -> str:
         """How it was protected, in words."""
@@ -87,6 +91,9 @@ class Release:
         if self.sum_of is not None:
             return f"exact, inside a secure sum of {self.sum_of} sites"
         return "exact: ε = ∞" if self.mechanism == EXACT else f"ε = ∞ ({self.mechanism})"
+
+
+_FIELDS: Final = tuple(field.name for field in fields(Release))
 
 
 @dataclass
@@ -128,14 +135,14 @@ class Ledger:
     def append(self, *releases: Release) -> None:
         """Record what one message holds, before it leaves: all of it, or nothing."""
         time = self.clock() if self.clock is not None else ""
-        lines = []
-        last, spent = self.last_hash, self._spent
         dated = [replace(release, time=time) if time else release for release in releases]
+        last, spent, lines = self.last_hash, self._spent, []
         for release in dated:
             spent += release.epsilon or 0.0
-            row = _row(release, spent, last)
-            last = row["hash"]
-            lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+            if self.path is not None:
+                row = _row(release, spent, last)
+                last = row["hash"]
+                lines.append(json.dumps(row, ensure_ascii=False) + "\n")
         if self.path is not None and lines:
             _append(self.path, "".join(lines).encode())
         self.releases.extend(dated)
@@ -213,8 +220,7 @@ def read_releases(path: Path) -> list[Release]:
 def _row(release: Release, spent: float, previous: str) -> dict[str, Any]:
     """Return the row of a release: its facts, the running ε, and the chain."""
     facts = {
-        **asdict(release),
-        "shape": list(release.shape),
+        **release.facts(),
         "epsilon_so_far": {"add_or_remove_one": spent, "replace_one": 2 * spent},
         "previous": previous,
     }
@@ -223,7 +229,7 @@ def _row(release: Release, spent: float, previous: str) -> dict[str, Any]:
 
 
 def _release_of(row: dict[str, Any]) -> Release:
-    facts = {f.name: row[f.name] for f in fields(Release)}
+    facts = {name: row[name] for name in _FIELDS}
     return Release(**{**facts, "shape": tuple(facts["shape"])})
 
 

@@ -28,7 +28,7 @@ from fedrulefit.privacy.policy import Policy
 from fedrulefit.privacy.sums import Masks, make_secret, public_key, saturate, to_ring
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.memory import Memory
-from fedrulefit.protocol.sums import flatten, question_digest
+from fedrulefit.protocol.sums import flatten
 
 
 class Seals:
@@ -190,12 +190,14 @@ class Seals:
     # --- Sums -------------------------------------------------------------------------------
 
     def seal(
-        self, request: m.Request, reply: m.Sum, transcript: bytes, subject: bytes
+        self, reply: m.Sum, question: bytes, transcript: bytes, subject: bytes
     ) -> m.SealedReply:
         """Mask a sum.
 
         Parameters
         ----------
+        question : bytes
+            Hash of what is asked.
         transcript : bytes
             Hash of all that the run has handed out.
         subject : bytes
@@ -203,7 +205,7 @@ class Seals:
         """
         if self._masks is None:
             raise ProtocolError("there are no masks", "order")
-        question, step, masks = question_digest(request), request.header.step, self._masks
+        step, masks = reply.header.step, self._masks
         asked = hashlib.sha256(subject + question).digest()
         self._check_set(masks.sites)
         self._check_question(asked)
@@ -212,7 +214,7 @@ class Seals:
         bound = hashlib.sha256(transcript + question).digest()
         numbers = masks.seal(ring, step=step, question=bound, self_mask=self.opens)
         self._sealed = (step, bound, asked)
-        return m.SealedReply(request.header, numbers)
+        return m.SealedReply(reply.header, numbers)
 
     def open(self, request: m.OpenRequest) -> m.OpenReply:
         """Give away the seed of the own mask: for the last sum, if it still stands."""

@@ -213,7 +213,7 @@ class Site:
         """Answer a request that was read from `data`."""
         with self._lock:
             try:
-                return self._respond(request, digest(data))
+                return self._respond(request, data)
             except ProtocolError as error:
                 refusal = m.Refusal(request.header, error.code, str(error))
             except Exception as error:  # whatever it says could hold a patient's value
@@ -224,7 +224,8 @@ class Site:
             log.info("refused %s: %s", type(request).__name__, refusal.code)
             return to_bytes(refusal)
 
-    def _respond(self, request: m.Request, asked: str) -> bytes:
+    def _respond(self, request: m.Request, received: bytes) -> bytes:
+        asked = digest(received)
         self._check_header(request.header)
         repeated = self._recall(request.header.step, asked)
         if repeated is not None:
@@ -237,7 +238,7 @@ class Site:
         reply = self._draft[1]
         self._check_approval(request, reply)
         if isinstance(reply, m.Sum) and self._seals.active:
-            sealed = self._seals.seal(request, reply, *self._handed)
+            sealed = self._seals.seal(reply, question_digest(request, received), *self._handed)
             data = to_bytes(sealed)
         else:
             if isinstance(reply, m.Sum) and not np.isfinite(flatten(reply)).all():
@@ -247,7 +248,7 @@ class Site:
             dataclasses.replace(release, digest=digest(data))
             for release in self._releases(request, reply)
         ]
-        self._keep(request, asked, data, releases)
+        self._keep(request, received, data, releases)
         if releases:
             self.ledger.append(*releases)
         self._draft = None
@@ -676,13 +677,15 @@ class Site:
 
     # --- 4. Masked, kept, recorded --------------------------------------------------------
 
-    def _keep(self, request: m.Request, asked: str, data: bytes, releases: list[Release]) -> None:
+    def _keep(
+        self, request: m.Request, received: bytes, data: bytes, releases: list[Release]
+    ) -> None:
         """Keep the reply, and what a restarted site must know."""
         step = request.header.step
-        rows = [dataclasses.asdict(release) for release in releases]
-        entries: dict[str, bytes | None] = {f"reply/{step}": msgpack.packb([asked, data, rows])}
+        reply = [digest(received), data, [release.facts() for release in releases]]
+        entries: dict[str, bytes | None] = {f"reply/{step}": msgpack.packb(reply)}
         if isinstance(request, _STAGES):
-            entries[f"stage/{type(request).__name__}"] = to_bytes(request)
+            entries[f"stage/{type(request).__name__}"] = received
         if isinstance(request, m.JoinRequest):
             entries["data"] = self._data_digest()
             self._note_run(request.header.run)
@@ -690,7 +693,7 @@ class Site:
             entries["secret"] = self._seals.secret
         order = max(self._order, _ORDER.get(type(request), -1))
         n_sums, recent = self._n_sums, self._recent
-        hashes = self._hashes(request) if isinstance(request, _STAGES) else self._handed
+        hashes = self._hashes(request, received) if isinstance(request, _STAGES) else self._handed
         if isinstance(request, (*_SUMS, m.OpenRequest)):
             n_sums += isinstance(request, _SUMS)
             self._seals.note(opening=isinstance(request, m.OpenRequest))
@@ -704,10 +707,10 @@ class Site:
         self._step, self._order, self._n_sums, self._recent = step, order, n_sums, recent
         self._handed = hashes
 
-    def _hashes(self, request: m.Request) -> tuple[bytes, bytes]:
+    def _hashes(self, request: m.Request, received: bytes) -> tuple[bytes, bytes]:
         """Add what is handed out to the transcript, and to the subject of questions."""
         transcript, subject = self._handed
-        handed = type(request).__name__.encode() + question_digest(request)
+        handed = question_digest(request, received)
         transcript = hashlib.sha256(transcript + handed).digest()
         if isinstance(request, (m.RulesRequest, m.TermsRequest)):
             subject = hashlib.sha256(subject + handed).digest()

@@ -19,7 +19,7 @@ from fedrulefit.core.newton import STEPS, Query
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.sums import RingOverflowError, from_ring, to_ring
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.wire import to_bytes
+from fedrulefit.protocol.wire import body_of
 
 SumReply = TypeVar("SumReply", bound=m.Sum)
 
@@ -125,10 +125,10 @@ def from_total(kind: type[SumReply], header: m.Header, lengths: Lengths, total: 
     return unflatten(kind, header, lengths, from_ring(total))
 
 
-def question_digest(request: m.Request) -> bytes:
-    """Return a hash of what is asked: the same for every site, run and step."""
-    blank = dataclasses.replace(request, header=m.Header(0, "", 0, "", request.header.study))
-    return hashlib.sha256(to_bytes(blank)).digest()
+def question_digest(request: m.Request, data: bytes) -> bytes:
+    """Return a hash of what the bytes of a request ask: the same for every site and step."""
+    front = f"{type(request).__name__}\0{request.header.study}\0".encode()
+    return hashlib.sha256(front + body_of(request, data)).digest()
 
 
 def _sum_fields(kind: type[m.Sum]) -> list[dataclasses.Field[Any]]:

@@ -15,13 +15,14 @@ import dataclasses
 import hashlib
 import math
 import typing
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgpack
 import numpy as np
 
-from fedrulefit.core.rules import Condition
+from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol import messages
 
@@ -39,6 +40,15 @@ def to_bytes(message: messages.Message) -> bytes:
     packed = {"type": type(message).__name__, **_pack_fields(message)}
     data: bytes = msgpack.packb(packed, use_bin_type=True)
     return data
+
+
+def body_of(message: messages.Message, data: bytes) -> bytes:
+    """Return what of a message's bytes stands behind its type and header.
+
+    The same for every site that is asked the same.
+    """
+    front = {"type": type(message).__name__, "header": _pack_fields(message.header)}
+    return data[len(msgpack.packb(front, use_bin_type=True)) :]
 
 
 def digest(data: bytes) -> str:
@@ -100,45 +110,74 @@ def _check_version(header: Any) -> None:
 
 
 def _pack(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        code = _DTYPES[value.dtype]
-        return [code, list(value.shape), value.astype(code, order="C").tobytes()]
-    if isinstance(value, Condition):
-        return [value.feature, value.codes.to_bytes(32, "little")]
+    packer = _PACKERS.get(type(value))
+    if packer is not None:
+        return packer(value)
     if dataclasses.is_dataclass(value):
         return _pack_fields(value)
-    if isinstance(value, tuple):
-        return [_pack(item) for item in value]
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _pack_array(value: Any) -> list[Any]:
+    code = _DTYPES[value.dtype]
+    return [code, list(value.shape), value.astype(code, order="C").tobytes()]
+
+
+def _pack_condition(value: Condition) -> list[Any]:
+    return [value.feature, value.codes.to_bytes(32, "little")]
+
+
+def _pack_rule(value: Rule) -> dict[str, Any]:
+    return {"conditions": [_pack_condition(condition) for condition in value.conditions]}
 
 
 def _pack_fields(value: Any) -> dict[str, Any]:
-    return {f.name: _pack(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    return {name: _pack(getattr(value, name)) for name in _names(value.__class__)}
+
+
+_PACKERS: Final[dict[type, Callable[[Any], Any]]] = {
+    np.ndarray: _pack_array,
+    Condition: _pack_condition,
+    Rule: _pack_rule,  # as any dataclass, only faster: rules are many
+    tuple: lambda value: [_pack(item) for item in value],
+}
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
-    return get_type_hints(cls)
+def _names(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
+
+
+Builder = Callable[[Any, str], Any]
+"""Builds a value from what was unpacked, or refuses and says where."""
 
 
 def _build(kind: Any, packed: Any, where: str) -> Any:
     """Build a value of type `kind`, or refuse."""
+    return _builder(kind)(packed, where)
+
+
+@cache
+def _builder(kind: Any) -> Builder:
+    """Return what builds values of type `kind`."""
     origin = get_origin(kind)
     if kind is Condition:
-        return _build_condition(packed, where)
+        return _build_condition
     if dataclasses.is_dataclass(kind):
-        return _build_dataclass(typing.cast(type, kind), packed, where)
+        return partial(_build_dataclass, typing.cast(type, kind))
     if origin is np.ndarray:
-        return _build_array(np.dtype(get_args(get_args(kind)[1])[0]), packed, where)
+        return partial(_build_array, np.dtype(get_args(get_args(kind)[1])[0]))
     if origin is tuple:
-        return _build_tuple(get_args(kind), packed, where)
+        return partial(_build_tuple, get_args(kind))
     if origin is Literal:
-        if packed not in get_args(kind):
-            raise ProtocolError(f"{where}: unexpected value")
-        return packed
-    return _build_scalar(kind, packed, where)
+        return partial(_build_literal, get_args(kind))
+    return partial(_build_scalar, kind)
+
+
+def _build_literal(values: tuple[Any, ...], packed: Any, where: str) -> Any:
+    if not isinstance(packed, str) or packed not in values:
+        raise ProtocolError(f"{where}: unexpected value")
+    return packed
 
 
 def _build_scalar(kind: type, packed: Any, where: str) -> Any:
@@ -157,7 +196,8 @@ def _build_tuple(kinds: tuple[Any, ...], packed: Any, where: str) -> tuple[Any, 
     if not isinstance(packed, list):
         raise ProtocolError(f"{where}: expected a list")
     if len(kinds) == 2 and kinds[1] is Ellipsis:
-        kinds = (kinds[0],) * len(packed)
+        build = _builder(kinds[0])
+        return tuple([build(item, where) for item in packed])
     if len(kinds) != len(packed):
         raise ProtocolError(f"{where}: expected {len(kinds)} entries, got {len(packed)}")
     return tuple(_build(kind, item, where) for kind, item in zip(kinds, packed, strict=True))
@@ -178,10 +218,10 @@ def _build_array(dtype: np.dtype[Any], packed: Any, where: str) -> Any:
 
 
 def _build_condition(packed: Any, where: str) -> Condition:
-    match packed:
-        case [int() as feature, bytes() as codes] if (
-            type(feature) is int and 0 <= feature < 2**31 and len(codes) == 32
-        ):
+    if isinstance(packed, list) and len(packed) == 2:
+        feature, codes = packed
+        fits = type(feature) is int and type(codes) is bytes and len(codes) == 32
+        if fits and 0 <= feature < 2**31:
             return Condition(feature, int.from_bytes(codes, "little"))
     raise ProtocolError(f"{where}: not a condition")
 
@@ -189,12 +229,17 @@ def _build_condition(packed: Any, where: str) -> Condition:
 def _build_dataclass(cls: type, packed: Any, where: str) -> Any:
     if not isinstance(packed, dict):
         raise ProtocolError(f"{where}: expected the fields of {cls.__name__}")
-    hints = _hints(cls)
-    names = [f.name for f in dataclasses.fields(cls)]
-    if set(packed) != set(names):
+    builders = _field_builders(cls)
+    if packed.keys() != builders.keys():
         raise ProtocolError(f"{where}: fields missing or unknown")
-    values = {name: _build(hints[name], packed[name], f"{where}.{name}") for name in names}
+    values = {name: build(packed[name], f"{where}.{name}") for name, build in builders.items()}
     try:
         return cls(**values)
     except ValueError as error:
         raise ProtocolError(f"{where}: {error}") from None
+
+
+@cache
+def _field_builders(cls: type) -> dict[str, Builder]:
+    hints = get_type_hints(cls)
+    return {name: _builder(hints[name]) for name in _names(cls)}
