@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, stdout
-from fedrulefit.cli.federation import STATE, load_flare
+from fedrulefit.cli.federation import STATE, StateOption, load_flare
 from fedrulefit.engines.host import lock_folder
 
 app = typer.Typer(
@@ -21,13 +21,11 @@ app = typer.Typer(
 @friendly_errors()
 def start(
     kit: Annotated[Path, typer.Option("--kit", help="The coordinator's start-up kit.")],
-    state: Annotated[
-        Path, typer.Option("--state", help="Folder for runs and journals; keep it.")
-    ] = STATE,
+    state: StateOption = STATE,
 ) -> None:
     """Start the coordinator, and keep it running until Ctrl-C.
 
-    It goes on with every run that is not finished.
+    It goes on with every run that is not finished. Keep its state folder.
     """
     from fedrulefit.engines.consortium import Kit
 

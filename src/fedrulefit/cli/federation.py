@@ -34,7 +34,14 @@ STATE = Path("fedrulefit-coordinator")
 ABSENT = 15.0
 """Seconds without a coordinator's process after which we no longer wait for it."""
 
-StateOption = Annotated[Path, typer.Option("--state", help="The coordinator's state folder.")]
+StateOption = Annotated[
+    Path,
+    typer.Option(
+        "--state",
+        envvar="FEDRULEFIT_COORDINATOR_STATE",
+        help="The coordinator's state folder.",
+    ),
+]
 
 
 def load_flare() -> Any:
@@ -47,6 +54,25 @@ def load_flare() -> Any:
             'pip install "fedrulefit[flare]"'
         ) from None
     return flare
+
+
+@app.command(epilog="Example: fedrulefit federation draft -o consortium.toml")
+@friendly_errors()
+def draft(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write it here instead of printing it.")
+    ] = None,
+) -> None:
+    """Write a consortium file to start from: who takes part, and where to call."""
+    from fedrulefit.engines.consortium import EXAMPLE
+
+    if output is None:
+        typer.echo(EXAMPLE, nl=False)
+    elif output.exists():
+        raise FederationError(f"{output} is there already")
+    else:
+        output.write_text(EXAMPLE, encoding="utf-8")
+        stdout().print(Text(f"Wrote {output}: put in your own names, host and port."))
 
 
 @app.command(epilog="Example: fedrulefit federation init consortium.toml -o kits")
@@ -154,7 +180,8 @@ def run(
     if status["state"] != "done":
         raise FederationError(
             f"run {folder.name} {status['state']}: {status.get('message', '')}\n"
-            f"It can be resumed: fedrulefit federation run --resume {folder.name} -o {output}"
+            f"It can be resumed: fedrulefit federation run --resume {folder.name} -o {output} "
+            f"--state {state}"
         )
     shutil.copy(folder / "model.json", output)
     model = Model.load(output)
@@ -179,6 +206,7 @@ def status(
 ) -> None:
     """Show which sites are there, and how far every run is."""
     from fedrulefit.engines import runs
+    from fedrulefit.engines.host import is_held
 
     facts = _sites_facts(state)
     found = {folder.name: runs.read_status(folder) for folder in runs.run_folders(state)}
@@ -186,6 +214,8 @@ def status(
         typer.echo(json.dumps({**facts, "runs": found}, indent=2, ensure_ascii=False))
         return
     console = stdout()
+    if not is_held(state):
+        console.print(Text("The coordinator is not running; this is how it was left."))
     signs = ", ".join(f"{name} {_sign(here)}" for name, here in facts["sites"].items())
     console.print(Text(f"Sites: {signs} (as of {facts['updated']})"))
     if not found:
@@ -259,7 +289,8 @@ def _status_lines(name: str, status: dict[str, Any]) -> Text:
     text = Text.assemble((printable(name), "bold"), f"  {status['state']}")
     progress = status.get("progress")
     if progress:
-        text.append(f"  {show.STEPS[progress['step']]}")
+        if status["state"] != "done":
+            text.append(f"  {show.STEPS[progress['step']]}")
         if progress["round"] or progress["rounds"]:
             of = f" of {progress['rounds']}" if progress["rounds"] else ""
             text.append(f", round {progress['round']}{of}")

@@ -19,7 +19,10 @@ app = typer.Typer(name="site", help="Take part with a hospital's data.", no_args
 
 STATE = Path("fedrulefit-site")
 StateOption = Annotated[
-    Path, typer.Option("--state", help="Folder for ledger and journal; keep it.")
+    Path,
+    typer.Option(
+        "--state", envvar="FEDRULEFIT_SITE_STATE", help="Folder for ledger and journal; keep it."
+    ),
 ]
 
 
@@ -62,7 +65,12 @@ def start(
     spent = sum(r.epsilon or 0.0 for r in read_releases(ledger)) if ledger.exists() else 0.0
     console = stdout()
     console.print(Text(f"Site {checked.name} of {checked.consortium}; Ctrl-C stops it."))
+    identity = checked.identity
     console.print(Text(f"Root certificate {checked.root_fingerprint}"), soft_wrap=True)
+    console.print(
+        Text(f"This site's certificate {identity.fingerprint}, valid until {identity.expires}"),
+        soft_wrap=True,
+    )
     for line in rules.words():
         console.print(Text(f"  {line}"))
     console.print(Text(f"Spent so far on this data set: ε = {spent:g}. State: {state.resolve()}"))

@@ -108,7 +108,8 @@ class Consortium(_Part):
             text = Path(path).read_text(encoding="utf-8")
         except OSError as error:
             raise FederationError(
-                f"cannot read {path}: {error.strerror}. Such a file looks like this:\n\n{EXAMPLE}"
+                f"cannot read {path}: {error.strerror}. Write one with "
+                f"'fedrulefit federation draft -o {path}'"
             ) from None
         try:
             consortium = cls.model_validate(tomllib.loads(text))

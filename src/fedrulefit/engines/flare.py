@@ -25,6 +25,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -74,6 +75,7 @@ class SiteComponent(FLComponent):  # type: ignore[misc]
         """Open the host when FLARE has started."""
         if event_type != EventType.SYSTEM_START:
             return
+        _end_on_interrupt()
         with _or_end():
             self._host = open_host(_local_facts())
         fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._receive)
@@ -102,6 +104,7 @@ class CoordinatorComponent(FLComponent):  # type: ignore[misc]
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Begin to serve when FLARE has started; stop with it."""
         if event_type == EventType.SYSTEM_START:
+            _end_on_interrupt()
             with _or_end():
                 facts = _local_facts()
                 kit = Kit.load(facts["kit"], "coordinator")
@@ -254,6 +257,14 @@ def _or_end() -> Iterator[None]:
     except Exception as error:  # its words could hold a patient's value
         log.error("cannot start: %s", type(error).__name__)
         os._exit(2)
+
+
+def _end_on_interrupt() -> None:
+    """Let Ctrl-C end the process at once, as SIGTERM does: all that matters is on disk."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    else:
+        log.warning("Ctrl-C may be slow: use SIGTERM")
 
 
 def _local_facts() -> dict[str, Any]:

@@ -120,6 +120,9 @@ def stop(state: Path, run: str) -> None:
     folder = run_folder(state, run)
     if not folder.exists():
         raise FederationError(f"there is no run {run!r}")
+    state_of_run = read_status(folder)["state"]
+    if state_of_run not in ("waiting", "running"):
+        raise FederationError(f"run {run!r} is not under way: it is {state_of_run}")
     (folder / "stop").touch()
 
 

@@ -51,6 +51,13 @@ class Identity:
         """SHA-256 of the certificate."""
         return hashlib.sha256(self.certificate).hexdigest()
 
+    @property
+    def expires(self) -> dt.date:
+        """The last day of the certificate."""
+        from cryptography.x509 import load_der_x509_certificate
+
+        return load_der_x509_certificate(self.certificate).not_valid_after_utc.date()
+
     @cached_property
     def _key(self) -> Any:
         from cryptography.hazmat.primitives.serialization import load_der_private_key

@@ -8,11 +8,12 @@ lie in one process anyway.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from fedrulefit.errors import PolicyError, explain
 
@@ -65,7 +66,7 @@ secure_sums = true
 min_sites = 3
 dropouts = "wait"          # "continue": go on without a lost site, trusting the coordinator
 
-# Most ε, for adding or removing one patient. A spent budget refuses.
+# Most ε, for adding or removing one patient; "none" sets no limit. A spent budget refuses.
 epsilon_study = 20.0
 epsilon_dataset = 40.0     # across all studies
 max_rounds = 1000          # sums in one run
@@ -107,7 +108,7 @@ class Policy(BaseModel):
         them.
     epsilon_study, epsilon_dataset : float or None
         Most ε (adding or removing one patient) for one study, and for the data
-        set across studies; None sets no limit.
+        set across studies; None (in the file: "none") sets no limit.
     max_rounds : int
         Most sums answered in one run.
     max_runs : int
@@ -134,6 +135,21 @@ class Policy(BaseModel):
     max_runs: Annotated[int, Field(ge=1)] = 20
     approval: Literal["auto", "review"] = "auto"
     peers: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("epsilon_study", "epsilon_dataset", mode="before")
+    @classmethod
+    def _read_none(cls, value: object) -> object:
+        return None if value == "none" else value  # TOML has no null
+
+    @field_validator("peers")
+    @classmethod
+    def _read_fingerprints(cls, peers: dict[str, str]) -> dict[str, str]:
+        """Take fingerprints as people and openssl write them."""
+        plain = {site: text.replace(":", "").strip().lower() for site, text in peers.items()}
+        for site, text in plain.items():
+            if not re.fullmatch("[0-9a-f]{64}", text):
+                raise ValueError(f"the fingerprint of {site!r} is not a SHA-256")
+        return plain
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:

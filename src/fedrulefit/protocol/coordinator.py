@@ -220,7 +220,7 @@ class Coordinator:
         self.progress = Progress("keys")
         replies = yield from self._ask(m.KeyReply, m.KeyRequest)
         self._peers = {
-            r.header.site: m.Peer(r.header.site, r.public, r.certificate, r.signature)
+            r.header.site: m.Peer(r.header.site, r.public, r.certificate, r.dropouts, r.signature)
             for r in replies
         }
         yield from self._hand_out_keys()

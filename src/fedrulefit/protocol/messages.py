@@ -75,16 +75,21 @@ class KeyReply:
     header: Header
     public: bytes = _released("X25519 key made for this run", mechanism="no patient data")
     certificate: bytes = _released("the site's certificate", mechanism="no patient data")
-    signature: bytes = _released("its signature of the key", mechanism="no patient data")
+    dropouts: Literal["wait", "continue"] = _released(
+        "whether the site's policy lets sums go on without a lost site",
+        mechanism="no patient data",
+    )
+    signature: bytes = _released("its signature of key and policy", mechanism="no patient data")
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A site's key, as it sent it."""
+    """A site's key and what it says of its policy, as it sent them."""
 
     site: str
     public: bytes
     certificate: bytes
+    dropouts: Literal["wait", "continue"]
     signature: bytes
 
 

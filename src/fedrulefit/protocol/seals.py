@@ -7,7 +7,8 @@ from being subtracted:
   sites, keys, grid, rules) and to the question. A coordinator that tells sites
   different things gets numbers that do not cancel.
 * With ``dropouts = "wait"`` all sums over one data set are among one and the same set
-  of sites, across runs.
+  of sites, across runs; and each site signs that its policy says so, since another that
+  sums without this one gives this one's sums away.
 * With ``dropouts = "continue"`` a site opens at most one attempt of a round: handing
   out a new set of sites makes it forget what it sealed and did not open; and it does
   not answer the very same question among two sets that differ by fewer than
@@ -128,9 +129,9 @@ class Seals:
         """Sign the public half of the run's secret."""
         if self._identity is None:
             raise ProtocolError("the site has no identity for secure sums", "identity")
-        public = public_key(self.secret)
-        signature = self._identity.sign(_key_claim(header, self._name, public))
-        return m.KeyReply(header, public, self._identity.certificate, signature)
+        public, dropouts = public_key(self.secret), self._policy.dropouts
+        signature = self._identity.sign(_key_claim(header, self._name, public, dropouts))
+        return m.KeyReply(header, public, self._identity.certificate, dropouts, signature)
 
     def check_peers(self, request: m.PeersRequest) -> None:
         """Refuse keys that are not of this run's sites, signed by them."""
@@ -150,8 +151,13 @@ class Seals:
                 raise ProtocolError("sites may leave a run, but not join it late", "set-changed")
         self._check_number(publics)
         self._check_set(publics)
+        if self._policy.dropouts == "wait" and any(p.dropouts != "wait" for p in request.peers):
+            raise ProtocolError(
+                "a site of this run has a policy that would let sums go on without this one",
+                "policy",
+            )
         for peer in request.peers:
-            claim = _key_claim(request.header, peer.site, peer.public)
+            claim = _key_claim(request.header, peer.site, peer.public, peer.dropouts)
             self._trust.verify(peer.site, peer.certificate, claim, peer.signature)
 
     def meet(self, request: m.PeersRequest) -> None:
@@ -268,7 +274,8 @@ def _question_key(asked: bytes) -> str:
     return f"question/{asked.hex()}"
 
 
-def _key_claim(header: m.Header, site: str, public: bytes) -> bytes:
-    """What a site signs: this key is mine, for this run of this study."""
-    claim: bytes = msgpack.packb(["fedrulefit key 1", header.study, header.run, site, public])
+def _key_claim(header: m.Header, site: str, public: bytes, dropouts: str) -> bytes:
+    """What a site signs: this key is mine, for this run of this study, under this policy."""
+    parts = ["fedrulefit key 1", header.study, header.run, site, public, dropouts]
+    claim: bytes = msgpack.packb(parts)
     return claim

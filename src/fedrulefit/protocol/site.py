@@ -221,7 +221,8 @@ class Site:
                 log.error("%s failed with %s at %s", type(request).__name__, kind, _where(error))
                 reason = f"site {self.name!r} failed with {kind}: see its log"
                 refusal = m.Refusal(request.header, "internal", reason)
-            log.info("refused %s: %s", type(request).__name__, refusal.code)
+            if refusal.code != "pending":  # asked again every few seconds
+                log.info("refused %s: %s", type(request).__name__, refusal.code)
             return to_bytes(refusal)
 
     def _respond(self, request: m.Request, received: bytes) -> bytes:

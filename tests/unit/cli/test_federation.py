@@ -116,8 +116,13 @@ def test_renewing_keeps_the_root_and_changes_the_certificates(tmp_path: Path) ->
     assert after.identity.fingerprint != fingerprint
 
 
-def test_a_consortium_that_is_not_there_is_explained_with_an_example(tmp_path: Path) -> None:
-    assert '[[sites]] name = "north"' in fail("federation", "init", tmp_path / "none.toml")
+def test_a_consortium_file_to_start_from(tmp_path: Path) -> None:
+    path = tmp_path / "consortium.toml"
+    assert "federation draft" in fail("federation", "init", path)
+    succeed("federation", "draft", "-o", path)
+    assert Consortium.load(path).site_names == ("north", "south", "west")
+    assert succeed("federation", "draft") == path.read_text()
+    assert "is there already" in fail("federation", "draft", "-o", path)
 
 
 @pytest.mark.parametrize(
@@ -342,7 +347,7 @@ def test_a_failed_run_says_why_and_how_to_go_on(net: tuple[Loopback, Path]) -> N
     assert "'wait' or 'continue'" in fail("federation", "run", *options, "--dropouts", "perhaps")
     assert "there is no run" in fail("federation", "run", *options, "--resume", "none")
     assert "no run 'none'" in fail("federation", "stop", "none", "--state", made.state)
-    assert "will stop" in succeed("federation", "stop", "open", "--state", made.state)
+    assert "it is failed" in fail("federation", "stop", "open", "--state", made.state)
 
 
 def test_without_a_coordinator_the_commands_say_so(
@@ -357,6 +362,8 @@ def test_without_a_coordinator_the_commands_say_so(
     options = ["--state", state, "-o", tmp_path / "m.json", "-s", files / "study.toml"]
     assert "is not running" in fail("federation", "run", *options, "--run", "r")
     assert runs.read_status(runs.run_folder(state, "r"))["state"] == "waiting"
+    assert "not running" in succeed("federation", "status", "--state", state)
+    assert "will stop" in succeed("federation", "stop", "r", "--state", state)
 
 
 @pytest.mark.parametrize("command", ["show", "verify"])

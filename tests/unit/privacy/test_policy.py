@@ -25,7 +25,7 @@ max_rounds = 60
 max_runs = 7
 approval = "review"
 [peers]
-south = "ab12"
+south = "AB:ababababababababababababababababababababababababababababababab"
 """
 
 
@@ -59,7 +59,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         max_rounds=60,
         max_runs=7,
         approval="review",
-        peers={"south": "ab12"},
+        peers={"south": "ab" * 32},
     )
     assert set(Policy.model_fields) == policy.model_fields_set
     (tmp_path / "empty.toml").write_text("", encoding="utf-8")

@@ -42,6 +42,7 @@ from tests.samples import (
     record,
 )
 
+KEY = ("public", "certificate", "dropouts", "signature")
 SMALL = {"n_trees": 5, "rounds": 3}
 STUDY = make_study(**SMALL)
 THREE = ("north", "south", "west")
@@ -58,7 +59,8 @@ def change(policy: Policy, **changes: Any) -> Policy:
 
 @cache
 def peer_key(name: str, names: tuple[str, ...], run: str) -> m.KeyReply:
-    talk = Talk(make_site(name, policy=OPEN), run=run)
+    policy = change(OPEN, dropouts="wait")
+    talk = Talk(make_site(name, policy=policy), run=run)
     granted(talk.join(names), m.JoinReply)
     reply: m.KeyReply = granted(talk.ask(m.KeyRequest), m.KeyReply)
     return reply
@@ -89,7 +91,7 @@ def peers_of(names: Sequence[str], run: str, own: m.KeyReply | None = None) -> t
             reply = own
         else:
             reply = peer_key(name, tuple(names), run)
-        peers.append(m.Peer(name, reply.public, reply.certificate, reply.signature))
+        peers.append(m.Peer(name, reply.public, reply.certificate, reply.dropouts, reply.signature))
     return tuple(peers)
 
 
@@ -157,7 +159,7 @@ def test_noise_that_guarantees_nothing_is_no_noise() -> None:
         ({}, {"sites": ("north", "south", "south")}, "bad-request"),
         ({}, {"sites": ("south", "west", "east")}, "bad-request"),
         ({"roster": ("north", "south", "east")}, {}, "identity"),
-        ({"policy": change(ALL, peers={"south": "ab"})}, {}, "policy"),
+        ({"policy": change(ALL, peers={"south": "ab" * 32})}, {}, "policy"),
         ({"policy": change(ALL, min_sites=4)}, {}, "too-few-sites"),
         ({}, {"dropouts": "continue"}, "policy"),
     ],
@@ -547,6 +549,17 @@ def test_a_key_that_the_coordinator_put_in_is_refused() -> None:
     granted(with_peer(make_site()), m.PeersReply)
 
 
+def test_a_site_that_waits_sums_only_with_sites_that_wait() -> None:
+    """Another that sums without this one gives this one's sums away."""
+    careless = Talk(make_site("south", policy=change(ALL, dropouts="continue")), run="run")
+    granted(careless.join(THREE), m.JoinReply)
+    reply = granted(careless.ask(m.KeyRequest), m.KeyReply)
+    assert reply.dropouts == "continue"
+    told = {key: getattr(reply, key) for key in KEY}
+    assert "without this one" in refused(with_peer(make_site(), **told), "policy").reason
+    refused(with_peer(make_site(), **{**told, "dropouts": "wait"}), "identity")
+
+
 def test_a_key_of_another_run_or_without_a_signature_is_refused() -> None:
     south = peers_of(THREE, "another-run")[1]
     refused(with_peer(make_site(), public=south.public, signature=south.signature), "identity")
@@ -573,7 +586,7 @@ def test_a_key_that_is_no_point_of_the_curve_is_refused() -> None:
     zero = bytes(32)
     signer = SigningSite(IDENTITIES["south"])
     peers = [
-        m.Peer("south", zero, IDENTITIES["south"].certificate, signer.sign_key(zero))
+        m.Peer("south", zero, IDENTITIES["south"].certificate, "wait", signer.sign_key(zero))
         if peer.site == "south"
         else peer
         for peer in peers_of(THREE, "run", own)
@@ -591,7 +604,7 @@ class SigningSite:
         from fedrulefit.protocol.seals import _key_claim
 
         header = m.Header(m.PROTOCOL_VERSION, "run", 1, "south", STUDY.digest)
-        return self.identity.sign(_key_claim(header, "south", public))
+        return self.identity.sign(_key_claim(header, "south", public, "wait"))
 
 
 @pytest.mark.parametrize(
@@ -629,10 +642,7 @@ def play_round(told: Mapping[str, tuple[Any, ...]]) -> tuple[Any, Any]:
     for talk in talks.values():
         granted(talk.join(THREE), m.JoinReply)
     keys = {name: granted(talk.ask(m.KeyRequest), m.KeyReply) for name, talk in talks.items()}
-    peers = tuple(
-        m.Peer(name, keys[name].public, keys[name].certificate, keys[name].signature)
-        for name in sorted(THREE)
-    )
+    peers = tuple(m.Peer(name, *(getattr(keys[name], f) for f in KEY)) for name in sorted(THREE))
     replies = []
     for name, talk in talks.items():
         granted(talk.ask(m.PeersRequest, peers=peers), m.PeersReply)

@@ -46,10 +46,13 @@ EXAMPLES: dict[str, m.Message] = {
         m.JoinRequest(HEADER, ("nörth", "south"), True, "continue"),
         m.JoinReply(HEADER, "fedrulefit 1"),
         m.KeyRequest(HEADER),
-        m.KeyReply(HEADER, bytes(range(32)), b"certificate \x00\xff", b""),
+        m.KeyReply(HEADER, bytes(range(32)), b"certificate \x00\xff", "wait", b""),
         m.PeersRequest(
             HEADER,
-            (m.Peer("nörth", bytes(32), b"c", b"s"), m.Peer("south", b"\xff" * 32, b"", b"\x80")),
+            (
+                m.Peer("nörth", bytes(32), b"c", "wait", b"s"),
+                m.Peer("south", b"\xff" * 32, b"", "continue", b"\x80"),
+            ),
         ),
         m.PeersReply(HEADER, 2),
         m.SealedReply(HEADER, np.array([-(2**63), 0, 2**63 - 1])),
@@ -174,7 +177,10 @@ def test_any_bytes_come_back(seed: bytes, certificate: bytes, values: Any) -> No
     opened = from_bytes(to_bytes(m.OpenReply(HEADER, seed)))
     assert isinstance(opened, m.OpenReply)
     assert opened.seed == seed
-    peers = (m.Peer("a", seed, certificate, b""), m.Peer("b", b"", seed, certificate))
+    peers = (
+        m.Peer("a", seed, certificate, "wait", b""),
+        m.Peer("b", b"", seed, "wait", certificate),
+    )
     met = from_bytes(to_bytes(m.PeersRequest(HEADER, peers)))
     assert isinstance(met, m.PeersRequest)
     assert met.peers == peers
@@ -229,6 +235,8 @@ WRONG_TYPES = [
     ("KeyReply", "certificate", None),
     ("KeyReply", "signature", [1, 2]),
     ("KeyReply", "signature", 3),
+    ("KeyReply", "dropouts", "perhaps"),
+    ("KeyReply", "dropouts", 1),
     ("OpenRequest", "sealed", True),
     ("OpenRequest", "sealed", 2.0),
     ("OpenReply", "seed", "x" * 32),
@@ -240,12 +248,20 @@ WRONG_TYPES = [
     (
         "PeersRequest",
         "peers",
-        [{"site": b"north", "public": b"", "certificate": b"", "signature": b""}],
+        [
+            {
+                "site": b"north",
+                "public": b"",
+                "certificate": b"",
+                "dropouts": "wait",
+                "signature": b"",
+            }
+        ],
     ),
     (
         "PeersRequest",
         "peers",
-        [{"site": "north", "public": "", "certificate": b"", "signature": b""}],
+        [{"site": "north", "public": "", "certificate": b"", "dropouts": "wait", "signature": b""}],
     ),
     ("SealedReply", "numbers", bytes(8)),
     ("SealedReply", "numbers", ["<f8", [1], bytes(8)]),
