@@ -555,7 +555,7 @@ class Site:
             raise ProtocolError(f"expected 1 to {settings.folds + 1} points")
         if len({query.fold for query in request.queries}) < len(request.queries):
             raise ProtocolError("two points of one fold")
-        unpenalised = int((self._factors == 0).sum())
+        unpenalised = design.n_terms if settings.penalty == 0 else int((self._factors == 0).sum())
         found = []
         for query in request.queries:
             _check_terms(query.active, design.n_terms)
