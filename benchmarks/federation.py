@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 from tests.federations import Federation, federation
 
-from benchmarks.measure import machine
 from fedrulefit import demo
 from fedrulefit.engines import inprocess, runs
+from fedrulefit.experiments.runs import machine
 from fedrulefit.privacy.sums import Masks, add_rings, from_ring, make_secret, public_key, to_ring
 from fedrulefit.study import Study
 from fedrulefit.table import load_table

@@ -245,10 +245,7 @@ class Site:
             if isinstance(reply, m.Sum) and not np.isfinite(flatten(reply)).all():
                 raise ProtocolError("a sum outgrows every number", "overflow")
             data = to_bytes(reply)
-        releases = [
-            dataclasses.replace(release, digest=digest(data))
-            for release in self._releases(request, reply)
-        ]
+        releases = list(self._releases(request, reply, digest(data)))
         self._keep(request, received, data, releases)
         if releases:
             self.ledger.append(*releases)
@@ -743,10 +740,11 @@ class Site:
             hasher.update(np.ascontiguousarray(array).tobytes())
         return hasher.digest()
 
-    def _releases(self, request: m.Request, reply: m.Reply) -> Iterator[Release]:
+    def _releases(self, request: m.Request, reply: m.Reply, bytes_digest: str) -> Iterator[Release]:
         """Every patient-derived field of a reply, as the ledger tells it."""
         common: dict[str, Any] = {
             "message": type(reply).__name__,
+            "digest": bytes_digest,
             "study": self.study.name,
             "run": request.header.run,
             "step": request.header.step,
