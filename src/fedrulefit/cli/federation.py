@@ -66,13 +66,7 @@ def draft(
     """Write a consortium file to start from: who takes part, and where to call."""
     from fedrulefit.engines.consortium import EXAMPLE
 
-    if output is None:
-        typer.echo(EXAMPLE, nl=False)
-    elif output.exists():
-        raise FederationError(f"{output} is there already")
-    else:
-        output.write_text(EXAMPLE, encoding="utf-8")
-        stdout().print(Text(f"Wrote {output}: put in your own names, host and port."))
+    write_example(EXAMPLE, output, "put in your own names, host and port")
 
 
 @app.command(epilog="Example: fedrulefit federation init consortium.toml -o kits")
@@ -188,14 +182,7 @@ def run(
     if as_json:
         typer.echo(json.dumps({"run": folder.name, "model": str(output), **status}, indent=2))
         return
-    console = stdout()
-    show.print_summary(console, model)
-    if top:
-        console.print()
-        console.print(show.rules_table(model, model.rules_frame(top=top)))
-    console.print()
-    console.print(Text(f"Privacy: {model.privacy.words()}"))
-    console.print(Text(f"Wrote {output} (run {folder.name})."))
+    show.print_model(stdout(), model, top=top, written=f"{output} (run {folder.name})")
 
 
 @app.command(epilog="Example: fedrulefit federation status")
@@ -235,6 +222,17 @@ def stop(
 
     runs.stop(state, run_name)
     stdout().print(Text(f"{run_name} will stop; resume it with federation run --resume."))
+
+
+def write_example(text: str, output: Path | None, advice: str) -> None:
+    """Print a file to start from, or write it where none is."""
+    if output is None:
+        typer.echo(text, nl=False)
+    elif output.exists():
+        raise FederationError(f"{output} is there already")
+    else:
+        output.write_text(text, encoding="utf-8")
+        stdout().print(Text(f"Wrote {output}: {advice}."))
 
 
 def _name_run(study: Study) -> str:

@@ -89,15 +89,7 @@ def fit(
         }
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     elif not quiet:
-        console = stdout()
-        show.print_summary(console, model)
-        if top:
-            console.print()
-            console.print(show.rules_table(model, model.rules_frame(top=top)))
-        console.print()
-        console.print(Text(f"Covariates by importance: {show.importance_line(model)}"))
-        console.print(Text(f"Privacy: {model.privacy.words()}"))
-        console.print(Text(f"Wrote {output}."))
+        show.print_model(stdout(), model, top=top, written=str(output))
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:

@@ -138,3 +138,15 @@ def _certificate_line(model: Model) -> str:
         f"Objective {origin.objective:.5f}, at most {share:.1e} of it above the optimum of the "
         "pooled data (duality gap)."
     )
+
+
+def print_model(console: Console, model: Model, *, top: int, written: str) -> None:
+    """Print a fitted model as its user first sees it."""
+    print_summary(console, model)
+    if top:
+        console.print()
+        console.print(rules_table(model, model.rules_frame(top=top)))
+    console.print()
+    console.print(Text(f"Covariates by importance: {importance_line(model)}"))
+    console.print(Text(f"Privacy: {model.privacy.words()}"))
+    console.print(Text(f"Wrote {written}."))

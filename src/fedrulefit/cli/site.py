@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
-from fedrulefit.cli.federation import load_flare, whoami
+from fedrulefit.cli.federation import load_flare, whoami, write_example
 from fedrulefit.errors import FederationError
 from fedrulefit.privacy.policy import EXAMPLE, Policy
 from fedrulefit.study import Study
@@ -96,13 +96,8 @@ def policy(
     if show is not None:
         for line in Policy.load(show).words():
             stdout().print(Text(line))
-    elif output is None:
-        typer.echo(EXAMPLE, nl=False)
-    elif output.exists():
-        raise FederationError(f"{output} is there already")
     else:
-        output.write_text(EXAMPLE, encoding="utf-8")
-        stdout().print(Text(f"Wrote {output}: read it, and change what your hospital needs."))
+        write_example(EXAMPLE, output, "read it, and change what your hospital needs")
 
 
 @app.command(epilog="Example: fedrulefit site review")
