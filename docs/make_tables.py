@@ -131,6 +131,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "server_step": "η_s: step of the coordinator.",
         "client_step": "η_c: step of a site.",
         "weighting": "Whether a site counts by its patients, or all sites count equally.",
+        "holdout": "Share of each site's patients that the model is judged on, not learnt from.",
         "seed": "Seed of leaf counts, subsamples and folds; never of privacy noise.",
     },
 }
@@ -675,6 +676,8 @@ def make_model_fields() -> str:
         "`provenance`": modelfile._ProvenancePart,
         "`provenance.certificate`": modelfile._CertificatePart,
         "`provenance.path[]`": modelfile._PathPart,
+        "`evaluation`": modelfile._EvaluationPart,
+        "`evaluation.overall`, `evaluation.sites.*`": modelfile._ScoresPart,
     }
     tables = []
     for title, cls in parts.items():
@@ -694,6 +697,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "terms": "Terms with a coefficient other than 0, most important first.",
         "privacy": "The privacy bill.",
         "provenance": "What the model rests on.",
+        "evaluation": "How well it predicts held-out patients; null where none were held out.",
     },
     "_AxisPart": {
         "covariate": "Name of the covariate.",
@@ -739,6 +743,17 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "tell it under `exact`.",
         "sum_of": "How many sites were in the secure sums; `null` if the coordinator saw each "
         "site's own numbers.",
+    },
+    "_EvaluationPart": {
+        "overall": "Score sums over all sites.",
+        "sites": "The same of each site; empty where the coordinator saw only the total.",
+    },
+    "_ScoresPart": {
+        "bins": "Bins of the predicted probability that hold somebody: number of the bin (0 to "
+        "513, even on the log-odds scale between -8 and 8), patients with the outcome, without "
+        "it, and their summed probabilities.",
+        "squares": "Summed squared error.",
+        "loss": "Summed log-loss.",
     },
     "_ProvenancePart": {
         "sites": "Names of the sites.",

@@ -25,6 +25,7 @@ from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid, encode, linear_values
 from fedrulefit.core.importance import variable_importance
 from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
 from fedrulefit.errors import DataError, FedRuleFitError
+from fedrulefit.evaluation import Evaluation
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Category, Number, Study, YesNo
 from fedrulefit.table import load_table
@@ -178,6 +179,8 @@ class Model:
         Those with a coefficient other than 0, most important first.
     privacy : PrivacyBill
     provenance : Provenance
+    evaluation : Evaluation or None
+        How well it predicts patients that were held out, if some were.
     """
 
     study: Study
@@ -186,6 +189,7 @@ class Model:
     terms: tuple[Term, ...]
     privacy: PrivacyBill
     provenance: Provenance
+    evaluation: Evaluation | None = None
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedrulefit.core.arrays import Floats
 from fedrulefit.model import Model
 
 if TYPE_CHECKING:
@@ -157,6 +158,54 @@ def coefficients(model: Model, ax: Axes | None = None, *, top: int = 8) -> Axes:
     return ax
 
 
+def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> Axes:
+    """Draw predicted against observed risk of held-out patients.
+
+    The data: :meth:`Evaluation.calibration_frame` of ``Model.evaluation``. Bars are 95 %
+    (Wilson) intervals.
+    """
+    ax = _axes(ax)
+    if model.evaluation is None:
+        return _say(ax, "No patients were held out")
+    frame = model.evaluation.calibration_frame(n_groups)
+    low, high = _wilson(frame["observed"].to_numpy(), frame["patients"].to_numpy())
+    errors = [frame["observed"] - low, high - frame["observed"]]
+    ax.plot([0, 1], [0, 1], color=OUTSIDE, linestyle="--", label="perfect")
+    ax.errorbar(
+        frame["predicted"], frame["observed"], errors, fmt="o-", color=NEUTRAL, ecolor=OUTSIDE,
+        markersize=4, linewidth=1, label="model",
+    )  # fmt: skip
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    ax.set_xlabel("Predicted risk")
+    ax.set_ylabel("Observed share")
+    ax.set_title("Calibration")
+    ax.legend(frameon=False, loc="upper left")
+    return ax
+
+
+def decision(model: Model, ax: Axes | None = None) -> Axes:
+    """Draw the decision curve: net benefit over the threshold.
+
+    The data: :meth:`Evaluation.decision_frame` of ``Model.evaluation``.
+    """
+    ax = _axes(ax)
+    if model.evaluation is None:
+        return _say(ax, "No patients were held out")
+    frame = model.evaluation.decision_frame()
+    ax.plot(frame["threshold"], frame["net_benefit"], color=RAISES, label="model")
+    ax.plot(frame["threshold"], frame["treat_all"], color=NEUTRAL, label="treat all")
+    ax.axhline(0, color=OUTSIDE, linestyle="--", label="treat nobody")
+    top = max(float(frame["net_benefit"].max()), float(frame["treat_all"].max()), 1e-3)
+    ax.set_ylim(-0.25 * top, 1.1 * top)
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("Threshold of the risk")
+    ax.set_ylabel("Net benefit")
+    ax.set_title("Decision curve")
+    ax.legend(frameon=False)
+    return ax
+
+
 def overview(model: Model) -> Figure:
     """Draw all of them on one page."""
     from matplotlib.figure import Figure
@@ -181,6 +230,14 @@ def _axes(ax: Axes | None) -> Axes:
     import matplotlib.pyplot as plt
 
     return plt.subplots(layout="constrained")[1]
+
+
+def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
+    """Wilson's 95 % interval of a share."""
+    z = 1.959964
+    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    wide = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+    return np.minimum(middle - wide, share), np.maximum(middle + wide, share)
 
 
 def _patch(colour: str, label: str) -> object:

@@ -28,6 +28,7 @@ STEPS = {
     "path": "cross-validation",
     "fit": "fit together",
     "summary": "supports of the rules",
+    "evaluation": "held-out patients",
     "done": "done",
 }
 
@@ -147,6 +148,8 @@ def print_model(console: Console, model: Model, *, top: int, written: str) -> No
         console.print()
         console.print(rules_table(model, model.rules_frame(top=top)))
     console.print()
+    if model.evaluation is not None:
+        console.print(Text(model.evaluation.words()))
     console.print(Text(f"Covariates by importance: {importance_line(model)}"))
     console.print(Text(f"Privacy: {model.privacy.words()}"))
     console.print(Text(f"Wrote {written}."))
