@@ -142,3 +142,23 @@ def test_the_plots_show_the_frames(model: Model) -> None:
     frame = model.evaluation.decision_frame()
     np.testing.assert_allclose(np.asarray(ax.lines[0].get_ydata(), float), frame["net_benefit"])
     assert (frame["net_benefit"] <= frame["sensitivity"]).all()
+
+
+def test_leaving_a_site_out_judges_it_by_the_others() -> None:
+    def noise(site: str) -> UnsafeSeededLaplace:
+        return UnsafeSeededLaplace(3, site)
+
+    asked: list[str] = []
+    found = inprocess.leave_one_site_out(STUDY, TABLES, make_noise=noise, on_site=asked.append)
+    assert asked == list(TABLES)
+    others = {site: TABLES[site] for site in ("north", "west")}
+    study = STUDY.with_settings(holdout=0.0)
+    model = inprocess.fit(study, others, make_noise=noise).model
+    outcome = TABLES["south"].outcome
+    assert outcome is not None
+    frame = found.metrics_frame().set_index("site")
+    expected = roc_auc_score(outcome, model.predict_proba(TABLES["south"].values))
+    assert abs(frame.loc["south", "auc"] - expected) <= frame.loc["south", "auc_bound"]
+    assert frame.loc[ALL_SITES, "patients"] == 650
+    with pytest.raises(FitError, match="two are needed"):
+        inprocess.leave_one_site_out(STUDY, {"north": TABLES["north"]})
