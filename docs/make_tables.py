@@ -255,6 +255,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.plot.subgroups",
             "fedrulefit.plot.history",
             "fedrulefit.plot.path",
+            "fedrulefit.plot.coefficients",
             "fedrulefit.plot.overview",
         ),
     ),

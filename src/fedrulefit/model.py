@@ -43,7 +43,7 @@ class RuleTerm:
     rule : Rule
     coefficient : float
     importance : float
-        |β|·std (paper 2.3), on the scale of the log-odds.
+        ``|β|·std`` (paper 2.3), on the scale of the log-odds.
     inside, events_inside : float
         Patients who satisfy the rule, and those of them with the outcome,
         summed over sites (with their weights).
