@@ -8,7 +8,7 @@ A model holds no patient. Saving and loading is in :mod:`fedrulefit.modelfile`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -340,6 +340,39 @@ class Model:
         from fedrulefit.modelfile import save_model
 
         save_model(self, Path(path))
+
+    def to_sql(
+        self,
+        dialect: str,
+        *,
+        table: str | Sequence[str] = "patients",
+        key: str | Sequence[str] = (),
+        columns: Mapping[str, str] | None = None,
+        log_odds: bool = False,
+    ) -> str:
+        """Return one SELECT that scores a table in a database.
+
+        It gives each row ``probability``, equal to :meth:`predict_proba`; NULL
+        where a cell is neither a value of the study nor missing. It reads the
+        raw columns, text or number, that the model's terms name.
+
+        Parameters
+        ----------
+        dialect : {"duckdb", "sqlite", "postgresql"}
+        table : str or sequence of str
+            Name of the table or view; ``("clinic", "patients")`` with a schema.
+        key : str or sequence of str
+            Columns to show beside the probability, such as a patient's number.
+        columns : mapping of str to str, optional
+            The table's name of a covariate, where it is not the study's.
+        log_odds : bool
+            Whether to give the column ``log_odds``, too.
+        """
+        from fedrulefit.export.sql import write_sql
+
+        return write_sql(
+            self, dialect, table=table, key=key, columns=columns, log_odds=log_odds
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Model:
