@@ -140,7 +140,7 @@ def _cells(
         name = model.study.names[feature]
         cell = sql.cell(f"t.{quote_name(names[name])}")
         chosen.append(f"{cell} AS {_x(feature)}{_REMARK}{_comment(name)}")
-    return chosen or ["1 AS nothing"]
+    return chosen or ["1 AS one"]
 
 
 def _known(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
@@ -154,7 +154,7 @@ def _known(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
             listed = ", ".join(sql.text(word) for word in sorted(words))
             absent = f"{x} IS NULL OR lower({x}) IN ({listed})"
             chosen.append(f"CASE WHEN {absent} THEN 1 ELSE 0 END AS {_absent(feature)}")
-    return chosen or ["1 AS nothing"]
+    return chosen or ["1 AS one"]
 
 
 def _log_odds(model: Model, sql: Dialect) -> str:
@@ -319,7 +319,8 @@ def _write_levels(present: int, feature: int, model: Model, sql: Dialect) -> str
     if not isinstance(covariate, Category):
         raise FedRuleFitError("a condition on a number must be an interval")
     keys = [level_key(v) for code, v in enumerate(covariate.levels) if present >> code & 1]
-    return f"{_x(feature)} IN ({', '.join(sql.text(key) for key in keys)})"
+    listed = ", ".join(sql.text(key) for key in keys)
+    return f"{_x(feature)} = {listed}" if len(keys) == 1 else f"{_x(feature)} IN ({listed})"
 
 
 # --- names --------------------------------------------------------------------------------
