@@ -31,6 +31,7 @@ from fedrulefit.table import load_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from onnx import ModelProto
 
 
 @dataclass(frozen=True)
@@ -373,6 +374,18 @@ class Model:
         return write_sql(
             self, dialect, table=table, key=key, columns=columns, log_odds=log_odds
         )
+
+    def to_onnx(self) -> ModelProto:
+        """Return the model as an ONNX graph; needs the extra ``onnx``.
+
+        One input of shape (n_rows, 1) per covariate: a number as double, NaN
+        where missing; a category or yes/no as a string in the study's
+        spelling, empty where missing. Outputs ``log_odds`` and
+        ``probability``; NaN where an input is not a value of the study.
+        """
+        from fedrulefit.export.onnx import build_onnx
+
+        return build_onnx(self)
 
     @classmethod
     def load(cls, path: str | Path) -> Model:
