@@ -328,6 +328,35 @@ class Model:
         columns = ["penalty", "deviance", "error", "terms", "rules"]
         return pd.DataFrame([asdict(p) for p in self.provenance.path], columns=columns)
 
+    def partial_dependence(self, feature: str | tuple[str, str]) -> pd.DataFrame:
+        """Return how the log-odds depend on a covariate, or on two, without any data.
+
+        ``log_odds`` is what the terms add that name only this covariate (or
+        only these two); the intercept is left out. Rules that name others,
+        too, add their coefficient or nothing, whatever the others are:
+        ``lowest`` and ``highest`` bound the sum with them. Nothing is averaged
+        over patients.
+
+        Parameters
+        ----------
+        feature : str or (str, str)
+
+        Returns
+        -------
+        frame : pandas.DataFrame
+            A row per point: for a number the ends of its range, the limits of
+            its linear term, each cut-off in use and the last float below it;
+            for others the levels; NaN for missing. Between two points of a
+            number only its linear term changes. Columns ``value`` (a level as
+            its position), ``label``, ``log_odds``, ``lowest``, ``highest``;
+            for two covariates ``value_1``, ``label_1``, ``value_2``,
+            ``label_2`` and ``interaction``, the part of ``log_odds`` from
+            rules that name both.
+        """
+        from fedrulefit.dependence import describe_dependence
+
+        return describe_dependence(self, (feature,) if isinstance(feature, str) else feature)
+
     def variable_importance(self) -> Floats:
         """Return the importance of every covariate (paper 2.3), (n_features,)."""
         return variable_importance(
