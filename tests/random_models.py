@@ -56,9 +56,7 @@ def random_model(rng: np.random.Generator, *, n_rules: int = 12) -> Model:
         rule = conjoin((_condition(rng, int(j), grid.axes[int(j)]) for j in chosen), grid)
         if rule is not None and len(rule):
             terms.append(RuleTerm(rule, float(rng.normal()), 1.0, 1.0, 0.0))
-    terms += [
-        LinearTerm(j, float(rng.normal()), 1.0) for j in grid.linear if rng.random() < 0.6
-    ]
+    terms += [LinearTerm(j, float(rng.normal()), 1.0) for j in grid.linear if rng.random() < 0.6]
     return dataclasses.replace(
         Model.load(GOLDEN),
         study=study,
@@ -83,9 +81,7 @@ def _axis(rng: np.random.Generator, covariate: Number | Category | YesNo) -> Axi
     if isinstance(covariate, Category):
         return Axis("category", np.empty(0), len(covariate.levels), covariate.complete)
     if isinstance(covariate, YesNo):
-        return Axis(
-            "yes/no", np.array([0.5]), 2, covariate.complete, (0.0, 1.0), 0.45, 0.3, 0.3
-        )
+        return Axis("yes/no", np.array([0.5]), 2, covariate.complete, (0.0, 1.0), 0.45, 0.3, 0.3)
     digits = int(rng.choice([0, 1, 2, 17]))
     cutoffs = np.unique(rng.uniform(-50, 200, int(rng.integers(1, 12))).round(digits))
     low, high = sorted(rng.uniform(-50, 200, 2).tolist())

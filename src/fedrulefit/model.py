@@ -400,9 +400,7 @@ class Model:
         """
         from fedrulefit.export.sql import write_sql
 
-        return write_sql(
-            self, dialect, table=table, key=key, columns=columns, log_odds=log_odds
-        )
+        return write_sql(self, dialect, table=table, key=key, columns=columns, log_odds=log_odds)
 
     def to_onnx(self) -> ModelProto:
         """Return the model as an ONNX graph; needs the extra ``onnx``.

@@ -31,7 +31,7 @@ def quote_name(name: str) -> str:
 
 
 def _storable(text: str) -> str:
-    if "\0" in text or not text.isascii() and not _is_unicode(text):
+    if "\0" in text or (not text.isascii() and not _is_unicode(text)):
         raise FedRuleFitError(f"{text!r} holds a character that no database can store: rename it")
     return text
 

@@ -199,7 +199,10 @@ def _linear(graph: _Graph, value: str, axis: Axis, coefficient: float) -> str:
     filled = graph.add("Where", graph.add("IsNaN", value), graph.constant([[axis.fill]]), value)
     kept = graph.add("Max", filled, graph.constant([[axis.limits[0]]]))
     kept = graph.add("Min", kept, graph.constant([[axis.limits[1]]]))
-    scaled = graph.add("Mul", graph.add("Sub", kept, graph.constant([[axis.centre]])),
-                       graph.constant([[RULE_SPREAD]]))
+    scaled = graph.add(
+        "Mul",
+        graph.add("Sub", kept, graph.constant([[axis.centre]])),
+        graph.constant([[RULE_SPREAD]]),
+    )
     scaled = graph.add("Div", scaled, graph.constant([[axis.spread]]))
     return graph.add("Mul", scaled, graph.constant([[coefficient]]))

@@ -28,13 +28,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from fedrulefit.columns import MISSING_WORDS, boolean_aliases
-from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.grid import RULE_SPREAD, Axis
 from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.export.dialects import Dialect, find_dialect, quote_name
 from fedrulefit.model import LinearTerm, Model, Term
-from fedrulefit.study import Category, Covariate, Level, Number, YesNo, level_key
+from fedrulefit.study import Category, Covariate, Level, Number, level_key
 
 if TYPE_CHECKING:
     from fedrulefit.model import RuleTerm
@@ -131,9 +130,7 @@ _REMARK: Final = "\0"
 """Parts a column from its comment; no name in a query holds it."""
 
 
-def _cells(
-    model: Model, sql: Dialect, names: Mapping[str, str], keys: Sequence[str]
-) -> list[str]:
+def _cells(model: Model, sql: Dialect, names: Mapping[str, str], keys: Sequence[str]) -> list[str]:
     # Only a name behind "t." is never taken for a text, as SQLite does.
     chosen = [f"t.{quote_name(key)} AS {k}" for k, key in zip(_key_names(keys), keys, strict=True)]
     for feature in _features(model):
@@ -260,7 +257,7 @@ def _write_sum(terms: Sequence[str]) -> str:
     blocks = [terms[k : k + size] for k in range(0, len(terms), size)]
     lines = []
     for k, block in enumerate(blocks):
-        lines.append(("      (" if k == 0 else "      + ("))
+        lines.append("      (" if k == 0 else "      + (")
         for i, term in enumerate(block):
             code, _, comment = term.partition(_REMARK)
             lines.append(f"        {'+ ' if i else ''}{code}  -- {comment}")
