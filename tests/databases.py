@@ -169,12 +169,10 @@ def start_postgresql() -> Iterator[PostgreSQL]:
     folder = Path(tempfile.mkdtemp(prefix="pg-"))
     if user is not None:
         shutil.chown(folder, user)
-    options: dict[str, Any] = {} if user is None else {"user": user, "group": None}
-    options.pop("group", None)
+    options: dict[str, Any] = {} if user is None else {"user": user}
     data = folder / "data"
     subprocess.run(  # noqa: S603
-        [initdb, "-D", str(data), "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync"]
-        + ["--locale=C.UTF-8"],
+        [initdb, "-D", str(data), "-U", "tester", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"],
         check=True,
         capture_output=True,
         cwd=folder,

@@ -105,13 +105,13 @@ def _add_up(
         if not inside:
             continue
         if isinstance(term, LinearTerm):
-            adds = term.coefficient * linear[:, model.grid.linear.index(term.feature)]
+            adds: Floats = term.coefficient * linear[:, model.grid.linear.index(term.feature)]
         else:
             holds = np.ones(len(rows), dtype=np.bool_)
             for condition in term.rule:
                 if condition.feature in inside:
                     holds &= condition.table()[codes[:, condition.feature]]
-            adds = term.coefficient * holds
+            adds = term.coefficient * holds.astype(np.float64)
         if len(inside) == len(term.features):
             total += adds
             if len(inside) == len(chosen):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,7 @@ from fedrulefit.model import Model
 EPILOG = "Example: fedrulefit export model.json --sql duckdb -o score.sql"
 
 
-class _Dialect(str, Enum):
+class _Dialect(StrEnum):
     duckdb = "duckdb"
     sqlite = "sqlite"
     postgresql = "postgresql"

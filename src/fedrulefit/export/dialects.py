@@ -53,13 +53,13 @@ class Dialect:
         """Return a text as a literal."""
         return "'" + _storable(value).replace("'", "''") + "'"
 
-    def float(self, value: float) -> str:
+    def real(self, value: float) -> str:
         """Return a number as a literal of a 64-bit float, which may be an ulp off."""
         raise NotImplementedError
 
     def exact(self, value: float) -> str:
         """Return a number as a literal of exactly this 64-bit float."""
-        return self.float(value)
+        return self.real(value)
 
     def cell(self, column: str) -> str:
         """Return the cell of a raw column, see the module."""
@@ -82,7 +82,7 @@ class DuckDB(Dialect):
 
     name = "duckdb"
 
-    def float(self, value: float) -> str:
+    def real(self, value: float) -> str:
         """Return a literal with an exponent: without, it would be a DECIMAL."""
         return _scientific(value)
 
@@ -114,7 +114,7 @@ class PostgreSQL(Dialect):
         quoted = super().text(value)
         return "E" + quoted.replace("\\", "\\\\") if "\\" in value else quoted
 
-    def float(self, value: float) -> str:
+    def real(self, value: float) -> str:
         """Return a typed literal: a bare one would be a numeric."""
         return f"float8 '{value!r}'"
 
@@ -142,7 +142,7 @@ class SQLite(Dialect):
 
     name = "sqlite"
 
-    def float(self, value: float) -> str:
+    def real(self, value: float) -> str:
         """Return a plain literal."""
         return _scientific(value)
 
@@ -151,7 +151,7 @@ class SQLite(Dialect):
         over, under = value.as_integer_ratio()
         plain = len(f"{value!r}".partition("e")[0].strip("-0.").replace(".", "")) <= 15
         if plain or abs(over) >= 2**53 or under >= 2**63:
-            return self.float(value)
+            return self.real(value)
         return f"({over} / CAST({under} AS REAL))"
 
     def cell(self, column: str) -> str:

@@ -13,8 +13,8 @@ The query reads top to bottom:
 ==========  ===============================================================
 
 A patient with a cell that is neither a value of the study nor missing gets
-NULL: Python would refuse the table, and a query must not guess. Only covariates that the model's terms name are
-read.
+NULL: Python would refuse the table, and a query must not guess. Only covariates
+that the model's terms name are read.
 
 Oracle: :meth:`fedrulefit.Model.predict_proba` (``tests/unit/export/test_sql.py``).
 """
@@ -155,7 +155,7 @@ def _known(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
 
 
 def _log_odds(model: Model, sql: Dialect) -> str:
-    terms = [sql.float(model.intercept) + f"{_REMARK}intercept"]
+    terms = [sql.real(model.intercept) + f"{_REMARK}intercept"]
     terms += [_write_term(term, model, sql) for term in model.terms]
     readable = " AND ".join(_readable(model, feature) for feature in _features(model)) or "1 = 1"
     return f"CASE WHEN {readable} THEN\n{_write_sum(terms)}\n    END"
@@ -169,12 +169,12 @@ def _readable(model: Model, feature: int) -> str:
 
 def _results(sql: Dialect, keys: Sequence[str], *, log_odds: bool) -> list[str]:
     shown = [f"{k} AS {quote_name(key)}" for k, key in zip(_key_names(keys), keys, strict=True)]
-    end = sql.float(_STEEPEST)
+    end = sql.real(_STEEPEST)
     bounded = (
         f"CASE WHEN log_odds > {end} THEN {end} WHEN log_odds < -{end} THEN -{end} "
         "ELSE log_odds END"
     )
-    shown.append(f"{sql.float(1.0)} / ({sql.float(1.0)} + exp(-({bounded}))) AS probability")
+    shown.append(f"{sql.real(1.0)} / ({sql.real(1.0)} + exp(-({bounded}))) AS probability")
     return [*shown, "log_odds"] if log_odds else shown
 
 
@@ -189,7 +189,7 @@ def _read_cell(covariate: Covariate, sql: Dialect, x: str) -> tuple[str, frozens
         keys = [level_key(level) for level in covariate.levels]
         return _match(covariate.levels, [sql.text(key) for key in keys], sql, x), _words(keys)
     levels = (covariate.no, covariate.yes)
-    codes = [sql.float(0.0), sql.float(1.0)]
+    codes = [sql.real(0.0), sql.real(1.0)]
     return _match(levels, codes, sql, x), _words([level_key(level) for level in levels])
 
 
@@ -274,18 +274,18 @@ def _write_term(term: Term, model: Model, sql: Dialect) -> str:
 
 def _write_linear(term: LinearTerm, axis: Axis, sql: Dialect) -> str:
     x, (low, high) = _x(term.feature), axis.limits
-    fill, *ends = (sql.float(v) for v in (float(np.clip(axis.fill, low, high)), low, high))
+    fill, *ends = (sql.real(v) for v in (float(np.clip(axis.fill, low, high)), low, high))
     kept = (
         f"CASE WHEN {x} IS NULL THEN {fill} WHEN {x} < {ends[0]} THEN {ends[0]} "
         f"WHEN {x} > {ends[1]} THEN {ends[1]} ELSE {x} END"
     )
-    scaled = f"{sql.float(RULE_SPREAD)} * ({kept} - {sql.float(axis.centre)})"
-    return f"{sql.float(term.coefficient)} * ({scaled} / {sql.float(axis.spread)})"
+    scaled = f"{sql.real(RULE_SPREAD)} * ({kept} - {sql.real(axis.centre)})"
+    return f"{sql.real(term.coefficient)} * ({scaled} / {sql.real(axis.spread)})"
 
 
 def _write_rule(term: RuleTerm, model: Model, sql: Dialect) -> str:
     conditions = [_write_condition(c, model, sql) for c in term.rule] or ["1 = 1"]
-    return f"CASE WHEN {' AND '.join(conditions)} THEN {sql.float(term.coefficient)} ELSE 0 END"
+    return f"CASE WHEN {' AND '.join(conditions)} THEN {sql.real(term.coefficient)} ELSE 0 END"
 
 
 def _write_condition(condition: Condition, model: Model, sql: Dialect) -> str:

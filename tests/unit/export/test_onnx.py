@@ -84,10 +84,10 @@ def test_what_is_no_value_of_the_study_gives_nan() -> None:
     fine = {"age": 60.0, "lactate": np.nan, "gcs": 9.0, "ward": "icu", "sex": "f"}
     changes = [{}, {"age": np.inf}, {"gcs": np.nan}, {"ward": "ICU"}, {"sex": ""}, {"ward": ""}]
     rows = [{**fine, **change} for change in changes]
+    kinds = dict.fromkeys(fine, float) | {"ward": object, "sex": object}
     inputs = {
-        name: np.array([row[name] for row in rows], dtype=object if name in ("ward", "sex") else float)
-        for name in fine
-    }  # fmt: skip
+        name: np.array([row[name] for row in rows], dtype=kind) for name, kind in kinds.items()
+    }
     assert np.isnan(run(model, inputs)[1]).tolist() == [False, True, True, True, True, False]
 
 

@@ -58,10 +58,8 @@ def one_covariate(covariate: dict[str, Any], axis: Axis, codes: int) -> Model:
 
 def fires(database: Any, model: Model, kind: str, cells: list[Any]) -> list[Any]:
     """Return True, False or None (not readable) for each cell."""
-    inside = [None if p is None else bool(p > 0.6) for p in score(
-        database, model, {"x": Column(kind, cells)}
-    )]  # fmt: skip
-    return inside
+    found = score(database, model, {"x": Column(kind, cells)})
+    return [None if p is None else bool(p > 0.6) for p in found]
 
 
 def test_the_golden_model_scores_a_hospital(database: Any) -> None:
