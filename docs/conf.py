@@ -29,7 +29,7 @@ import make_tables  # noqa: E402
 
 CHAPTERS: Final = {
     "Tutorial": ["tutorial"],
-    "How to": ["howto-consortium", "howto-data-protection"],
+    "How to": ["howto-consortium", "howto-data-protection", "export"],
     "Reference": ["api", "protocol", "model-file"],
     "Method": ["method", "defaults"],
     "Results": ["real-data", "paper-study", "benchmarks"],

@@ -185,6 +185,9 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.Model.subgroups_frame",
             "fedrulefit.Model.path_frame",
             "fedrulefit.Model.variable_importance",
+            "fedrulefit.Model.partial_dependence",
+            "fedrulefit.Model.to_sql",
+            "fedrulefit.Model.to_onnx",
             "fedrulefit.Model.describe",
             "fedrulefit.Model.odds_ratio",
             "fedrulefit.Model.support",
@@ -249,6 +252,16 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
     (
         "Figures",
         (
+            "Evaluation",
+            (
+                "fedrulefit.evaluation.Evaluation",
+                "fedrulefit.evaluation.Evaluation.metrics_frame",
+                "fedrulefit.evaluation.Evaluation.calibration_frame",
+                "fedrulefit.evaluation.Evaluation.decision_frame",
+                "fedrulefit.evaluation.Evaluation.heterogeneity",
+            ),
+        ),
+        (
             "fedrulefit.plot",
             "fedrulefit.plot.rules",
             "fedrulefit.plot.importance",
@@ -256,6 +269,9 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.plot.history",
             "fedrulefit.plot.path",
             "fedrulefit.plot.coefficients",
+            "fedrulefit.plot.partial_dependence",
+            "fedrulefit.plot.calibration",
+            "fedrulefit.plot.decision",
             "fedrulefit.plot.overview",
         ),
     ),

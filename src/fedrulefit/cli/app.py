@@ -13,6 +13,7 @@ from fedrulefit.cli import (
     demo,
     experiment,
     explain,
+    export,
     federation,
     fit,
     ledger,
@@ -38,6 +39,7 @@ for module, command in (
     (predict, predict.predict),
     (rules, rules.rules),
     (explain, explain.explain),
+    (export, export.export),
 ):
     app.command(epilog=module.EPILOG)(command)
 
