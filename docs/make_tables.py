@@ -250,17 +250,17 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
         ),
     ),
     (
-        "Figures",
+        "Evaluation",
         (
-            "Evaluation",
-            (
-                "fedrulefit.evaluation.Evaluation",
-                "fedrulefit.evaluation.Evaluation.metrics_frame",
-                "fedrulefit.evaluation.Evaluation.calibration_frame",
-                "fedrulefit.evaluation.Evaluation.decision_frame",
-                "fedrulefit.evaluation.Evaluation.heterogeneity",
-            ),
+            "fedrulefit.evaluation.Evaluation",
+            "fedrulefit.evaluation.Evaluation.metrics_frame",
+            "fedrulefit.evaluation.Evaluation.calibration_frame",
+            "fedrulefit.evaluation.Evaluation.decision_frame",
+            "fedrulefit.evaluation.Evaluation.heterogeneity",
         ),
+    ),
+    (
+        "Figures",
         (
             "fedrulefit.plot",
             "fedrulefit.plot.rules",
