@@ -17,6 +17,7 @@ from fedrulefit.cli import (
     fit,
     ledger,
     predict,
+    report,
     rules,
     site,
     study,
@@ -38,6 +39,7 @@ for module, command in (
     (predict, predict.predict),
     (rules, rules.rules),
     (explain, explain.explain),
+    (report, report.report),
 ):
     app.command(epilog=module.EPILOG)(command)
 

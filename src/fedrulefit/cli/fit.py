@@ -17,6 +17,7 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
+from fedrulefit.cli.report import ReportOption, check_page, write_page
 from fedrulefit.columns import Source, read_columns
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError, StudyError
@@ -48,6 +49,7 @@ def fit(
     ledgers: Annotated[
         Path | None, typer.Option(help="Folder for each site's ledger of what left it.")
     ] = None,
+    report: ReportOption = None,
     jobs: Annotated[int, typer.Option(help="Sites that work at the same time.", min=1)] = 2,
     top: Annotated[int, typer.Option(help="Rules to print.", min=0)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
@@ -61,6 +63,7 @@ def fit(
     """
     agreed = Study.load(study).with_settings(preset, **_parse_settings(setting or []))
     _check_writable(output)
+    check_page(report)
     tables = _load_sites(_sources(site, site_column), agreed, quiet=quiet)
     if ledgers is not None:
         _make_folder(ledgers)
@@ -74,6 +77,7 @@ def fit(
         )
     model = fitted.model
     model.save(output)
+    write_page(model, report)
     if as_json:
         facts = {
             "model": str(output),
