@@ -19,6 +19,7 @@ from fedrulefit.core.grid import Axis
 from fedrulefit.core.rules import format_number
 from fedrulefit.model import Model, level_words
 from fedrulefit.report.effects import Effect, find_effect, joint_effect, linear_value
+from fedrulefit.report.facts import format_ratio
 from fedrulefit.study import Number
 
 WIDTH: Final = 320
@@ -38,12 +39,10 @@ class Tick:
 
 @dataclass(frozen=True)
 class Mark:
-    """The effect of one level (or of "missing"): a dot and its range."""
+    """The effect of one level (or of "missing"): a dot."""
 
     x: float
     y: float
-    low: float
-    high: float
     text: str
     odds: str
 
@@ -55,11 +54,13 @@ class EffectChart:
     Parameters
     ----------
     name, unit : str
-    line, band : str
-        SVG paths; empty for a covariate of levels.
+    line : str
+        SVG path; empty for a covariate of levels.
     marks : tuple of Mark
         Levels, and "missing".
     x_ticks, y_ticks : tuple of Tick
+    even : float
+        Height of "no change".
     words : str
         The chart in a sentence, for those who cannot see it.
     """
@@ -67,7 +68,6 @@ class EffectChart:
     name: str
     unit: str
     line: str
-    band: str
     marks: tuple[Mark, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
@@ -91,11 +91,11 @@ class PairTable:
 
 @dataclass(frozen=True, eq=False)
 class _Points:
-    """A covariate's effect at chosen places, centred; rows are middle, low, high."""
+    """A covariate's effect at chosen places, centred."""
 
     x: Floats
     values: Floats
-    missing: Floats | None
+    missing: float | None
 
 
 def draw_effects(model: Model, features: Sequence[int]) -> list[EffectChart]:
@@ -118,20 +118,15 @@ def _evaluate(model: Model, feature: int) -> _Points:
     linear = _linear(effect, axis, x)
     line = base[codes] + linear
     centre = float(line.mean())
-    values = np.stack([line, *(_bounds(effect, codes) + linear)]) - centre
     missing = None
     if not axis.complete:
-        at, filled = np.array([MISSING]), _linear(effect, axis, np.array([axis.fill]))
-        missing = np.array([base[MISSING], *_bounds(effect, at)[:, 0]]) + filled - centre
-    return _Points(x, values, missing)
+        filled = _linear(effect, axis, np.array([axis.fill]))
+        missing = float(base[MISSING] + filled[0]) - centre
+    return _Points(x, line - centre, missing)
 
 
 def _linear(effect: Effect, axis: Axis, x: Floats) -> Floats:
     return effect.slope * linear_value(axis, x) if effect.slope else np.zeros(len(x))
-
-
-def _bounds(effect: Effect, codes: Ints) -> Floats:
-    return np.stack([(effect.main + part)[codes] for part in (effect.low, effect.high)])
 
 
 def _breakpoints(
@@ -147,8 +142,8 @@ def _breakpoints(
 
 
 def _extremes(points: _Points) -> list[float]:
-    parts = [points.values] if points.missing is None else [points.values, points.missing]
-    return [float(f(part)) for part in parts for f in (np.min, np.max)]
+    ends = [float(points.values.min()), float(points.values.max())]
+    return ends if points.missing is None else [*ends, points.missing]
 
 
 @dataclass(frozen=True)
@@ -184,22 +179,18 @@ def _draw(model: Model, feature: int, points: _Points, scale: _Scale) -> EffectC
     covariate = model.study.covariates[name]
     wide = WIDTH - _LEFT - _RIGHT - (26 if points.missing is not None else 0)
     marks: list[Mark] = []
-    line = band = ""
+    line = ""
     if isinstance(covariate, Number):
         place = _placer(covariate, wide)
         xs = [place(x) for x in points.x.tolist()]
-        middle, low, high = ([scale.y(v) for v in row] for row in points.values.tolist())
-        line = _path(zip(xs, middle, strict=True))
-        band = (
-            _path([*zip(xs, low, strict=True), *reversed(list(zip(xs, high, strict=True)))]) + "Z"
-        )
+        line = _path(zip(xs, map(scale.y, points.values.tolist()), strict=True))
         x_ticks = tuple(Tick(place(x), format_number(x)) for x in _round_ticks(covariate))
         words = _say_line(name, points)
     else:
         labels = level_words(covariate)
         step = wide / len(labels)
         marks = [
-            _mark(_LEFT + (k + 0.5) * step, points.values[:, k], scale, label)
+            _mark(_LEFT + (k + 0.5) * step, float(points.values[k]), scale, label)
             for k, label in enumerate(labels)
         ]
         every = max(1, math.ceil(len(labels) / 8))
@@ -210,21 +201,22 @@ def _draw(model: Model, feature: int, points: _Points, scale: _Scale) -> EffectC
         x_ticks = (*x_ticks, Tick(marks[-1].x, "?"))
         words += f"; missing {marks[-1].odds}"
     unit = covariate.unit if isinstance(covariate, Number) else ""
-    return EffectChart(
-        name, unit, line, band, tuple(marks), x_ticks, scale.ticks(), scale.y(0.0), words
-    )
+    return EffectChart(name, unit, line, tuple(marks), x_ticks, scale.ticks(), scale.y(0.0), words)
 
 
-def _mark(x: float, values: Floats, scale: _Scale, text: str) -> Mark:
-    middle, low, high = (scale.y(v) for v in values.tolist())
-    return Mark(round(x, 1), middle, low, high, text, f"×{format_number(math.exp(values[0]))}")
+def _mark(x: float, value: float, scale: _Scale, text: str) -> Mark:
+    return Mark(round(x, 1), scale.y(value), text, _times(value))
+
+
+def _times(log_odds: float) -> str:
+    return f"×{format_ratio(math.exp(log_odds))}"
 
 
 def _say_line(name: str, points: _Points) -> str:
-    line = points.values[0]
+    line = points.values.tolist()
     parts = [
-        f"×{format_number(math.exp(line[k]))} at {format_number(float(points.x[k]))}"
-        for k in dict.fromkeys((0, int(line.argmin()), int(line.argmax()), len(line) - 1))
+        f"{_times(line[k])} at {format_number(float(points.x[k]))}"
+        for k in dict.fromkeys((0, line.index(min(line)), line.index(max(line)), len(line) - 1))
     ]
     return f"{name}: odds " + ", ".join(parts)
 
@@ -274,10 +266,7 @@ def tabulate_pair(model: Model, pair: tuple[int, int]) -> PairTable:
     total = single[0][:, None] + single[1][None, :] + joint[np.ix_(codes[0], codes[1])]
     total -= total.mean()
     most = max(float(np.abs(total).max()), 1e-300)
-    cells = tuple(
-        tuple((f"×{format_number(math.exp(v))}", round(4 * v / most)) for v in row)
-        for row in total.tolist()
-    )
+    cells = tuple(tuple((_times(v), round(4 * v / most)) for v in row) for row in total.tolist())
     names = [model.study.names[j] for j in pair]
     return PairTable(
         names[0],

@@ -11,9 +11,7 @@ and the rest holds for a share
 
 The support is in the model. :math:`P(x_j ∈ S_{jk})` is taken as the share of the
 covariate's codes in :math:`S_{jk}`: cut-offs are quantiles, so each code holds about
-as many patients as the next. It is never taken to be less than the support. The
-bounds need neither: none of the shared rules that lower the risk, or none of
-those that raise it.
+as many patients as the next. It is never taken to be less than the support.
 
 Oracle: a naive loop over codes and terms (``tests/unit/report/test_effects.py``).
 """
@@ -43,22 +41,18 @@ class Effect:
         From rules that name this covariate only; the linear term is apart.
     shared : float64
         From rules that name others, too, times the share for whom the rest holds.
-    low, high : float64
-        The least and the most that those rules can add.
     slope : float
         Coefficient of the linear term; 0 if there is none.
     """
 
     main: Floats
     shared: Floats
-    low: Floats
-    high: Floats
     slope: float
 
 
 def find_effect(model: Model, feature: int) -> Effect:
     """Return what `feature` adds to the log-odds."""
-    main, shared, low, high = np.zeros((4, MISSING + 1))
+    main, shared = np.zeros((2, MISSING + 1))
     slope = 0.0
     for term in model.terms:
         if isinstance(term, LinearTerm):
@@ -70,11 +64,9 @@ def find_effect(model: Model, feature: int) -> Effect:
         hit = condition.table()
         if len(term.rule) == 1:
             main += term.coefficient * hit
-            continue
-        shared += term.coefficient * _rest(model, term, [condition]) * hit
-        low += min(term.coefficient, 0.0) * hit
-        high += max(term.coefficient, 0.0) * hit
-    return Effect(main, shared, low, high, slope)
+        else:
+            shared += term.coefficient * _rest(model, term, [condition]) * hit
+    return Effect(main, shared, slope)
 
 
 def joint_effect(model: Model, pair: tuple[int, int]) -> Floats:

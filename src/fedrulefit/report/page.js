@@ -204,7 +204,10 @@
     move.disabled = others;
     if (others) { words.textContent = "Enter the other values that are needed first."; return; }
     const at = (x) => risk(values.map((old, k) => (k === j ? x : old)));
-    const left = 48, right = axis.complete ? 628 : 590, top = 12, bottom = 186;
+    const wide = Math.min(Math.max(box.clientWidth || 640, 300), 960);
+    box.setAttribute("viewBox", "0 0 " + wide + " 220");
+    const end = wide - 12, apart = wide - 26;
+    const left = 48, right = axis.complete ? end : wide - 52, top = 12, bottom = 186;
     const points = axis.words
       ? axis.words.map((_, k) => [toShare(axis, k), at(k)])
       : linePoints(axis, at);
@@ -214,7 +217,7 @@
     const px = (share) => left + share * (right - left), py = (p) => bottom - p / most * (bottom - top);
     for (let k = 0; k <= 4; k++) {
       const p = most * k / 4;
-      draw(box, "line", { class: "grid", x1: left, x2: 628, y1: py(p), y2: py(p) });
+      draw(box, "line", { class: "grid", x1: left, x2: end, y1: py(p), y2: py(p) });
       draw(box, "text", { x: left - 6, y: py(p) + 4, "text-anchor": "end" }, Number((100 * p).toPrecision(3)) + " %");
     }
     drawTicks(box, axis, px);
@@ -224,12 +227,12 @@
       draw(box, "path", { class: "line", d: "M" + points.map(([s, p]) => px(s).toFixed(1) + " " + py(p).toFixed(1)).join("L") });
     }
     if (missing !== null) {
-      draw(box, "circle", { class: "dot", cx: 612, cy: py(missing), r: 6 });
-      draw(box, "text", { x: 612, y: 206, "text-anchor": "middle" }, "?");
+      draw(box, "circle", { class: "dot", cx: apart, cy: py(missing), r: 6 });
+      draw(box, "text", { x: apart, y: 206, "text-anchor": "middle" }, "?");
     }
     const now = values[j];
     if (now !== undefined) {
-      draw(box, "circle", { class: "now", cx: now === null ? 612 : px(toShare(axis, now)), cy: py(at(now)), r: 7 });
+      draw(box, "circle", { class: "now", cx: now === null ? apart : px(toShare(axis, now)), cy: py(at(now)), r: 7 });
       if (now !== null) move.value = String(Math.round(STEPS * toShare(axis, now)));
     }
     move.setAttribute("aria-valuetext", now === undefined ? "not given" : wordOf(axis, now));
@@ -249,15 +252,26 @@
   }
 
   function drawTicks(box, axis, px) {
-    const count = axis.words ? axis.words.length : 5;
-    const every = Math.ceil(count / 8);
-    for (let k = 0; k < count; k += every) {
-      const share = axis.words ? toShare(axis, k) : k / 4;
-      let text = axis.words ? axis.words[k] : format(toValue({ ...axis, step: null }, share));
+    const ticks = axis.words ? axis.words.map((_, k) => k) : roundTicks(axis);
+    const every = Math.ceil(ticks.length / 8);
+    ticks.filter((_, k) => k % every === 0).forEach((x) => {
+      let text = axis.words ? axis.words[x] : format(x);
       if (text.length > 12) text = text.slice(0, 11) + "…";
-      const anchor = !axis.words && k === 0 ? "start" : !axis.words && k === 4 ? "end" : "middle";
-      draw(box, "text", { x: px(share), y: 206, "text-anchor": anchor }, text);
+      draw(box, "text", { x: px(toShare(axis, x)), y: 206, "text-anchor": "middle" }, text);
+    });
+  }
+
+  /** A few round numbers inside a number's range. */
+  function roundTicks(axis) {
+    const [low, high] = axis.range, found = [];
+    if (axis.log && high / low >= 30) {
+      for (let x = Math.pow(10, Math.ceil(Math.log10(low) - 1e-9)); x <= high; x *= 10) found.push(x);
+      return found;
     }
+    const size = Math.pow(10, Math.floor(Math.log10((high - low) / 4)));
+    const step = size * [1, 2, 2.5, 5, 10].find((m) => (high - low) / (m * size) <= 6);
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(Number((k * step).toPrecision(12)));
+    return found;
   }
 
   const form = byId("patient");
@@ -266,6 +280,7 @@
   form.addEventListener("reset", () => setTimeout(update, 0));
   byId("parts-all").addEventListener("click", () => { everyPart = true; update(); });
   vary.addEventListener("change", update);
+  addEventListener("resize", update);
   move.addEventListener("input", () => {
     controls[chosen()].value = String(toValue(island.axes[chosen()], Number(move.value) / STEPS));
     update();
