@@ -246,7 +246,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
         ),
     ),
     (
-        "Figures",
+        "Figures and report",
         (
             "fedrulefit.plot",
             "fedrulefit.plot.rules",
@@ -255,6 +255,8 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.plot.history",
             "fedrulefit.plot.path",
             "fedrulefit.plot.overview",
+            "fedrulefit.report.render_report",
+            "fedrulefit.report.write_report",
         ),
     ),
     (
