@@ -120,8 +120,8 @@ SHOWN = {
     "importance": ("SummaryReply", "squares"),
     "objective": ("SummaryReply", "loss"),
     "certificate": ("SummaryReply", "conjugate"),
-    "coefficients": ("CurvatureReply", "gradient"),
-    "cut-offs": ("GridReply", "counts"),
+    "coefficients": ("CurvatureReply", "gradients"),
+    "cut-offs": ("GridReply", "histogram of age"),
     "rules": ("RulesReply", "rules"),
 }
 """What the page shows of patients, and the release that it rests on."""
