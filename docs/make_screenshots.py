@@ -20,8 +20,8 @@ PATIENT = {"#x0": "67", "#x2": "29", "#x3": "5"}
 def take(page: Page, name: str, top: str, bottom: str) -> None:
     """Take the part of the page from the upper end of `top` to the lower end of `bottom`."""
     first, last = (page.locator(place).bounding_box() for place in (top, bottom))
-    assert first is not None
-    assert last is not None
+    if first is None or last is None:
+        raise SystemExit(f"the page has no {top} or {bottom}")
     start, end = max(first["y"] - 24, 0), last["y"] + last["height"] + 24
     width = page.viewport_size["width"] if page.viewport_size else 1040
     clip = {"x": 0, "y": start, "width": width, "height": end - start}
@@ -36,7 +36,7 @@ def main(folder: Path) -> None:
         )
         for scheme, top, bottom in (
             ("light", "header", "#calculator"),
-            ("dark", "#calculator", "#effects"),
+            ("dark", "#rules", "#effects"),
         ):
             page = browser.new_page(
                 viewport={"width": 1040, "height": 900},

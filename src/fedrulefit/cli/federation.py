@@ -18,7 +18,7 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
-from fedrulefit.cli.report import ReportOption, check_page, write_page
+from fedrulefit.cli.report import ReportOption, check_page, write_page, written
 from fedrulefit.errors import FederationError
 from fedrulefit.model import Model
 from fedrulefit.study import Study
@@ -186,7 +186,9 @@ def run(
     if as_json:
         typer.echo(json.dumps({"run": folder.name, "model": str(output), **status}, indent=2))
         return
-    show.print_model(stdout(), model, top=top, written=f"{output} (run {folder.name})")
+    show.print_model(
+        stdout(), model, top=top, written=f"{written(output, report)} (run {folder.name})"
+    )
 
 
 @app.command(epilog="Example: fedrulefit federation status")

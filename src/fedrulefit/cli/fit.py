@@ -17,7 +17,7 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
-from fedrulefit.cli.report import ReportOption, check_page, write_page
+from fedrulefit.cli.report import ReportOption, check_page, write_page, written
 from fedrulefit.columns import Source, read_columns
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError, StudyError
@@ -93,7 +93,7 @@ def fit(
         }
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     elif not quiet:
-        show.print_model(stdout(), model, top=top, written=str(output))
+        show.print_model(stdout(), model, top=top, written=written(output, report))
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:

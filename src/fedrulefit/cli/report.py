@@ -49,3 +49,8 @@ def write_page(model: Model, path: Path | None) -> None:
         from fedrulefit.report import write_report
 
         write_report(model, path)
+
+
+def written(output: Path, page: Path | None) -> str:
+    """Return what a command wrote, for its last line."""
+    return str(output) if page is None else f"{output} and {page}"

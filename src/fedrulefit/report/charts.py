@@ -27,6 +27,7 @@ HEIGHT: Final = 170
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 12, 30
 _MAX_BANDS = 7
 _WIDEST = 9
+_LARGEST = 300.0  # Log-odds beyond which a float cannot hold the odds.
 
 
 @dataclass(frozen=True)
@@ -155,8 +156,8 @@ class _Scale:
 
     @classmethod
     def fit(cls, values: Sequence[float]) -> _Scale:
-        low = min([*values, -math.log(1.5)])
-        high = max([*values, math.log(1.5)])
+        low = max(min([*values, -math.log(1.5)]), -_LARGEST)
+        high = min(max([*values, math.log(1.5)]), _LARGEST)
         return cls(low - 0.04 * (high - low), high + 0.04 * (high - low))
 
     def y(self, value: float) -> float:
@@ -209,7 +210,7 @@ def _mark(x: float, value: float, scale: _Scale, text: str) -> Mark:
 
 
 def _times(log_odds: float) -> str:
-    return f"×{format_ratio(math.exp(log_odds))}"
+    return f"×{format_ratio(math.exp(min(log_odds, _LARGEST)))}"
 
 
 def _say_line(name: str, points: _Points) -> str:

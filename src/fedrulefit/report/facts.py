@@ -192,7 +192,7 @@ def tell_model(model: Model) -> list[str]:
     origin, outcome = model.provenance, tell_outcome(model)
     used = {j for term in model.terms for j in term.features}
     lines = [
-        f"This model gives the probability of “{outcome}”. It was learnt from "
+        f"This model gives the probability of {_quote(outcome)}. It was learnt from "
         f"{format_count(origin.patients)} patients of {_plural(len(origin.sites), 'site')}; "
         f"{format_count(origin.events)} of them ({100 * origin.events / origin.patients:.1f} %) "
         "had the outcome."
@@ -214,7 +214,7 @@ def tell_model(model: Model) -> list[str]:
     first = model.terms[0]
     verb = "raises" if first.coefficient > 0 else "lowers"
     lines.append(
-        f"What counts most is “{model.describe(first)}”, which {verb} the risk "
+        f"What counts most is {_quote(model.describe(first))}, which {verb} the risk "
         f"(odds ×{format_ratio(model.odds_ratio(first))})."
     )
     lines.append(
@@ -289,6 +289,11 @@ def format_ratio(value: float) -> str:
 def format_count(value: float) -> str:
     """Return a number of patients; weights may make it a fraction."""
     return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def _quote(text: str) -> str:
+    """Return a name of others in quotes, isolated: it cannot turn the sentence around."""
+    return f"“\u2068{text}\u2069”"
 
 
 def _percent(rate: float) -> float | None:

@@ -303,6 +303,11 @@
     });
   }
 
+  // On paper nothing can be opened.
+  addEventListener("beforeprint", () => {
+    for (const folded of document.querySelectorAll("details")) folded.open = true;
+  });
+
   // ---- sorting and filtering the rules -------------------------------------
 
   const table = byId("rules-table"), filter = byId("filter");
