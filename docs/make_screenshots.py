@@ -41,12 +41,13 @@ def main(folder: Path) -> None:
             page = browser.new_page(
                 viewport={"width": 1040, "height": 900},
                 color_scheme="dark" if scheme == "dark" else "light",
+                reduced_motion="reduce",
             )
             page.goto((folder / "report.html").resolve().as_uri())
             page.locator("#x1").select_option("1")
             for place, text in PATIENT.items():
                 page.locator(place).fill(text)
-            page.locator("h1").click()
+            page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
             take(page, f"report-{scheme}.png", top, bottom)
         browser.close()
 
