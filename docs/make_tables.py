@@ -260,7 +260,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
         ),
     ),
     (
-        "Figures",
+        "Figures and report",
         (
             "fedrulefit.plot",
             "fedrulefit.plot.rules",
@@ -273,6 +273,8 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.plot.calibration",
             "fedrulefit.plot.decision",
             "fedrulefit.plot.overview",
+            "fedrulefit.report.render_report",
+            "fedrulefit.report.write_report",
         ),
     ),
     (

@@ -139,7 +139,7 @@ class _File(_Part):
 
 def save_model(model: Model, path: Path) -> None:
     """Write `model` to `path`, whole or not at all."""
-    text = json.dumps(model_facts(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = model_text(model)
     unfinished = path.with_name(path.name + ".part")
     try:
         unfinished.write_text(text, encoding="utf-8")
@@ -148,6 +148,11 @@ def save_model(model: Model, path: Path) -> None:
         with suppress(OSError):
             unfinished.unlink()
         raise ModelFileError(f"cannot write {path}: {error.strerror}") from None
+
+
+def model_text(model: Model) -> str:
+    """Return the text of the model file: equal models give equal text."""
+    return json.dumps(model_facts(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def load_model(path: Path) -> Model:

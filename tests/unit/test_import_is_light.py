@@ -9,7 +9,7 @@ import pytest
 
 HEAVY = [
     "pandas", "polars", "sklearn", "scipy", "numpy", "lightgbm", "matplotlib", "duckdb", "opendp",
-    "pydantic", "typer", "rich", "narwhals", "msgpack",
+    "pydantic", "typer", "rich", "narwhals", "msgpack", "jinja2",
 ]  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from fedrulefit.cli import (
     fit,
     ledger,
     predict,
+    report,
     rules,
     site,
     study,
@@ -40,6 +41,7 @@ for module, command in (
     (rules, rules.rules),
     (explain, explain.explain),
     (export, export.export),
+    (report, report.report),
 ):
     app.command(epilog=module.EPILOG)(command)
 

@@ -34,12 +34,13 @@ def demo(
     ),
     seed: Annotated[int, typer.Option(help="Seed of the synthetic patients.", min=0)] = 2026,
 ) -> None:
-    """Learn a model over three synthetic hospitals, print its rules, draw it.
+    """Learn a model over three synthetic hospitals, print its rules, draw it, write a report.
 
     Example: fedrulefit demo --output demo
     """
     from fedrulefit import demo as registry
     from fedrulefit import plot
+    from fedrulefit.report import write_report
 
     console = stdout()
     study = registry.demo_study()
@@ -56,6 +57,7 @@ def demo(
     model = fitted.model
     model.save(output / "model.json")
     plot.overview(model).savefig(output / "model.png", dpi=120)
+    write_report(model, output / "report.html")
     show.print_summary(console, model)
     console.print()
     console.print(show.rules_table(model, model.rules_frame(top=10)))
@@ -65,7 +67,9 @@ def demo(
     console.print(Text(f"Covariates by importance: {show.importance_line(model)}"))
     console.print(Text(f"Privacy: {model.privacy.words()}"))
     console.print()
-    console.print(Text(f"In {output}/: model.json, model.png, study.toml and the three tables."))
+    console.print(
+        Text(f"In {output}/: model.json, model.png, report.html, study.toml, three tables.")
+    )
     console.print(
         Text(f"Next: {_command()} explain {output}/model.json {output}/rural.csv --row 1")
     )

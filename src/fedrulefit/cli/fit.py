@@ -17,6 +17,7 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
+from fedrulefit.cli.report import ReportOption, check_page, write_page, written
 from fedrulefit.columns import Source, read_columns
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError, StudyError
@@ -52,6 +53,7 @@ def fit(
         bool,
         typer.Option("--leave-one-site-out", help="Also learn without each site, and judge on it."),
     ] = False,
+    report: ReportOption = None,
     jobs: Annotated[int, typer.Option(help="Sites that work at the same time.", min=1)] = 2,
     top: Annotated[int, typer.Option(help="Rules to print.", min=0)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
@@ -65,6 +67,7 @@ def fit(
     """
     agreed = Study.load(study).with_settings(preset, **_parse_settings(setting or []))
     _check_writable(output)
+    check_page(report)
     tables = _load_sites(_sources(site, site_column), agreed, quiet=quiet)
     if ledgers is not None:
         _make_folder(ledgers)
@@ -81,6 +84,7 @@ def fit(
             validation = inprocess.leave_one_site_out(agreed, tables, n_threads=jobs)
     model = fitted.model
     model.save(output)
+    write_page(model, report)
     if as_json:
         facts = {
             "model": str(output),
@@ -99,7 +103,7 @@ def fit(
                 facts[name] = found.metrics_frame().to_dict("records")
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     elif not quiet:
-        show.print_model(stdout(), model, top=top, written=str(output))
+        show.print_model(stdout(), model, top=top, written=written(output, report))
         if validation is not None:
             stdout().print(show.metrics_table(validation))
 

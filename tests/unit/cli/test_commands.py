@@ -18,6 +18,7 @@ from fedrulefit import Model, demo
 from fedrulefit.cli.app import app
 from fedrulefit.engines import inprocess
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
+from fedrulefit.report import render_report
 from fedrulefit.table import load_table
 
 runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"})
@@ -90,7 +91,7 @@ def sites(tables: Path, *names: str) -> list[str]:
 def test_demo_writes_everything_it_names(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "demo"
     text = succeed("demo", "--output", folder).stdout
-    for name in ("model.json", "model.png", "study.toml", "academic.csv", "rural.csv"):
+    for name in ("model.json", "model.png", "report.html", "study.toml", "rural.csv"):
         assert (folder / name).stat().st_size > 0
     assert Model.load(folder / "model.json").provenance.patients == 2500
     assert "synthetic data, no real patient" in text
@@ -136,6 +137,16 @@ def test_fit_writes_a_model_and_tells_about_it(tables: Path, tmp_path: Path) -> 
     assert loaded.describe(loaded.terms[0]) in flat
     assert "Privacy: Histograms: 4 of ε = 1 each, together ε = 4" in flat
     assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
+
+
+def test_fit_writes_a_report_where_asked(tables: Path, tmp_path: Path) -> None:
+    out, page = tmp_path / "model.json", tmp_path / "report.html"
+    options = ("-s", tables / "study.toml", *sites(tables), "-o", out, *QUICK)
+    text = succeed("fit", *options, "--report", page).stdout
+    assert page.read_text(encoding="utf-8") == render_report(Model.load(out))
+    assert "report.html" in text
+    error = fail("fit", *options, "--report", tmp_path / "absent" / "report.html")
+    assert "cannot write" in error
 
 
 def test_fit_as_json(tables: Path, tmp_path: Path) -> None:

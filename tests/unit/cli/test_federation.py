@@ -306,8 +306,9 @@ def test_a_run_from_the_command_line(net: tuple[Loopback, Path]) -> None:
     output = folder / "model.json"
     out = succeed(
         "federation", "run", "--state", made.state, "-s", folder / "study.toml", "-o", output,
-        "--run", "first",
+        "--run", "first", "--report", folder / "report.html",
     )  # fmt: skip
+    assert "Only as sums over 3 sites" in (folder / "report.html").read_text(encoding="utf-8")
     assert "sums over 3 sites" in " ".join(out.split())
     assert "(run first)" in out
     assert Model.load(output).provenance.sites == ("a", "b", "c")

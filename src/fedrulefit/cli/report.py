@@ -1,0 +1,56 @@
+"""``fedrulefit report``: a model as one web page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from fedrulefit.cli.console import friendly_errors, stdout
+from fedrulefit.errors import FedRuleFitError
+from fedrulefit.model import Model
+
+EPILOG = "Example: fedrulefit report model.json -o report.html"
+
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", help="Also write a report to this HTML file.")
+]
+
+
+@friendly_errors()
+def report(
+    model: Annotated[Path, typer.Argument(help="The model file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path(
+        "report.html"
+    ),
+) -> None:
+    """Write a model as one web page: rules, effects, privacy bill, risk calculator.
+
+    The page needs no network, and opens from disk in any browser.
+
+    Example: fedrulefit report model.json -o report.html
+    """
+    check_page(output)
+    write_page(Model.load(model), output)
+    stdout().print(Text(f"Wrote {output}: open it in a browser."))
+
+
+def check_page(path: Path | None) -> None:
+    """Refuse a page that could not be written, before a long run."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise FedRuleFitError(f"cannot write {path}: give a file in a folder that exists")
+
+
+def write_page(model: Model, path: Path | None) -> None:
+    """Write the report of `model`, where one is asked for."""
+    if path is not None:
+        from fedrulefit.report import write_report
+
+        write_report(model, path)
+
+
+def written(output: Path, page: Path | None) -> str:
+    """Return what a command wrote, for its last line."""
+    return str(output) if page is None else f"{output} and {page}"

@@ -1,0 +1,24 @@
+"""A model as one web page: rules, effects, privacy bill and a risk calculator.
+
+In: a :class:`~fedrulefit.model.Model`, and nothing else: no table, ledger, clock
+or network. Out: one HTML text that opens from disk. So the page shows no number
+that cannot be worked out from the model file.
+
+======================  ==================================================
+``facts.py``            the model → rows and sentences (data first)
+``effects.py``          partial dependence, from the terms alone
+``charts.py``           numbers → lines and ticks on paper
+``tripod.py``           the TRIPOD+AI checklist
+``island.py``           what the page's calculator computes with
+``page.html, .css, .js``  how all that looks and acts
+======================  ==================================================
+
+Oracles: :meth:`Model.predict_proba` for the calculator, in a real browser
+(``tests/browser``); the model file for every number (``tests/disclosure``).
+"""
+
+from __future__ import annotations
+
+from fedrulefit.report.page import evaluation_section, render_report, write_report
+
+__all__ = ["evaluation_section", "render_report", "write_report"]

@@ -1,0 +1,318 @@
+"""Numbers → lines and ticks on paper, for the page's own drawings.
+
+In: a model's effects. Out: frozen geometry in the units of an SVG's viewBox,
+which the template draws; no colour, no words but numbers and levels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from fedrulefit.core.arrays import MISSING, Floats, Ints
+from fedrulefit.core.grid import Axis
+from fedrulefit.core.rules import format_number
+from fedrulefit.model import Model, level_words
+from fedrulefit.report.effects import Effect, find_effect, joint_effect, linear_value
+from fedrulefit.report.facts import format_ratio
+from fedrulefit.study import Number
+
+WIDTH: Final = 320
+HEIGHT: Final = 170
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 12, 30
+_MAX_BANDS = 7
+_WIDEST = 9
+_LARGEST = 300.0  # Log-odds beyond which a float cannot hold the odds.
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A mark on an axis."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The effect of one level (or of "missing"): a dot."""
+
+    x: float
+    y: float
+    text: str
+    odds: str
+
+
+@dataclass(frozen=True)
+class EffectChart:
+    """The partial dependence of one covariate, ready to draw.
+
+    Parameters
+    ----------
+    name, unit : str
+    line : str
+        SVG path; empty for a covariate of levels.
+    marks : tuple of Mark
+        Levels, and "missing".
+    x_ticks, y_ticks : tuple of Tick
+    even : float
+        Height of "no change".
+    words : str
+        The chart in a sentence, for those who cannot see it.
+    """
+
+    name: str
+    unit: str
+    line: str
+    marks: tuple[Mark, ...]
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    even: float
+    words: str
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """Odds of two covariates together, as a table of colours and numbers.
+
+    ``cells[row][column]`` is (odds, shade), shade from −4 (lowers) to 4 (raises).
+    """
+
+    row_name: str
+    column_name: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[tuple[tuple[str, int], ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Points:
+    """A covariate's effect at chosen places, centred."""
+
+    x: Floats
+    values: Floats
+    missing: float | None
+
+
+def draw_effects(model: Model, features: Sequence[int]) -> list[EffectChart]:
+    """Draw the partial dependence of `features` on one common scale."""
+    found = [_evaluate(model, j) for j in features]
+    scale = _Scale.fit([p for points in found for p in _extremes(points)])
+    return [_draw(model, j, points, scale) for j, points in zip(features, found, strict=True)]
+
+
+def _evaluate(model: Model, feature: int) -> _Points:
+    axis = model.grid.axes[feature]
+    effect = find_effect(model, feature)
+    covariate = model.study.covariates[model.study.names[feature]]
+    codes = np.arange(axis.n_codes)
+    base = effect.main + effect.shared
+    if isinstance(covariate, Number):
+        x, codes = _breakpoints(covariate, axis.cutoffs, axis.limits)
+    else:
+        x = codes.astype(np.float64)
+    linear = _linear(effect, axis, x)
+    line = base[codes] + linear
+    centre = float(line.mean())
+    missing = None
+    if not axis.complete:
+        filled = _linear(effect, axis, np.array([axis.fill]))
+        missing = float(base[MISSING] + filled[0]) - centre
+    return _Points(x, line - centre, missing)
+
+
+def _linear(effect: Effect, axis: Axis, x: Floats) -> Floats:
+    return effect.slope * linear_value(axis, x) if effect.slope else np.zeros(len(x))
+
+
+def _breakpoints(
+    covariate: Number, cutoffs: Floats, limits: tuple[float, float]
+) -> tuple[Floats, Ints]:
+    """Return both ends of every piece on which the effect is a straight line, and its code."""
+    low, high = covariate.range
+    inner = [x for x in (*cutoffs.tolist(), *limits) if low < x < high]
+    ends = sorted({low, *inner, high})
+    x = np.array([end for piece in pairwise(ends) for end in piece])
+    codes = np.searchsorted(cutoffs, x[0::2], side="right")
+    return x, np.repeat(codes, 2)
+
+
+def _extremes(points: _Points) -> list[float]:
+    ends = [float(points.values.min()), float(points.values.max())]
+    return ends if points.missing is None else [*ends, points.missing]
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Log-odds → height; ticks at round odds."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def fit(cls, values: Sequence[float]) -> _Scale:
+        low = max(min([*values, -math.log(1.5)]), -_LARGEST)
+        high = min(max([*values, math.log(1.5)]), _LARGEST)
+        return cls(low - 0.04 * (high - low), high + 0.04 * (high - low))
+
+    def y(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
+
+    def ticks(self) -> tuple[Tick, ...]:
+        doublings = (self.high - self.low) / math.log(2)
+        step = max(1, math.ceil(doublings / 5))
+        first = math.ceil(self.low / math.log(2) / step) * step
+        last = math.floor(self.high / math.log(2) / step) * step
+        return tuple(
+            Tick(self.y(k * math.log(2)), f"×{format_number(2.0**k)}")
+            for k in range(first, last + 1, step)
+        )
+
+
+def _draw(model: Model, feature: int, points: _Points, scale: _Scale) -> EffectChart:
+    name = model.study.names[feature]
+    covariate = model.study.covariates[name]
+    wide = WIDTH - _LEFT - _RIGHT - (26 if points.missing is not None else 0)
+    marks: list[Mark] = []
+    line = ""
+    if isinstance(covariate, Number):
+        place = _placer(covariate, wide)
+        xs = [place(x) for x in points.x.tolist()]
+        line = _path(zip(xs, map(scale.y, points.values.tolist()), strict=True))
+        x_ticks = tuple(Tick(place(x), format_number(x)) for x in _round_ticks(covariate))
+        words = _say_line(name, points)
+    else:
+        labels = level_words(covariate)
+        step = wide / len(labels)
+        marks = [
+            _mark(_LEFT + (k + 0.5) * step, float(points.values[k]), scale, label)
+            for k, label in enumerate(labels)
+        ]
+        every = max(1, math.ceil(len(labels) / 8))
+        x_ticks = tuple(Tick(m.x, _shorten(m.text)) for m in marks[::every])
+        words = f"{name}: " + ", ".join(f"{m.text} {m.odds}" for m in marks[:12])
+    if points.missing is not None:
+        marks.append(_mark(WIDTH - _RIGHT - 8, points.missing, scale, "missing"))
+        x_ticks = (*x_ticks, Tick(marks[-1].x, "?"))
+        words += f"; missing {marks[-1].odds}"
+    unit = covariate.unit if isinstance(covariate, Number) else ""
+    return EffectChart(name, unit, line, tuple(marks), x_ticks, scale.ticks(), scale.y(0.0), words)
+
+
+def _mark(x: float, value: float, scale: _Scale, text: str) -> Mark:
+    return Mark(round(x, 1), scale.y(value), text, _times(value))
+
+
+def _times(log_odds: float) -> str:
+    return f"×{format_ratio(math.exp(min(log_odds, _LARGEST)))}"
+
+
+def _say_line(name: str, points: _Points) -> str:
+    line = points.values.tolist()
+    parts = [
+        f"{_times(line[k])} at {format_number(float(points.x[k]))}"
+        for k in dict.fromkeys((0, line.index(min(line)), line.index(max(line)), len(line) - 1))
+    ]
+    return f"{name}: odds " + ", ".join(parts)
+
+
+def _placer(covariate: Number, wide: float) -> Callable[[float], float]:
+    low, high = covariate.range
+    if covariate.spacing == "log":
+        return lambda x: round(_LEFT + wide * math.log(x / low) / math.log(high / low), 1)
+    return lambda x: round(_LEFT + wide * (x - low) / (high - low), 1)
+
+
+def _round_ticks(covariate: Number) -> list[float]:
+    """Return three to six round numbers inside the range."""
+    low, high = covariate.range
+    if covariate.spacing == "log" and high / low >= 30:
+        every = max(1, math.ceil(math.log10(high / low) / 5))
+        first = math.ceil(math.log10(low) - 1e-9)
+        return [10.0**k for k in range(first, math.floor(math.log10(high) + 1e-9) + 1, every)]
+    size = 10.0 ** math.floor(math.log10((high - low) / 4))
+    step = next(m * size for m in (1, 2, 2.5, 5, 10) if (high - low) / (m * size) <= 6)
+    first = math.ceil(low / step - 1e-9)
+    return [float(f"{k * step:.12g}") for k in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def _path(points: Iterable[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+
+def tabulate_pair(model: Model, pair: tuple[int, int]) -> PairTable:
+    """Return the odds of two covariates together, relative to their middle.
+
+    Bands are those that the shared rules tell apart; where these are more than
+    a few, every so many. A number's linear term counts at the band's middle.
+    """
+    joint = joint_effect(model, pair)
+    effects = [find_effect(model, j) for j in pair]
+    bands = [_bands(model, j, joint if k == 0 else joint.T) for k, j in enumerate(pair)]
+    single = [
+        np.array([_alone(model, j, effect, band) for band in some])
+        for j, effect, some in zip(pair, effects, bands, strict=True)
+    ]
+    codes = [[band.code for band in some] for some in bands]
+    total = single[0][:, None] + single[1][None, :] + joint[np.ix_(codes[0], codes[1])]
+    total -= total.mean()
+    most = max(float(np.abs(total).max()), 1e-300)
+    cells = tuple(tuple((_times(v), round(4 * v / most)) for v in row) for row in total.tolist())
+    names = [model.study.names[j] for j in pair]
+    return PairTable(
+        names[0],
+        names[1],
+        tuple(band.words for band in bands[0]),
+        tuple(band.words for band in bands[1]),
+        cells,
+    )
+
+
+@dataclass(frozen=True)
+class _Band:
+    code: int
+    value: float
+    words: str
+
+
+def _bands(model: Model, feature: int, joint: Floats) -> list[_Band]:
+    name = model.study.names[feature]
+    covariate, axis = model.study.covariates[name], model.grid.axes[feature]
+    if not isinstance(covariate, Number):
+        levels = level_words(covariate)[: 2 * _MAX_BANDS]
+        return [_Band(k, float(k), level) for k, level in enumerate(levels)]
+    jumps = np.abs(np.diff(joint[: axis.n_codes], axis=0)).sum(axis=1)
+    strongest = np.argsort(-jumps, kind="stable")[: _MAX_BANDS - 1]
+    cuts = sorted(k for k in strongest.tolist() if jumps[k] > 0)
+    starts = [0, *(k + 1 for k in cuts)]
+    bands = []
+    for first, last in zip(starts, [*(k for k in cuts), axis.n_codes - 1], strict=True):
+        low = covariate.range[0] if first == 0 else float(axis.cutoffs[first - 1])
+        high = covariate.range[1] if last == axis.n_codes - 1 else float(axis.cutoffs[last])
+        if first == 0 and last == axis.n_codes - 1:
+            words = "any"
+        elif first == 0:
+            words = f"< {format_number(high)}"
+        elif last == axis.n_codes - 1:
+            words = f"≥ {format_number(low)}"
+        else:
+            words = f"{format_number(low)} to < {format_number(high)}"
+        middle = 0.5 * (low + high)
+        code = int(np.clip(np.searchsorted(axis.cutoffs, middle, side="right"), first, last))
+        bands.append(_Band(code, middle, words))
+    return bands
+
+
+def _alone(model: Model, feature: int, effect: Effect, band: _Band) -> float:
+    axis = model.grid.axes[feature]
+    return float(effect.main[band.code] + _linear(effect, axis, np.array([band.value]))[0])

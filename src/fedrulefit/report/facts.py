@@ -1,0 +1,304 @@
+"""What the page says, as rows and sentences: data first, looks later.
+
+In: a model. Out: frozen rows, already in words and rounded for reading. Each
+number follows from the model file alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scipy.special import expit
+
+from fedrulefit.core.rules import format_number
+from fedrulefit.model import Model, RuleTerm, level_words
+from fedrulefit.study import Category, Number, YesNo
+
+
+@dataclass(frozen=True)
+class TermRow:
+    """A rule or linear term in the table.
+
+    Parameters
+    ----------
+    words : str
+    kind : str
+        ``rule`` or ``linear``.
+    raises : bool
+        Whether it raises the risk.
+    odds_ratio : str
+    ratio : float
+        The same as a number, to sort by.
+    importance : float
+        Scaled so that the largest is 100.
+    support : float
+        In percent; −1 for a linear term, which has none.
+    """
+
+    words: str
+    kind: str
+    raises: bool
+    odds_ratio: str
+    ratio: float
+    importance: float
+    support: float
+
+
+@dataclass(frozen=True)
+class SubgroupRow:
+    """Patients and outcome rates inside and outside a rule; rates in percent."""
+
+    words: str
+    inside: str
+    rate_inside: float | None
+    outside: str
+    rate_outside: float | None
+
+
+@dataclass(frozen=True)
+class VariableRow:
+    """A covariate, and how much the model relies on it (largest = 100)."""
+
+    name: str
+    label: str
+    importance: float
+    terms: int
+
+
+@dataclass(frozen=True)
+class Field:
+    """A covariate as the calculator asks for it.
+
+    Parameters
+    ----------
+    key : str
+        Name of its control in the page.
+    name, label, unit, note : str
+    kind : str
+        ``number`` or ``choice``.
+    low, high : str
+        The study's range; empty for a choice.
+    options : tuple of str
+        Words for the codes, in their order; empty for a number.
+    complete : bool
+        Whether it must be given.
+    used : bool
+        Whether the model uses it at all.
+    """
+
+    key: str
+    name: str
+    label: str
+    unit: str
+    note: str
+    kind: str
+    low: str
+    high: str
+    options: tuple[str, ...]
+    complete: bool
+    used: bool
+
+
+Fact = tuple[str, str]
+
+
+def list_terms(model: Model) -> list[TermRow]:
+    """Return all terms, most important first."""
+    largest = max((term.importance for term in model.terms), default=0.0) or 1.0
+    return [
+        TermRow(
+            words=model.describe(term),
+            kind="rule" if isinstance(term, RuleTerm) else "linear",
+            raises=term.coefficient > 0,
+            odds_ratio=format_ratio(model.odds_ratio(term)),
+            ratio=model.odds_ratio(term),
+            importance=100 * term.importance / largest,
+            support=100 * model.support(term) if isinstance(term, RuleTerm) else -1.0,
+        )
+        for term in model.terms
+    ]
+
+
+def list_subgroups(model: Model) -> list[SubgroupRow]:
+    """Return outcome rates inside and outside every rule (paper, fig. 3)."""
+    return [
+        SubgroupRow(
+            words=row["rule"],
+            inside=format_count(row["inside"]),
+            rate_inside=_percent(row["rate_inside"]),
+            outside=format_count(row["outside"]),
+            rate_outside=_percent(row["rate_outside"]),
+        )
+        for row in model.subgroups_frame().to_dict("records")
+    ]
+
+
+def list_variables(model: Model) -> list[VariableRow]:
+    """Return the covariates, most important first."""
+    value = model.variable_importance().tolist()
+    largest = max(value) or 1.0
+    counts = [0] * model.study.n_features
+    for term in model.terms:
+        for j in term.features:
+            counts[j] += 1
+    rows = [
+        VariableRow(name, model.study.covariates[name].label, 100 * value[j] / largest, counts[j])
+        for j, name in enumerate(model.study.names)
+    ]
+    return sorted(rows, key=lambda row: -row.importance)
+
+
+def list_fields(model: Model) -> list[Field]:
+    """Return the calculator's questions, in the study's order."""
+    used = {j for term in model.terms for j in term.features}
+    return [
+        _field(j, name, model.study.covariates[name], used=j in used)
+        for j, name in enumerate(model.study.names)
+    ]
+
+
+def _field(j: int, name: str, covariate: Number | Category | YesNo, *, used: bool) -> Field:
+    unit = low = high = ""
+    options: tuple[str, ...] = ()
+    if isinstance(covariate, Number):
+        unit = covariate.unit
+        low, high = map(format_number, covariate.range)
+    else:
+        options = level_words(covariate)
+    return Field(
+        key=f"x{j}",
+        name=name,
+        label=covariate.label,
+        unit=unit,
+        note=covariate.note,
+        kind="choice" if options else "number",
+        low=low,
+        high=high,
+        options=options,
+        complete=covariate.complete,
+        used=used,
+    )
+
+
+def tell_outcome(model: Model) -> str:
+    """Return the outcome's name for people."""
+    return model.study.outcome.label or model.study.outcome.column
+
+
+def tell_model(model: Model) -> list[str]:
+    """Return the model in a few plain sentences."""
+    origin, outcome = model.provenance, tell_outcome(model)
+    used = {j for term in model.terms for j in term.features}
+    lines = [
+        f"This model gives the probability of {_quote(outcome)}. It was learnt from "
+        f"{format_count(origin.patients)} patients of {_plural(len(origin.sites), 'site')}; "
+        f"{format_count(origin.events)} of them ({100 * origin.events / origin.patients:.1f} %) "
+        "had the outcome."
+    ]
+    baseline = 100 * float(expit(model.intercept))
+    if not model.terms:
+        return [
+            *lines,
+            "No rule and no linear term earned its place: the model gives every patient the "
+            f"same probability, {baseline:.1f} %.",
+        ]
+    lines.append(
+        f"It adds up {_plural(len(model.rule_terms), 'rule')} and "
+        f"{_plural(len(model.linear_terms), 'linear term')} over "
+        f"{len(used)} of {_plural(model.study.n_features, 'covariate')}. It starts from "
+        f"{baseline:.1f} %; each rule that holds for a patient, and each linear term, then "
+        "multiplies the odds."
+    )
+    first = model.terms[0]
+    verb = "raises" if first.coefficient > 0 else "lowers"
+    lines.append(
+        f"What counts most is {_quote(model.describe(first))}, which {verb} the risk "
+        f"(odds ×{format_ratio(model.odds_ratio(first))})."
+    )
+    lines.append(
+        "An odds ratio tells how the model counts, not what causes what: treating a value does "
+        "not change the risk by it."
+    )
+    return lines
+
+
+def list_origin(model: Model) -> list[Fact]:
+    """Return sites and patients as released."""
+    origin = model.provenance
+    facts = [
+        ("Sites", ", ".join(origin.sites)),
+        ("Patients, all sites together", format_count(origin.patients)),
+        (
+            "With the outcome",
+            f"{format_count(origin.events)} ({100 * origin.events / origin.patients:.1f} %)",
+        ),
+    ]
+    if model.study.weight is not None:
+        facts.append(("Weights", f"patients count by their {model.study.weight.column!r}"))
+    return facts
+
+
+def list_certificate(model: Model) -> list[Fact]:
+    """Return how the fit went, and how far it is from the optimum."""
+    origin = model.provenance
+    gap = origin.certificate.gap
+    chosen = " (chosen by cross-validation)" if origin.path else " (given)"
+    facts = [
+        ("Solver", f"{origin.solver}, {_plural(origin.rounds, 'round')}"),
+        ("Penalty λ", f"{origin.penalty:.4g}{chosen}"),
+        ("Candidate rules", str(origin.candidates)),
+        ("Penalised mean loss", f"{origin.objective:.6g}"),
+        ("KKT residual", f"{origin.certificate.residual:.2g}"),
+        (
+            "Duality gap",
+            "not available: a term is unpenalised"
+            if gap is None
+            else f"{gap:.2g}: the loss lies at most so much above the optimum of the pooled data",
+        ),
+    ]
+    if origin.path:
+        chosen_point = min(origin.path, key=lambda point: abs(point.penalty - origin.penalty))
+        facts.append(
+            (
+                "Held-out deviance at λ",
+                f"{chosen_point.deviance:.4g} (standard error {chosen_point.error:.2g}, "
+                "cross-validation)",
+            )
+        )
+    return facts
+
+
+def list_settings(model: Model) -> list[Fact]:
+    """Return every setting of the run."""
+    facts = model.study.settings.model_dump(mode="json")
+    return [(name, "none" if value is None else str(value)) for name, value in facts.items()]
+
+
+def list_versions(model: Model) -> Sequence[Fact]:
+    """Return the software that made the model."""
+    return model.provenance.software
+
+
+def format_ratio(value: float) -> str:
+    """Return an odds ratio as people read it."""
+    return f"{value:.2f}" if 0.095 <= value < 99.5 else format_number(value)
+
+
+def format_count(value: float) -> str:
+    """Return a number of patients; weights may make it a fraction."""
+    return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def _quote(text: str) -> str:
+    """Return a name of others in quotes, isolated: it cannot turn the sentence around."""
+    return f"“\u2068{text}\u2069”"
+
+
+def _percent(rate: float) -> float | None:
+    return None if math.isnan(rate) else 100 * rate
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"

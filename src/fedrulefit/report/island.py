@@ -1,0 +1,83 @@
+"""What the page's calculator computes with: the model as JSON inside the page.
+
+In: a model. Out: text for a ``<script type="application/json">`` element, which a
+browser never runs. No name can close that element: ``<``, ``>`` and ``&`` are written
+as escapes.
+
+Numbers are written as Python's ``repr`` does; JavaScript reads back the same doubles.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fedrulefit.core.arrays import MISSING
+from fedrulefit.core.grid import RULE_SPREAD
+from fedrulefit.model import LinearTerm, Model, Term, level_words
+from fedrulefit.study import Number
+
+
+def island_facts(model: Model) -> dict[str, Any]:
+    """Return all that a prediction needs, as plain lists, dicts and numbers."""
+    return {
+        "outcome": model.study.outcome.label or model.study.outcome.column,
+        "intercept": model.intercept,
+        "ruleSpread": RULE_SPREAD,
+        "axes": [_axis_facts(model, j) for j in range(model.study.n_features)],
+        "terms": [_term_facts(model, term) for term in model.terms],
+    }
+
+
+def dump_island(model: Model) -> str:
+    """Return the facts as JSON that is safe inside HTML."""
+    text = json.dumps(island_facts(model), separators=(",", ":"), allow_nan=False)
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _axis_facts(model: Model, feature: int) -> dict[str, Any]:
+    name = model.study.names[feature]
+    covariate, axis = model.study.covariates[name], model.grid.axes[feature]
+    facts: dict[str, Any] = {
+        "name": name,
+        "kind": axis.kind,
+        "complete": axis.complete,
+        "cutoffs": axis.cutoffs.tolist(),
+        "limits": list(axis.limits),
+        "spread": axis.spread,
+        "centre": axis.centre,
+        "fill": axis.fill,
+    }
+    if isinstance(covariate, Number):
+        facts |= {
+            "range": list(covariate.range),
+            "unit": covariate.unit,
+            "log": covariate.spacing == "log",
+            "step": covariate.step,
+        }
+    else:
+        facts["words"] = list(level_words(covariate))
+    return facts
+
+
+def _term_facts(model: Model, term: Term) -> dict[str, Any]:
+    facts: dict[str, Any] = {"words": model.describe(term), "coefficient": term.coefficient}
+    if isinstance(term, LinearTerm):
+        return {**facts, "linear": term.feature}
+    return {
+        **facts,
+        "conditions": [[c.feature, _codes(c.codes), int(c.missing)] for c in term.rule],
+    }
+
+
+def _codes(codes: int) -> list[int]:
+    """Return the codes as runs [first, last, first, last, …], both included."""
+    runs: list[int] = []
+    for code in (c for c in range(MISSING) if codes >> c & 1):
+        if runs and runs[-1] == code - 1:
+            runs[-1] = code
+        else:
+            runs += [code, code]
+    return runs

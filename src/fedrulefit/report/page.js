@@ -1,0 +1,384 @@
+
+"use strict";
+// The page's program: the calculator, and the controls of the tables.
+// Same arithmetic as Model.predict_proba; a test in a browser compares them.
+(() => {
+  const island = JSON.parse(document.getElementById("island").textContent);
+  const byId = (id) => document.getElementById(id);
+  const SVG = "http://www.w3.org/2000/svg";
+  const MOST_PARTS = 30;
+
+  // ---- the model ---------------------------------------------------------
+
+  /** Code of a known value: the number of cut-offs ≤ x, or the place of a level. */
+  function encode(axis, x) {
+    if (axis.kind === "category") return x;
+    let low = 0, high = axis.cutoffs.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (axis.cutoffs[middle] <= x) low = middle + 1; else high = middle;
+    }
+    return low;
+  }
+
+  function holds([feature, runs, missing], codes) {
+    const code = codes[feature];
+    if (code === null) return missing === 1;
+    for (let k = 0; k < runs.length; k += 2) if (runs[k] <= code && code <= runs[k + 1]) return true;
+    return false;
+  }
+
+  function linearValue(axis, x) {
+    const known = x === null ? axis.fill : x;
+    const inside = Math.min(Math.max(known, axis.limits[0]), axis.limits[1]);
+    return island.ruleSpread * (inside - axis.centre) / axis.spread;
+  }
+
+  /** What each term adds to the log-odds. `values` has null for missing. */
+  function addends(values) {
+    const codes = values.map((x, j) => (x === null ? null : encode(island.axes[j], x)));
+    return island.terms.map((term) => {
+      if (term.linear !== undefined) {
+        return term.coefficient * linearValue(island.axes[term.linear], values[term.linear]);
+      }
+      return term.conditions.every((c) => holds(c, codes)) ? term.coefficient : 0;
+    });
+  }
+
+  const sigmoid = (f) => (f >= 0 ? 1 / (1 + Math.exp(-f)) : Math.exp(f) / (1 + Math.exp(f)));
+  const risk = (values) => sigmoid(addends(values).reduce((a, b) => a + b, island.intercept));
+
+  // ---- words and elements ------------------------------------------------
+
+  function format(x) {
+    if (x === 0) return "0";
+    return Math.abs(x) >= 1e4 ? x.toFixed(0) : String(Number(x.toPrecision(4)));
+  }
+  function percent(p) {
+    if (p > 0 && p < 0.001) return "below 0.1 %";
+    if (p < 1 && p > 0.999) return "above 99.9 %";
+    return (100 * p).toFixed(1) + " %";
+  }
+  function make(tag, text, className) {
+    const element = document.createElement(tag);
+    if (text !== undefined) element.textContent = text;
+    if (className) element.className = className;
+    return element;
+  }
+  function draw(parent, tag, attributes, text) {
+    const element = document.createElementNS(SVG, tag);
+    for (const name in attributes) element.setAttribute(name, attributes[name]);
+    if (text !== undefined) element.textContent = text;
+    parent.appendChild(element);
+    return element;
+  }
+  const nameOf = (axis) => axis.name + (axis.unit ? " (" + axis.unit + ")" : "");
+  function wordOf(axis, x) {
+    if (x === null) return "missing";
+    return axis.words ? axis.words[x] : format(x) + (axis.unit ? " " + axis.unit : "");
+  }
+
+  // ---- the patient -------------------------------------------------------
+
+  const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+  const controls = island.axes.map((_, j) => byId("x" + j));
+  let everyPart = false;
+
+  /** Value of a control: a number, null for missing, or undefined where it cannot be used. */
+  function read(j) {
+    const axis = island.axes[j], control = controls[j];
+    const text = control.value.trim();
+    let problem = "", value;
+    if (text === "") {
+      value = axis.complete ? undefined : null;
+    } else if (axis.words) {
+      value = Number(text);
+    } else {
+      const plain = text.replace("−", "-").replace(",", ".");
+      value = NUMBER.test(plain) ? Number(plain) : undefined;
+      if (value !== undefined && !Number.isFinite(value)) value = undefined;
+      if (value === undefined) problem = "Not a number.";
+      else if (value < axis.range[0] || value > axis.range[1]) {
+        problem = "Outside of the study's range: the model has not seen such patients.";
+      }
+    }
+    const wrong = text !== "" && value === undefined;
+    if (wrong) control.setAttribute("aria-invalid", "true"); else control.removeAttribute("aria-invalid");
+    byId("x" + j + "-hint").querySelector(".problem").textContent = problem;
+    return value;
+  }
+
+  function update() {
+    const values = controls.map((_, j) => read(j));
+    const open = values.flatMap((x, j) => (x === undefined ? [island.axes[j].name] : []));
+    const output = byId("risk"), note = byId("risk-note");
+    if (open.length) {
+      output.textContent = "–";
+      delete output.dataset.risk;
+      note.textContent = "Still needed: " + open.join(", ") + ".";
+      byId("risk-bar").setAttribute("width", 0);
+      byId("parts").tBodies[0].replaceChildren();
+      byId("parts").hidden = true;
+      byId("parts-all").hidden = true;
+    } else {
+      const p = risk(values);
+      output.textContent = percent(p);
+      output.dataset.risk = String(p);
+      const unknown = values.filter((x) => x === null).length;
+      note.textContent = unknown ? "With " + unknown + " of " + values.length + " values unknown." : "";
+      byId("risk-bar").setAttribute("width", 100 * p);
+      showParts(values);
+    }
+    showCurve(values);
+  }
+
+  function showParts(values) {
+    const added = addends(values);
+    const order = island.terms.map((_, k) => k).filter((k) => added[k] !== 0);
+    order.sort((a, b) => Math.abs(added[b]) - Math.abs(added[a]));
+    const shown = everyPart ? order : order.slice(0, MOST_PARTS);
+    const rows = [partRow("Starting point", island.intercept, true)];
+    for (const k of shown) rows.push(partRow(island.terms[k].words, added[k], false));
+    const left = order.slice(shown.length).reduce((sum, k) => sum + added[k], 0);
+    if (shown.length < order.length) rows.push(partRow(order.length - shown.length + " smaller ones", left, false));
+    byId("parts").tBodies[0].replaceChildren(...rows);
+    byId("parts").hidden = false;
+    byId("parts-all").hidden = shown.length === order.length;
+  }
+
+  function partRow(words, value, start) {
+    const row = make("tr"), head = make("th");
+    head.scope = "row";
+    head.append(make("bdi", words));
+    const style = start ? "num" : value > 0 ? "num up" : "num down";
+    const sign = value > 0 && !start ? "+" : "";
+    row.append(head, make("td", sign + value.toFixed(3).replace("-", "−"), style));
+    row.append(make("td", (start ? "" : "×") + format(Math.exp(value)), style));
+    return row;
+  }
+
+  // ---- one value moves ---------------------------------------------------
+
+  const STEPS = 200;
+  const vary = byId("vary"), move = byId("move");
+  const chosen = () => Number(vary.value);
+
+  /** Place on the slider, 0 to 1, ↔ value. */
+  function toValue(axis, share) {
+    if (axis.words) return Math.min(Math.floor(share * axis.words.length), axis.words.length - 1);
+    const [low, high] = axis.range;
+    let x = axis.log ? low * Math.pow(high / low, share) : low + share * (high - low);
+    if (axis.step) x = Math.round(x / axis.step) * axis.step;
+    return Math.min(Math.max(Number(x.toPrecision(axis.step ? 12 : 4)), low), high);
+  }
+  function toShare(axis, x) {
+    if (axis.words) return (x + 0.5) / axis.words.length;
+    const [low, high] = axis.range;
+    const share = axis.log ? Math.log(Math.max(x, low) / low) / Math.log(high / low) : (x - low) / (high - low);
+    return Math.min(Math.max(share, 0), 1);
+  }
+
+  /** Values of the curve: both ends of every piece between cut-offs and limits. */
+  function places(axis) {
+    const [low, high] = axis.range;
+    const inner = axis.cutoffs.concat(axis.limits).filter((x) => low < x && x < high);
+    const ends = [...new Set([low, ...inner, high])].sort((a, b) => a - b);
+    const found = [];
+    for (let k = 0; k + 1 < ends.length; k++) {
+      // The right end belongs to the next piece: its risk is that of the last value before it.
+      for (let part = 0; part <= 4; part++) {
+        found.push([ends[k] + (ends[k + 1] - ends[k]) * part / 4, k, part === 4]);
+      }
+    }
+    return found;
+  }
+
+  function showCurve(values) {
+    const box = byId("curve"), words = byId("curve-words");
+    box.replaceChildren();
+    words.textContent = "";
+    const whole = byId("curve").parentElement;
+    if (!vary.options.length) { whole.hidden = true; return; }
+    const j = chosen(), axis = island.axes[j];
+    const others = values.some((x, k) => x === undefined && k !== j);
+    move.disabled = others;
+    if (others) { words.textContent = "Enter the other values that are needed first."; return; }
+    const at = (x) => risk(values.map((old, k) => (k === j ? x : old)));
+    const wide = Math.min(Math.max(box.clientWidth || 640, 300), 960);
+    box.setAttribute("viewBox", "0 0 " + wide + " 220");
+    const end = wide - 12, apart = wide - 26;
+    const left = 48, right = axis.complete ? end : wide - 52, top = 12, bottom = 186;
+    const points = axis.words
+      ? axis.words.map((_, k) => [toShare(axis, k), at(k)])
+      : linePoints(axis, at);
+    const missing = axis.complete ? null : at(null);
+    const highest = Math.max(...points.map((p) => p[1]), missing || 0);
+    const most = [0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1].find((m) => highest <= m) || 1;
+    const px = (share) => left + share * (right - left), py = (p) => bottom - p / most * (bottom - top);
+    for (let k = 0; k <= 4; k++) {
+      const p = most * k / 4;
+      draw(box, "line", { class: "grid", x1: left, x2: end, y1: py(p), y2: py(p) });
+      draw(box, "text", { x: left - 6, y: py(p) + 4, "text-anchor": "end" }, Number((100 * p).toPrecision(3)) + " %");
+    }
+    drawTicks(box, axis, px);
+    if (axis.words) {
+      for (const [share, p] of points) draw(box, "circle", { class: "dot", cx: px(share), cy: py(p), r: 6 });
+    } else {
+      draw(box, "path", { class: "line", d: "M" + points.map(([s, p]) => px(s).toFixed(1) + " " + py(p).toFixed(1)).join("L") });
+    }
+    if (missing !== null) {
+      draw(box, "circle", { class: "dot", cx: apart, cy: py(missing), r: 6 });
+      draw(box, "text", { x: apart, y: 206, "text-anchor": "middle" }, "?");
+    }
+    const now = values[j];
+    if (now !== undefined) {
+      draw(box, "circle", { class: "now", cx: now === null ? apart : px(toShare(axis, now)), cy: py(at(now)), r: 7 });
+      if (now !== null) move.value = String(Math.round(STEPS * toShare(axis, now)));
+    }
+    move.setAttribute("aria-valuetext", now === undefined ? "not given" : wordOf(axis, now));
+    const risks = points.map((p) => p[1]);
+    words.textContent = nameOf(axis) + ": risk from " + percent(Math.min(...risks)) + " to " + percent(Math.max(...risks)) +
+      (missing === null ? "" : ", " + percent(missing) + " if missing (?)") + ", all else as entered" +
+      (now === undefined ? "." : "; now " + percent(at(now)) + " at " + wordOf(axis, now) + ".");
+  }
+
+  /** Risk along a number. Within a piece the rules are those of its left end. */
+  function linePoints(axis, at) {
+    const found = places(axis);
+    return found.map(([x, , last]) => {
+      const before = last ? x - (x - axis.range[0]) * 1e-9 - 1e-12 : x;
+      return [toShare(axis, x), at(before)];
+    });
+  }
+
+  function drawTicks(box, axis, px) {
+    const ticks = axis.words ? axis.words.map((_, k) => k) : roundTicks(axis);
+    const every = Math.ceil(ticks.length / 8);
+    ticks.filter((_, k) => k % every === 0).forEach((x) => {
+      let text = axis.words ? axis.words[x] : format(x);
+      if (text.length > 12) text = text.slice(0, 11) + "…";
+      draw(box, "text", { x: px(toShare(axis, x)), y: 206, "text-anchor": "middle" }, text);
+    });
+  }
+
+  /** A few round numbers inside a number's range. */
+  function roundTicks(axis) {
+    const [low, high] = axis.range, found = [];
+    if (axis.log && high / low >= 30) {
+      for (let x = Math.pow(10, Math.ceil(Math.log10(low) - 1e-9)); x <= high; x *= 10) found.push(x);
+      return found;
+    }
+    const size = Math.pow(10, Math.floor(Math.log10((high - low) / 4)));
+    const step = size * [1, 2, 2.5, 5, 10].find((m) => (high - low) / (m * size) <= 6);
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) found.push(Number((k * step).toPrecision(12)));
+    return found;
+  }
+
+  const form = byId("patient");
+  form.addEventListener("input", update);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("reset", () => setTimeout(update, 0));
+  byId("parts-all").addEventListener("click", () => { everyPart = true; update(); });
+  vary.addEventListener("change", update);
+  addEventListener("resize", update);
+  move.addEventListener("input", () => {
+    controls[chosen()].value = String(toValue(island.axes[chosen()], Number(move.value) / STEPS));
+    update();
+  });
+  update();
+
+  // ---- long tables -------------------------------------------------------
+
+  for (const button of document.querySelectorAll(".more")) {
+    const table = byId(button.dataset.table);
+    const late = table.querySelector(".late");
+    button.hidden = !late;
+    button.addEventListener("click", () => {
+      table.classList.add("all");
+      button.hidden = true;
+      const next = late.querySelector("th");
+      next.tabIndex = -1;
+      next.focus({ preventScroll: true });
+      count();
+    });
+  }
+
+  // On paper nothing can be opened.
+  addEventListener("beforeprint", () => {
+    for (const folded of document.querySelectorAll("details")) folded.open = true;
+  });
+
+  // ---- sorting and filtering the rules -------------------------------------
+
+  const table = byId("rules-table"), filter = byId("filter");
+  const rows = table ? [...table.tBodies[0].rows] : [];
+
+  function filterRows() {
+    const words = byId("f-text").value.trim().toLowerCase();
+    const direction = byId("f-direction").value;
+    const support = Number(byId("f-support").value) || 0;
+    const importance = Number(byId("f-importance").value) || 0;
+    let shown = 0;
+    for (const row of rows) {
+      const fits = (!words || row.cells[0].textContent.toLowerCase().includes(words)) &&
+        (!direction || row.dataset.direction === direction) &&
+        (!support || Number(row.dataset.support) >= support) &&
+        Number(row.dataset.importance) >= importance;
+      row.hidden = !fits;
+      row.classList.toggle("late", fits && ++shown > Number(table.dataset.first));
+    }
+    const all = table.classList.contains("all");
+    document.querySelector('.more[data-table="rules-table"]').hidden = all || shown <= Number(table.dataset.first);
+    count();
+  }
+
+  function count() {
+    if (!table) return;
+    const fit = rows.filter((row) => !row.hidden).length;
+    const seen = table.classList.contains("all") ? fit : Math.min(fit, Number(table.dataset.first));
+    byId("rules-count").textContent = fit ? seen + " of " + rows.length + " shown." : "No rule fits the filter.";
+  }
+
+  function sortRows(head) {
+    const key = head.dataset.key;
+    const up = head.getAttribute("aria-sort") === "descending" || (key === "words" && head.getAttribute("aria-sort") !== "ascending");
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const value = key === "words"
+      ? (row) => row.cells[0].textContent
+      : (row) => Number(row.dataset[key]);
+    const compare = key === "words"
+      ? (a, b) => value(a).localeCompare(value(b))
+      : (a, b) => value(a) - value(b);
+    rows.sort((a, b) => (up ? compare(a, b) : compare(b, a)));
+    table.tBodies[0].append(...rows);
+    filterRows();
+  }
+
+  if (table) {
+    filter.hidden = false;
+    filter.addEventListener("input", filterRows);
+    filter.addEventListener("submit", (event) => event.preventDefault());
+    for (const head of table.tHead.rows[0].cells) {
+      const button = make("button", head.textContent);
+      button.type = "button";
+      button.addEventListener("click", () => sortRows(head));
+      head.replaceChildren(button);
+    }
+    count();
+  }
+
+  // ---- light and dark ----------------------------------------------------
+
+  const theme = byId("theme");
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (document.documentElement.dataset.theme || (prefersDark.matches ? "dark" : "light")) === "dark";
+  const nameTheme = () => { theme.textContent = isDark() ? "Light colours" : "Dark colours"; };
+  theme.hidden = false;
+  theme.addEventListener("click", () => {
+    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+    nameTheme();
+  });
+  prefersDark.addEventListener("change", nameTheme);
+  nameTheme();
+})();

@@ -1,0 +1,139 @@
+"""Rows, drawings and the calculator's facts → one HTML text.
+
+Everything is inside the page: style, program, data. Its content security policy
+names the program by its hash and allows no connection, so that nothing typed into
+the calculator can leave, and no name in a study can run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from fedrulefit.errors import FedRuleFitError
+from fedrulefit.model import Model
+from fedrulefit.modelfile import model_text
+from fedrulefit.report import charts, facts
+from fedrulefit.report.effects import strongest_pairs
+from fedrulefit.report.island import dump_island
+from fedrulefit.report.tripod import list_checklist
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIRST: Final = 50
+"""Rows that a long table shows at first."""
+_PAIRS: Final = 3
+
+
+def render_report(model: Model) -> str:
+    """Return the page of `model` as HTML."""
+    from jinja2 import Environment, StrictUndefined
+
+    style, program = _read("page.css"), _read("page.js")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["number"] = lambda value, digits=0: f"{value:.{digits}f}"
+    variables = facts.list_variables(model)
+    places = {name: j for j, name in enumerate(model.study.names)}
+    shown = [places[row.name] for row in variables if row.terms]
+    return environment.from_string(_read("page.html")).render(
+        style=_Markup(style),
+        program=_Markup(program),
+        policy=_content_policy(style, program),
+        island=_Markup(dump_island(model)),
+        study=model.study,
+        outcome=facts.tell_outcome(model),
+        paragraph=facts.tell_model(model),
+        terms=facts.list_terms(model),
+        subgroups=facts.list_subgroups(model),
+        variables=variables,
+        effects=charts.draw_effects(model, shown),
+        pairs=[charts.tabulate_pair(model, pair) for pair in strongest_pairs(model, _PAIRS)],
+        fields=facts.list_fields(model),
+        evaluation=evaluation_section(model),
+        origin=facts.list_origin(model),
+        bill=model.privacy,
+        certificate=facts.list_certificate(model),
+        path=model.provenance.path,
+        settings=facts.list_settings(model),
+        versions=facts.list_versions(model),
+        digest=hashlib.sha256(model_text(model).encode("utf-8", "replace")).hexdigest(),
+        checklist=list_checklist(model),
+        first=FIRST,
+        width=charts.WIDTH,
+        height=charts.HEIGHT,
+    )
+
+
+def write_report(model: Model, path: str | Path) -> None:
+    """Write the page of `model` to `path`, whole or not at all."""
+    path = Path(path)
+    page = render_report(model).encode("utf-8", "replace")
+    unfinished = path.with_name(path.name + ".part")
+    try:
+        unfinished.write_bytes(page)
+        unfinished.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise FedRuleFitError(f"cannot write {path}: {error.strerror}") from None
+
+
+def evaluation_section(model: Model) -> Mapping[str, Any] | None:
+    """Return discrimination, calibration and decision curve, as tables by title.
+
+    The hook for ``model.evaluation``: a mapping of titles to data frames (or an
+    object whose ``frames()`` gives one), whose columns become those of the page's
+    tables. None where a model has none, and the page then has no such section.
+    """
+    evaluation: Any = getattr(model, "evaluation", None)
+    if evaluation is None:
+        return None
+    frames: Mapping[str, pd.DataFrame] = (
+        evaluation if isinstance(evaluation, Mapping) else evaluation.frames()
+    )
+    return {
+        title: {
+            "columns": [str(column) for column in frame.columns],
+            "rows": [[_cell(value) for value in row] for row in frame.itertuples(index=False)],
+        }
+        for title, frame in frames.items()
+    }
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+class _Markup(str):
+    """Text of ours that goes into the page as it is."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
+@cache
+def _read(name: str) -> str:
+    return files("fedrulefit.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _content_policy(style: str, program: str) -> str:
+    return (
+        f"default-src 'none'; script-src {_hash(program)}; style-src {_hash(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

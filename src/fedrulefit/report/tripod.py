@@ -1,0 +1,188 @@
+"""The TRIPOD+AI checklist, filled in as far as a run can.
+
+Items as numbered by Collins and others, *TRIPOD+AI statement*, BMJ 2024;385:e078378,
+in our own short words. What only the authors know is left to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from fedrulefit.model import Model
+from fedrulefit.report.facts import format_count, tell_outcome
+
+AUTHORS: Final = "For the authors."
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item: its number and topic, and what this run has to say."""
+
+    number: str
+    topic: str
+    answer: str
+
+    @property
+    def filled(self) -> bool:
+        """Whether the run could say something."""
+        return self.answer != AUTHORS
+
+
+_ITEMS: Final = (
+    ("1", "Title: development or evaluation, population, outcome"),
+    ("2", "Abstract (TRIPOD+AI for abstracts)"),
+    ("3a", "Healthcare context and rationale"),
+    ("3b", "Target population and intended use"),
+    ("3c", "Known health inequalities between groups"),
+    ("4", "Objectives"),
+    ("5a", "Sources of the data"),
+    ("5b", "Dates of the data"),
+    ("6a", "Setting, number and place of centres"),
+    ("6b", "Eligibility"),
+    ("6c", "Treatments received"),
+    ("7", "Data preparation"),
+    ("8a", "Outcome: definition and time horizon"),
+    ("8b", "Outcome: who assessed it"),
+    ("8c", "Outcome: blinding"),
+    ("9a", "Choice of predictors"),
+    ("9b", "Predictors: definition and measurement"),
+    ("9c", "Predictors: who assessed them"),
+    ("10", "Sample size"),
+    ("11", "Missing data"),
+    ("12a", "Use of the data in development and evaluation"),
+    ("12b", "Handling of predictors"),
+    ("12c", "Type of model, building steps, internal validation"),
+    ("12d", "Heterogeneity between clusters"),
+    ("12e", "Measures of performance"),
+    ("12f", "Model updating"),
+    ("12g", "How predictions are calculated"),
+    ("13", "Class imbalance"),
+    ("14", "Fairness"),
+    ("15", "Output of the model"),
+    ("16", "Differences between development and evaluation data"),
+    ("17", "Ethical approval"),
+    ("18a", "Funding"),
+    ("18b", "Conflicts of interest"),
+    ("18c", "Protocol"),
+    ("18d", "Registration"),
+    ("18e", "Data sharing"),
+    ("18f", "Code sharing"),
+    ("19", "Patient and public involvement"),
+    ("20a", "Flow of participants"),
+    ("20b", "Characteristics of participants"),
+    ("20c", "Comparison with development data"),
+    ("21", "Participants and events in each analysis"),
+    ("22", "Full model specification"),
+    ("23a", "Performance, with confidence intervals, also of subgroups"),
+    ("23b", "Heterogeneity of performance between clusters"),
+    ("24", "Results of model updating"),
+    ("25", "Interpretation, also for fairness"),
+    ("26", "Limitations"),
+    ("27a", "Handling of poor or missing input in use"),
+    ("27b", "Users' interaction and expertise"),
+    ("27c", "Next steps"),
+)
+
+
+def list_checklist(model: Model) -> list[Item]:
+    """Return all items in their order."""
+    return [
+        Item(number, topic, _ANSWERS[number](model) if number in _ANSWERS else AUTHORS)
+        for number, topic in _ITEMS
+    ]
+
+
+def _title(model: Model) -> str:
+    return f"Development of a model: {model.study.name}. Outcome: {tell_outcome(model)}."
+
+
+def _sources(model: Model) -> str:
+    made_up = "Synthetic patients, no real ones. " if model.study.synthetic else ""
+    return f"{made_up}Tables of {len(model.provenance.sites)} sites, see “Sites and patients”."
+
+
+def _outcome(model: Model) -> str:
+    outcome = model.study.outcome
+    return (
+        f"{tell_outcome(model)}: column “{outcome.column}”, event {outcome.positive!r}, "
+        f"otherwise {outcome.negative!r}. Definition and time horizon are for the authors."
+    )
+
+
+def _predictors(model: Model) -> str:
+    return (
+        f"{model.study.n_features} covariates with units, public ranges and levels, as in the "
+        "risk calculator."
+    )
+
+
+def _missing(model: Model) -> str:
+    complete = sum(c.complete for c in model.study.covariates.values())
+    return (
+        f"{complete} of {model.study.n_features} covariates had to be complete. In the others "
+        "“missing” is a value that rules can name; a linear term counts it as one fixed value, "
+        "which the model file states."
+    )
+
+
+def _building(model: Model) -> str:
+    origin = model.provenance
+    how = (
+        f"λ chosen by cross-validation in {model.study.settings.folds} folds"
+        if origin.path
+        else "λ given"
+    )
+    return (
+        f"Federated RuleFit: {origin.candidates} candidate rules from boosted trees of each site, "
+        f"ℓ1-penalised logistic regression ({origin.solver}), {how}."
+    )
+
+
+def _performance(model: Model) -> str:
+    if getattr(model, "evaluation", None) is not None:
+        return "See “Performance”."
+    if model.provenance.path:
+        return "Only the cross-validated deviance is in this model, see “Certificate and settings”."
+    return "Not evaluated in this run."
+
+
+def _numbers(model: Model) -> str:
+    origin = model.provenance
+    return f"{format_count(origin.patients)} patients, {format_count(origin.events)} events."
+
+
+def _constant(text: str) -> Callable[[Model], str]:
+    return lambda _: text
+
+
+_ANSWERS: Final[dict[str, Callable[[Model], str]]] = {
+    "1": _title,
+    "5a": _sources,
+    "6a": lambda model: ", ".join(model.provenance.sites) + ". Places are for the authors.",
+    "7": _constant("Numbers become codes by shared cut-offs; see “Certificate and settings”."),
+    "8a": _outcome,
+    "9b": _predictors,
+    "10": lambda model: _numbers(model) + " Why so many is for the authors.",
+    "11": _missing,
+    "12a": _constant(
+        "All patients of the run were used for development, unless “Performance” says otherwise."
+    ),
+    "12b": _constant(
+        "Rules on cut-offs; linear terms are winsorised and scaled. See “Partial dependence”."
+    ),
+    "12c": _building,
+    "12e": _performance,
+    "12g": _constant("β₀ plus the coefficients of the terms that hold, through the logistic."),
+    "13": _constant("No resampling: probabilities refer to the outcome's rate in these patients."),
+    "15": _constant("A probability; no threshold is part of the model."),
+    "18f": _constant("fedrulefit, Apache-2.0; versions in “Certificate and settings”."),
+    "21": _numbers,
+    "22": _constant("In full in this page (“Rules”, risk calculator) and in the model file."),
+    "23a": _performance,
+    "27a": _constant(
+        "The calculator allows missing values where the study does, and says when a value is "
+        "outside of the study's range."
+    ),
+}

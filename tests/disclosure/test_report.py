@@ -1,0 +1,190 @@
+"""The report shows nothing but what the model file says: no record, no site's own number.
+
+What leaves a site is in its ledger; of that, only the model is written down. So: the
+page depends on the model file alone, and every number in it is one of the file's or
+follows from some of them by a formula that stands here, too.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedrulefit.engines import inprocess
+from fedrulefit.model import LinearTerm, Model
+from fedrulefit.modelfile import model_facts, model_text
+from fedrulefit.privacy.ledger import Ledger
+from fedrulefit.report import render_report
+from fedrulefit.report.charts import draw_effects, tabulate_pair
+from fedrulefit.report.effects import strongest_pairs
+from fedrulefit.report.facts import format_count, format_ratio
+from fedrulefit.report.island import island_facts
+from tests.reports import empty_model, path_model, sample_model, weird_tables
+from tests.samples import SOLVERS, make_study
+
+MODELS = {"sample": sample_model, "path": path_model, "empty": empty_model}
+NUMBER = re.compile(r"\d+(?:[.\u202f]\d+)*(?:e-?\d+)?")
+
+
+def visible_text(page: str) -> str:
+    """Return what a reader sees, without style, program, data and the checklist's numbers."""
+    page = re.sub(r"<(style|script|title)\b.*?</\1>", " ", page, flags=re.S)
+    page = re.sub(r'<th scope="row">\d+[a-g]?</th>', " ", page)
+    page = re.sub(r"<code.*?</code>", " ", page)
+    # Words for a screen reader are read, too.
+    spoken = " ".join(re.findall(r'aria-label="(.*?)"', page))
+    return html.unescape(re.sub(r"<[^>]+>", " ", page) + " " + spoken)
+
+
+def static_numbers() -> set[str]:
+    """Numbers in our own words: the checklist's reference, "largest = 100", column counts."""
+    return set(NUMBER.findall("100 BMJ 2024;385:e078378 TRIPOD SHA-256 Apache-2.0 fig. 3"))
+
+
+def leaves(facts: Any) -> Iterator[Any]:
+    if isinstance(facts, dict):
+        yield from itertools.chain(facts, *map(leaves, facts.values()))
+    elif isinstance(facts, list):
+        yield from itertools.chain.from_iterable(map(leaves, facts))
+    else:
+        yield facts
+
+
+def spellings(value: float) -> set[str]:
+    """Return a number as the page may round it."""
+    forms = {f"{abs(value):.{d}f}" for d in range(5)} | {format_count(abs(value))}
+    forms |= {f"{abs(value):.{d}g}" for d in range(2, 7)} | {format_ratio(abs(value)), repr(value)}
+    return {text for form in forms for text in NUMBER.findall(form)}
+
+
+def derivable(model: Model) -> set[str]:
+    """Return every number that the model file says or implies, as the page may write it."""
+    facts = json.loads(model_text(model))
+    known: set[str] = set()
+    for leaf in leaves(facts):
+        if isinstance(leaf, str):
+            known.update(NUMBER.findall(leaf))
+        elif isinstance(leaf, int | float) and not isinstance(leaf, bool):
+            known |= spellings(float(leaf))
+    origin = model.provenance
+    numbers: list[float] = [
+        len(model.terms), len(model.rule_terms), len(model.linear_terms), len(origin.sites),
+        len(origin.path), model.study.n_features, 100 * origin.events / origin.patients,
+        100 / (1 + math.exp(-model.intercept)),
+        len({j for t in model.terms for j in t.features}),
+        sum(c.complete for c in model.study.covariates.values()),
+    ]  # fmt: skip
+    largest = max((t.importance for t in model.terms), default=1.0)
+    for term in model.terms:
+        numbers += [model.odds_ratio(term), 100 * term.importance / largest]
+        known.update(NUMBER.findall(model.describe(term)))
+        if isinstance(term, LinearTerm):
+            continue
+        outside = origin.patients - term.inside
+        numbers += [100 * term.inside / origin.patients, term.inside, outside]
+        numbers += [100 * term.events_inside / term.inside]
+        numbers += [100 * (origin.events - term.events_inside) / outside] if outside else []
+    importance = model.variable_importance()
+    numbers += (100 * importance / (importance.max() or 1.0)).tolist()
+    numbers += [sum(j in t.features for t in model.terms) for j in range(model.study.n_features)]
+    known |= {text for number in numbers for text in spellings(float(number))}
+    known.update(NUMBER.findall(model.privacy.words()))
+    return known | effect_numbers(model)
+
+
+def effect_numbers(model: Model) -> set[str]:
+    """Numbers of charts and pair tables, which are drawn from the model alone."""
+    charts = draw_effects(model, range(model.study.n_features))
+    pairs = [tabulate_pair(model, pair) for pair in strongest_pairs(model, 3)]
+    ticks = [t.text for c in charts for t in (*c.x_ticks, *c.y_ticks)]
+    marks = [m.odds for c in charts for m in c.marks] + [c.words for c in charts]
+    cells = [odds for p in pairs for row in p.cells for odds, _ in row]
+    words = [word for p in pairs for word in (*p.rows, *p.columns)]
+    return {text for part in (*ticks, *marks, *cells, *words) for text in NUMBER.findall(part)}
+
+
+SHOWN = {
+    "patients": ("SummaryReply", "total"),
+    "with the outcome": ("SummaryReply", "events"),
+    "inside": ("SummaryReply", "inside"),
+    "with the outcome inside": ("SummaryReply", "events_inside"),
+    "importance": ("SummaryReply", "squares"),
+    "objective": ("SummaryReply", "loss"),
+    "certificate": ("SummaryReply", "conjugate"),
+    "coefficients": ("CurvatureReply", "gradients"),
+    "cut-offs": ("GridReply", "histogram of age"),
+    "rules": ("RulesReply", "rules"),
+}
+"""What the page shows of patients, and the release that it rests on."""
+
+
+def test_what_the_page_shows_was_released_by_every_site() -> None:
+    study = make_study(**SOLVERS["exact"])
+    tables = weird_tables(study)
+    ledgers = {name: Ledger() for name in tables}
+    model = inprocess.fit(study, tables, make_ledger=ledgers.__getitem__).model
+    for ledger in ledgers.values():
+        left = {(r.message, r.quantity): r for r in ledger.releases}
+        assert [what for what, release in SHOWN.items() if release not in left] == []
+        # Counts of the page's own rules left, and of no others.
+        assert left["SummaryReply", "inside"].shape == (len(model.rule_terms),)
+    counts = re.findall(r'<span class="name">of ([\d\u202f]+)</span>', render_report(model))
+    patients = model.provenance.patients
+    inside = [x for t in model.rule_terms for x in (t.inside, patients - t.inside)]
+    assert counts == [format_count(x) for x in inside]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_number_follows_from_the_model_file(name: str) -> None:
+    model = MODELS[name]()
+    shown = set(NUMBER.findall(visible_text(render_report(model))))
+    assert len(shown) > 20
+    filled = {"52", "20", "21", "22"}  # Items of the checklist, and those filled in.
+    assert shown - derivable(model) - static_numbers() - filled == set()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_calculator_holds_only_numbers_of_the_model_file(name: str) -> None:
+    model = MODELS[name]()
+    page = render_report(model)
+    island = json.loads(re.search(r'id="island">(.*?)</script>', page, re.S)[1])
+    assert island == json.loads(json.dumps(island_facts(model)))
+    said = {float(x) for x in leaves(model_facts(model)) if isinstance(x, int | float)}
+    codes = set(range(256))
+    places = set(range(model.study.n_features))
+    for leaf in leaves(island):
+        if isinstance(leaf, int | float) and not isinstance(leaf, bool):
+            assert leaf in said or leaf in codes | places or leaf == 0.4
+
+
+def test_the_page_depends_on_the_model_file_alone(tmp_path: Path) -> None:
+    model = path_model()
+    model.save(tmp_path / "model.json")
+    assert render_report(Model.load(tmp_path / "model.json")) == render_report(model)
+
+
+def test_no_sites_own_number_and_no_patients_value_is_shown() -> None:
+    study = make_study(**SOLVERS["exact"])
+    tables = weird_tables(study)
+    ledgers = {name: Ledger() for name in tables}
+    model = inprocess.fit(study, tables, make_ledger=ledgers.__getitem__).model
+    page = render_report(model)
+    island = page[page.index('id="island"') :]
+    text = visible_text(page)
+    for name, table in tables.items():
+        assert not re.search(rf"\b{len(table.values)}\b", text), name
+        assert not any(release.digest in page for release in ledgers[name].releases)
+        # Values with two decimals or more are patients', not the study's round numbers.
+        column = table.values[:, study.names.index("lactate")]
+        odd = {repr(x) for x in column[~np.isnan(column)].tolist() if len(repr(x)) >= 5}
+        assert odd
+        assert not odd & set(NUMBER.findall(island))

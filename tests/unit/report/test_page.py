@@ -1,0 +1,159 @@
+"""The page as text: complete, safe, and from the model alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from fedrulefit.cli.app import app
+from fedrulefit.errors import FedRuleFitError
+from fedrulefit.report import evaluation_section, render_report, write_report
+from fedrulefit.report.facts import list_terms, tell_model
+from fedrulefit.report.island import dump_island, island_facts
+from fedrulefit.report.tripod import AUTHORS, list_checklist
+from tests.reports import SCRIPT, empty_model, hostile_model, huge_model, path_model, sample_model
+
+VOID = {"meta", "link", "input", "br", "img", "hr"}
+
+
+class Balance(HTMLParser):
+    """Checks that every element is closed, and collects ids and addresses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            if name in ("href", "src", "action", "data", "srcset"):
+                self.addresses.append(value or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        return
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize(
+    "make", [sample_model, path_model, hostile_model, empty_model, lambda: huge_model(200)]
+)
+def test_pages_are_well_formed_and_point_nowhere(make) -> None:  # type: ignore[no-untyped-def]
+    parser = Balance()
+    parser.feed(render_report(make()))
+    assert parser.open == []
+    assert len(set(parser.ids)) == len(parser.ids)
+    for address in parser.addresses:
+        assert address == "data:," or address[1:] in parser.ids
+
+
+def test_every_section_is_there() -> None:
+    page = render_report(path_model())
+    for name in (
+        "model", "calculator", "rules", "variables", "effects", "subgroups", "sites", "privacy",
+        "certificate", "tripod",
+    ):  # fmt: skip
+        assert f'<section id="{name}"' in page
+
+
+def test_no_name_closes_the_island_or_opens_an_element() -> None:
+    model = hostile_model()
+    page = render_report(model)
+    assert SCRIPT not in page
+    assert "<img" not in page
+    island = dump_island(model)
+    assert not set("<>&") & set(island)
+    assert json.loads(island) == json.loads(json.dumps(island_facts(model)))
+
+
+def test_names_are_not_templates() -> None:
+    page = render_report(hostile_model())
+    assert "{{ 7 * 7 }}" in page.replace("&amp;", "&")
+
+
+def test_the_policy_names_the_program_by_its_hash() -> None:
+    import base64
+
+    page = render_report(sample_model())
+    program = page[page.rindex("<script>") + len("<script>") : page.rindex("</script>")]
+    digest = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
+    policy = re.search(r'Content-Security-Policy" content="(.*?)"', page)[1]
+    assert f"sha256-{digest}" in policy.replace("&#39;", "'")
+    assert "default-src" in policy
+    assert "unsafe" not in policy
+
+
+def test_the_checksum_is_that_of_the_model_file(tmp_path: Path) -> None:
+    model = sample_model()
+    model.save(tmp_path / "model.json")
+    digest = hashlib.sha256((tmp_path / "model.json").read_bytes()).hexdigest()
+    assert f'<code id="digest">{digest}</code>' in render_report(model)
+
+
+def test_terms_agree_with_the_frame() -> None:
+    model = sample_model()
+    frame = model.rules_frame()
+    rows = list_terms(model)
+    assert [row.words for row in rows] == frame["rule"].tolist()
+    assert [row.ratio for row in rows] == frame["odds_ratio"].tolist()
+    assert max(row.importance for row in rows) == 100
+
+
+def test_the_model_is_told_in_plain_words() -> None:
+    assert "the same probability" in " ".join(tell_model(empty_model()))
+    words = " ".join(tell_model(sample_model()))
+    assert "150 patients of 3 sites" in words
+
+
+def test_the_checklist_is_whole_and_partly_filled() -> None:
+    items = list_checklist(sample_model())
+    assert len(items) == 52
+    assert len({item.number for item in items}) == 52
+    assert {item.answer for item in items if not item.filled} == {AUTHORS}
+    assert sum(item.filled for item in items) > 15
+
+
+def test_performance_is_shown_only_where_there_is_some() -> None:
+    model = sample_model()
+    assert evaluation_section(model) is None
+    assert "h-performance" not in render_report(model)
+    frame = pd.DataFrame({"site": ["all", "<b>"], "auc": [0.81234, 0.7]})
+
+    class Evaluated(type(model)):  # type: ignore[misc]
+        evaluation = {"Discrimination": frame}  # noqa: RUF012
+
+    evaluated = Evaluated(**{name: getattr(model, name) for name in model.__dataclass_fields__})
+    page = render_report(evaluated)
+    assert '<section id="performance"' in page
+    assert "<td>0.8123</td>" in page
+    assert "<td>&lt;b&gt;</td>" in page
+
+
+def test_writing_where_nothing_can_be_written_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FedRuleFitError, match="cannot write"):
+        write_report(sample_model(), tmp_path / "no" / "report.html")
+
+
+def test_the_command_writes_the_page(tmp_path: Path) -> None:
+    model = sample_model()
+    model.save(tmp_path / "model.json")
+    page = tmp_path / "report.html"
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "model.json"), "-o", str(page)])
+    assert result.exit_code == 0, result.output
+    assert page.read_text(encoding="utf-8") == render_report(model)
+    assert [p.name for p in tmp_path.iterdir() if p.suffix == ".part"] == []
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "model.json"), "-o", str(tmp_path)])
+    assert result.exit_code == 2
