@@ -25,7 +25,7 @@ from fedrulefit.report.island import dump_island
 from fedrulefit.report.tripod import list_checklist
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 FIRST: Final = 50
 """Rows that a long table shows at first."""
@@ -90,22 +90,16 @@ def write_report(model: Model, path: str | Path) -> None:
 def evaluation_section(model: Model) -> Mapping[str, Any] | None:
     """Return discrimination, calibration and decision curve, as tables by title.
 
-    The hook for ``model.evaluation``: a mapping of titles to data frames (or an
-    object whose ``frames()`` gives one), whose columns become those of the page's
-    tables. None where a model has none, and the page then has no such section.
+    None where no patients were held out: the page then has no such section.
     """
-    evaluation: Any = getattr(model, "evaluation", None)
-    if evaluation is None:
+    if model.evaluation is None:
         return None
-    frames: Mapping[str, pd.DataFrame] = (
-        evaluation if isinstance(evaluation, Mapping) else evaluation.frames()
-    )
     return {
         title: {
             "columns": [str(column) for column in frame.columns],
             "rows": [[_cell(value) for value in row] for row in frame.itertuples(index=False)],
         }
-        for title, frame in frames.items()
+        for title, frame in model.evaluation.frames().items()
     }
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pandas as pd
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from fedrulefit.cli.app import app
 from fedrulefit.errors import FedRuleFitError
+from fedrulefit.evaluation import Evaluation
 from fedrulefit.report import evaluation_section, render_report, write_report
 from fedrulefit.report.facts import list_terms, tell_model
 from fedrulefit.report.island import dump_island, island_facts
@@ -130,15 +132,11 @@ def test_performance_is_shown_only_where_there_is_some() -> None:
     model = sample_model()
     assert evaluation_section(model) is None
     assert "h-performance" not in render_report(model)
-    frame = pd.DataFrame({"site": ["all", "<b>"], "auc": [0.81234, 0.7]})
-
-    class Evaluated(type(model)):  # type: ignore[misc]
-        evaluation = {"Discrimination": frame}  # noqa: RUF012
-
-    evaluated = Evaluated(**{name: getattr(model, name) for name in model.__dataclass_fields__})
-    page = render_report(evaluated)
+    chance, outcome = np.array([0.2, 0.4, 0.6, 0.9]), np.array([0.0, 1.0, 0.0, 1.0])
+    judged = Evaluation.of_predictions(chance, outcome).overall
+    page = render_report(replace(model, evaluation=Evaluation(judged, {"<b>": judged})))
     assert '<section id="performance"' in page
-    assert "<td>0.8123</td>" in page
+    assert "<td>0.75</td>" in page
     assert "<td>&lt;b&gt;</td>" in page
 
 
