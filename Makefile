@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types contracts study bench lock clean
+.PHONY: demo test lint docs types contracts study bench lock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fedrulefit demo --output fedrulefit-demo
@@ -18,6 +18,11 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# The documentation as a site: build/docs/index.html. A warning is an error.
+docs: $(VENV)/.installed-docs
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env \
+	  --doctree-dir build/doctrees docs build/docs
 
 # Longer statistical studies on the real data sets; see docs/real-data.md.
 study: $(VENV)/.installed-dev
@@ -47,4 +52,8 @@ $(VENV)/.installed-dev: pyproject.toml requirements.lock | $(VENV)/bin/python
 
 $(VENV)/.installed-bench: pyproject.toml requirements.lock | $(VENV)/bin/python
 	$(PIP) install --quiet -c requirements.lock -e ".[bench]"
+	touch $@
+
+$(VENV)/.installed-docs: pyproject.toml requirements.lock | $(VENV)/bin/python
+	$(PIP) install --quiet -c requirements.lock -e ".[docs]"
 	touch $@

@@ -131,6 +131,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "server_step": "η_s: step of the coordinator.",
         "client_step": "η_c: step of a site.",
         "weighting": "Whether a site counts by its patients, or all sites count equally.",
+        "holdout": "Share of each site's patients that the model is judged on, not learnt from.",
         "seed": "Seed of leaf counts, subsamples and folds; never of privacy noise.",
     },
 }
@@ -184,6 +185,9 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.Model.subgroups_frame",
             "fedrulefit.Model.path_frame",
             "fedrulefit.Model.variable_importance",
+            "fedrulefit.Model.partial_dependence",
+            "fedrulefit.Model.to_sql",
+            "fedrulefit.Model.to_onnx",
             "fedrulefit.Model.describe",
             "fedrulefit.Model.odds_ratio",
             "fedrulefit.Model.support",
@@ -246,6 +250,16 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
         ),
     ),
     (
+        "Evaluation",
+        (
+            "fedrulefit.evaluation.Evaluation",
+            "fedrulefit.evaluation.Evaluation.metrics_frame",
+            "fedrulefit.evaluation.Evaluation.calibration_frame",
+            "fedrulefit.evaluation.Evaluation.decision_frame",
+            "fedrulefit.evaluation.Evaluation.heterogeneity",
+        ),
+    ),
+    (
         "Figures and report",
         (
             "fedrulefit.plot",
@@ -254,6 +268,10 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.plot.subgroups",
             "fedrulefit.plot.history",
             "fedrulefit.plot.path",
+            "fedrulefit.plot.coefficients",
+            "fedrulefit.plot.partial_dependence",
+            "fedrulefit.plot.calibration",
+            "fedrulefit.plot.decision",
             "fedrulefit.plot.overview",
             "fedrulefit.report.render_report",
             "fedrulefit.report.write_report",
@@ -677,6 +695,8 @@ def make_model_fields() -> str:
         "`provenance`": modelfile._ProvenancePart,
         "`provenance.certificate`": modelfile._CertificatePart,
         "`provenance.path[]`": modelfile._PathPart,
+        "`evaluation`": modelfile._EvaluationPart,
+        "`evaluation.overall`, `evaluation.sites.*`": modelfile._ScoresPart,
     }
     tables = []
     for title, cls in parts.items():
@@ -696,6 +716,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "terms": "Terms with a coefficient other than 0, most important first.",
         "privacy": "The privacy bill.",
         "provenance": "What the model rests on.",
+        "evaluation": "How well it predicts held-out patients; null where none were held out.",
     },
     "_AxisPart": {
         "covariate": "Name of the covariate.",
@@ -741,6 +762,17 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "tell it under `exact`.",
         "sum_of": "How many sites were in the secure sums; `null` if the coordinator saw each "
         "site's own numbers.",
+    },
+    "_EvaluationPart": {
+        "overall": "Score sums over all sites.",
+        "sites": "The same of each site; empty where the coordinator saw only the total.",
+    },
+    "_ScoresPart": {
+        "bins": "Bins of the predicted probability that hold somebody: number of the bin (0 to "
+        "513, even on the log-odds scale between -8 and 8), patients with the outcome, without "
+        "it, and their summed probabilities.",
+        "squares": "Summed squared error.",
+        "loss": "Summed log-loss.",
     },
     "_ProvenancePart": {
         "sites": "Names of the sites.",

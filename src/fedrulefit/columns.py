@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -52,6 +52,8 @@ _CSV_OPTIONS: Final = (
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 
 _UNKNOWN: Final = -1.0
+
+_Code = TypeVar("_Code")
 
 Severity = Literal["error", "warning"]
 
@@ -165,7 +167,7 @@ def match_levels(raw: Raw, levels: Sequence[Level]) -> tuple[Floats, int]:
     Unknown rows are NaN, too.
     """
     keys = {level_key(level): float(i) for i, level in enumerate(levels)}
-    keys |= _boolean_aliases(keys)
+    keys |= boolean_aliases(keys)
     missing = MISSING_WORDS - {key.casefold() for key in keys}
     codes, uniques = factorise(raw)
     lookup = np.full(len(uniques) + 1, np.nan)
@@ -181,7 +183,7 @@ def match_levels(raw: Raw, levels: Sequence[Level]) -> tuple[Floats, int]:
     return positions, int(unknown.sum())
 
 
-def _boolean_aliases(keys: Mapping[str, float]) -> dict[str, float]:
+def boolean_aliases(keys: Mapping[str, _Code]) -> dict[str, _Code]:
     """Let true/false stand for 1/0 and back, where the study has only one of the pairs."""
     if set(keys) == {"0", "1"}:
         return {"false": keys["0"], "true": keys["1"]}

@@ -8,7 +8,7 @@ A model holds no patient. Saving and loading is in :mod:`fedrulefit.modelfile`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,12 +25,14 @@ from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid, encode, linear_values
 from fedrulefit.core.importance import variable_importance
 from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
 from fedrulefit.errors import DataError, FedRuleFitError
+from fedrulefit.evaluation import Evaluation
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Category, Number, Study, YesNo
 from fedrulefit.table import load_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from onnx import ModelProto
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class RuleTerm:
     rule : Rule
     coefficient : float
     importance : float
-        |β|·std (paper 2.3), on the scale of the log-odds.
+        ``|β|·std`` (paper 2.3), on the scale of the log-odds.
     inside, events_inside : float
         Patients who satisfy the rule, and those of them with the outcome,
         summed over sites (with their weights).
@@ -178,6 +180,8 @@ class Model:
         Those with a coefficient other than 0, most important first.
     privacy : PrivacyBill
     provenance : Provenance
+    evaluation : Evaluation or None
+        How well it predicts patients that were held out, if some were.
     """
 
     study: Study
@@ -186,6 +190,7 @@ class Model:
     terms: tuple[Term, ...]
     privacy: PrivacyBill
     provenance: Provenance
+    evaluation: Evaluation | None = None
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:
@@ -327,6 +332,35 @@ class Model:
         columns = ["penalty", "deviance", "error", "terms", "rules"]
         return pd.DataFrame([asdict(p) for p in self.provenance.path], columns=columns)
 
+    def partial_dependence(self, feature: str | tuple[str, str]) -> pd.DataFrame:
+        """Return how the log-odds depend on a covariate, or on two, without any data.
+
+        ``log_odds`` is what the terms add that name only this covariate (or
+        only these two); the intercept is left out. Rules that name others,
+        too, add their coefficient or nothing, whatever the others are:
+        ``lowest`` and ``highest`` bound the sum with them. Nothing is averaged
+        over patients.
+
+        Parameters
+        ----------
+        feature : str or (str, str)
+
+        Returns
+        -------
+        frame : pandas.DataFrame
+            A row per point: for a number the ends of its range, the limits of
+            its linear term, each cut-off in use and the last float below it;
+            for others the levels; NaN for missing. Between two points of a
+            number only its linear term changes. Columns ``value`` (a level as
+            its position), ``label``, ``log_odds``, ``lowest``, ``highest``;
+            for two covariates ``value_1``, ``label_1``, ``value_2``,
+            ``label_2`` and ``interaction``, the part of ``log_odds`` from
+            rules that name both.
+        """
+        from fedrulefit.dependence import describe_dependence
+
+        return describe_dependence(self, (feature,) if isinstance(feature, str) else feature)
+
     def variable_importance(self) -> Floats:
         """Return the importance of every covariate (paper 2.3), (n_features,)."""
         return variable_importance(
@@ -340,6 +374,49 @@ class Model:
         from fedrulefit.modelfile import save_model
 
         save_model(self, Path(path))
+
+    def to_sql(
+        self,
+        dialect: str,
+        *,
+        table: str | Sequence[str] = "patients",
+        key: str | Sequence[str] = (),
+        columns: Mapping[str, str] | None = None,
+        log_odds: bool = False,
+    ) -> str:
+        """Return one SELECT that scores a table in a database.
+
+        It gives each row ``probability``, equal to :meth:`predict_proba`; NULL
+        where a cell is neither a value of the study nor missing. It reads the
+        raw columns, text or number, that the model's terms name.
+
+        Parameters
+        ----------
+        dialect : {"duckdb", "sqlite", "postgresql"}
+        table : str or sequence of str
+            Name of the table or view; ``("clinic", "patients")`` with a schema.
+        key : str or sequence of str
+            Columns to show beside the probability, such as a patient's number.
+        columns : mapping of str to str, optional
+            The table's name of a covariate, where it is not the study's.
+        log_odds : bool
+            Whether to give the column ``log_odds``, too.
+        """
+        from fedrulefit.export.sql import write_sql
+
+        return write_sql(self, dialect, table=table, key=key, columns=columns, log_odds=log_odds)
+
+    def to_onnx(self) -> ModelProto:
+        """Return the model as an ONNX graph; needs the extra ``onnx``.
+
+        One input of shape (n_rows, 1) per covariate: a number as double, NaN
+        where missing; a category or yes/no as a string in the study's
+        spelling, empty where missing. Outputs ``log_odds`` and
+        ``probability``; NaN where an input is not a value of the study.
+        """
+        from fedrulefit.export.onnx import build_onnx
+
+        return build_onnx(self)
 
     @classmethod
     def load(cls, path: str | Path) -> Model:

@@ -23,7 +23,9 @@ from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rules import Condition, Rule, as_interval, check_rules, interval
+from fedrulefit.core.scores import N_BINS, ScoreSums
 from fedrulefit.errors import ModelFileError
+from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Study
@@ -112,6 +114,17 @@ class _ProvenancePart(_Part):
     software: dict[str, str]
 
 
+class _ScoresPart(_Part):
+    bins: list[Annotated[list[float], Field(min_length=4, max_length=4)]]
+    squares: float = Field(ge=0)
+    loss: float = Field(ge=0)
+
+
+class _EvaluationPart(_Part):
+    overall: _ScoresPart
+    sites: dict[str, _ScoresPart]
+
+
 class _File(_Part):
     format: Literal["fedrulefit-model"]
     version: int
@@ -121,6 +134,7 @@ class _File(_Part):
     terms: list[Annotated[_RulePart | _LinearPart, Field(discriminator="kind")]]
     privacy: _PrivacyPart
     provenance: _ProvenancePart
+    evaluation: _EvaluationPart | None = None
 
 
 def save_model(model: Model, path: Path) -> None:
@@ -219,7 +233,31 @@ def model_facts(model: Model) -> dict[str, Any]:
             "path": [asdict(point) for point in origin.path],
             "software": dict(origin.software),
         },
+        "evaluation": None if model.evaluation is None else _evaluation_facts(model.evaluation),
     }
+
+
+def _evaluation_facts(evaluation: Evaluation) -> dict[str, Any]:
+    sites = {name: _score_facts(sums) for name, sums in evaluation.sites.items()}
+    return {"overall": _score_facts(evaluation.overall), "sites": sites}
+
+
+def _score_facts(sums: ScoreSums) -> dict[str, Any]:
+    """Only the bins that hold somebody: bin, cases, others, summed probabilities."""
+    columns = np.column_stack([sums.cases, sums.others, sums.chances])
+    held = np.flatnonzero(columns.any(axis=1))
+    bins = [[int(k), *map(float, columns[k])] for k in held]
+    return {"bins": bins, "squares": sums.squares, "loss": sums.loss}
+
+
+def _scores(part: _ScoresPart) -> ScoreSums:
+    cases, others, chances = np.zeros((3, N_BINS))
+    places = [row[0] for row in part.bins]
+    if not set(places) <= set(range(N_BINS)) or len(set(places)) < len(places):
+        raise ModelFileError("a bin of the evaluation does not exist, or stands twice")
+    for place, *numbers in part.bins:
+        cases[int(place)], others[int(place)], chances[int(place)] = numbers
+    return ScoreSums(cases, others, chances, part.squares, part.loss)
 
 
 def build_model(facts: Any, *, source: str = "model") -> Model:
@@ -283,7 +321,13 @@ def _assemble(file: _File, study: Study) -> Model:
                 "software": tuple(origin.software.items()),
             }
         ),
+        evaluation=None if file.evaluation is None else _evaluation(file.evaluation),
     )
+
+
+def _evaluation(part: _EvaluationPart) -> Evaluation:
+    sites = {name: _scores(scores) for name, scores in part.sites.items()}
+    return Evaluation(_scores(part.overall), sites)
 
 
 def _check_counts(file: _File) -> None:

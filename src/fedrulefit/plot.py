@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedrulefit.core.arrays import Floats
 from fedrulefit.model import Model
+from fedrulefit.study import Number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -157,6 +159,130 @@ def coefficients(model: Model, ax: Axes | None = None, *, top: int = 8) -> Axes:
     return ax
 
 
+def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> Axes:
+    """Draw predicted against observed risk of held-out patients.
+
+    The data: :meth:`Evaluation.calibration_frame` of ``Model.evaluation``. Bars are 95 %
+    (Wilson) intervals.
+    """
+    ax = _axes(ax)
+    if model.evaluation is None:
+        return _say(ax, "No patients were held out")
+    frame = model.evaluation.calibration_frame(n_groups)
+    low, high = _wilson(frame["observed"].to_numpy(), frame["patients"].to_numpy())
+    errors = [frame["observed"] - low, high - frame["observed"]]
+    ax.plot([0, 1], [0, 1], color=OUTSIDE, linestyle="--", label="perfect")
+    ax.errorbar(
+        frame["predicted"], frame["observed"], errors, fmt="o-", color=NEUTRAL, ecolor=OUTSIDE,
+        markersize=4, linewidth=1, label="model",
+    )  # fmt: skip
+    ax.set_xlim(0, 1)
+    ax.set_ylim(0, 1)
+    ax.set_xlabel("Predicted risk")
+    ax.set_ylabel("Observed share")
+    ax.set_title("Calibration")
+    ax.legend(frameon=False, loc="upper left")
+    return ax
+
+
+def decision(model: Model, ax: Axes | None = None) -> Axes:
+    """Draw the decision curve: net benefit over the threshold.
+
+    The data: :meth:`Evaluation.decision_frame` of ``Model.evaluation``.
+    """
+    ax = _axes(ax)
+    if model.evaluation is None:
+        return _say(ax, "No patients were held out")
+    frame = model.evaluation.decision_frame()
+    ax.plot(frame["threshold"], frame["net_benefit"], color=RAISES, label="model")
+    ax.plot(frame["threshold"], frame["treat_all"], color=NEUTRAL, label="treat all")
+    ax.axhline(0, color=OUTSIDE, linestyle="--", label="treat nobody")
+    top = max(float(frame["net_benefit"].max()), float(frame["treat_all"].max()), 1e-3)
+    ax.set_ylim(-0.25 * top, 1.1 * top)
+    ax.set_xlim(0, 1)
+    ax.set_xlabel("Threshold of the risk")
+    ax.set_ylabel("Net benefit")
+    ax.set_title("Decision curve")
+    ax.legend(frameon=False)
+    return ax
+
+
+def partial_dependence(
+    model: Model, feature: str | tuple[str, str], ax: Axes | None = None
+) -> Axes:
+    """Draw how the log-odds depend on a covariate (:meth:`Model.partial_dependence`).
+
+    The line, or the dots of a category, is what the terms add that name only
+    this covariate; the band is where rules with other covariates can take it.
+    Two covariates give a heat map; a number's missing values are not in it.
+    """
+    ax = _axes(ax)
+    if isinstance(feature, str):
+        return _dependence_on_one(model, feature, ax)
+    return _dependence_on_two(model, feature, ax)
+
+
+def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:
+    frame = model.partial_dependence(name)
+    covariate = model.study.covariates[name]
+    ax.axhline(0, color=OUTSIDE, linewidth=0.8, zorder=0)
+    if isinstance(covariate, Number):
+        known, missing = frame[frame["value"].notna()], frame[frame["value"].isna()]
+        ax.fill_between(
+            known["value"], known["lowest"], known["highest"], color=OUTSIDE, alpha=0.5,
+            linewidth=0, label="with rules on others",
+        )  # fmt: skip
+        ax.plot(known["value"], known["log_odds"], color=NEUTRAL, label="alone")
+        for y in missing["log_odds"]:
+            ax.axhline(y, color=INSIDE, linestyle="--", label="missing")
+    else:
+        place = np.arange(len(frame))
+        ax.vlines(
+            place, frame["lowest"], frame["highest"], color=OUTSIDE, linewidth=8,
+            label="with rules on others",
+        )  # fmt: skip
+        ax.plot(place, frame["log_odds"], "o", color=NEUTRAL, label="alone")
+        ax.set_xticks(place, [_shorten(text) for text in frame["label"]])
+    ax.set_xlabel(_axis_title(model, name))
+    ax.set_ylabel("Log-odds")
+    ax.set_title("Dependence")
+    ax.legend(frameon=False)
+    return ax
+
+
+def _dependence_on_two(model: Model, names: tuple[str, str], ax: Axes) -> Axes:
+    """Between corners the colour is linear, as the log-odds are."""
+    frame = model.partial_dependence(names)
+    for k, name in enumerate(names, start=1):
+        if isinstance(model.study.covariates[name], Number):
+            frame = frame[frame[f"value_{k}"].notna()]
+    n_second = int((frame["value_1"].iloc[0] == frame["value_1"]).sum())
+    height = frame["log_odds"].to_numpy().reshape(-1, n_second)
+    corners = []
+    for k, part, axis in (
+        (1, frame.iloc[::n_second], ax.xaxis),
+        (2, frame.iloc[:n_second], ax.yaxis),
+    ):
+        if isinstance(model.study.covariates[names[k - 1]], Number):
+            corners.append(part[f"value_{k}"].to_numpy())
+            continue
+        # A level is as wide as the step to the next: its colour stands at both edges.
+        place = np.arange(len(part))
+        corners.append(np.ravel([place - 0.5, place + 0.5], order="F"))
+        height = height.repeat(2, axis=k - 1)
+        axis.set_ticks(place, labels=[_shorten(text) for text in part[f"label_{k}"]])
+    most = float(np.abs(height).max(initial=0.0)) or 1.0
+    mesh = ax.pcolormesh(
+        *corners, height.T, shading="gouraud", cmap="RdBu_r", vmin=-most, vmax=most,
+        rasterized=True,
+    )  # fmt: skip
+    ax.set_xlabel(_axis_title(model, names[0]))
+    ax.set_ylabel(_axis_title(model, names[1]))
+    ax.set_title("Dependence")
+    ax.figure.colorbar(mesh, ax=ax, label="Log-odds")
+    return ax
+
+
 def overview(model: Model) -> Figure:
     """Draw all of them on one page."""
     from matplotlib.figure import Figure
@@ -175,12 +301,26 @@ def overview(model: Model) -> Figure:
     return figure
 
 
+def _axis_title(model: Model, name: str) -> str:
+    covariate = model.study.covariates[name]
+    unit = f" ({covariate.unit})" if isinstance(covariate, Number) and covariate.unit else ""
+    return _shorten(name + unit)
+
+
 def _axes(ax: Axes | None) -> Axes:
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
 
     return plt.subplots(layout="constrained")[1]
+
+
+def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
+    """Wilson's 95 % interval of a share."""
+    z = 1.959964
+    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    wide = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+    return np.minimum(middle - wide, share), np.maximum(middle + wide, share)
 
 
 def _patch(colour: str, label: str) -> object:

@@ -121,8 +121,12 @@ class Settings(_Frozen):
         R, G, η_s and η_c of FedDA.
     weighting : {"patients", "sites"}
         Whether a site counts by its patients or equally (erratum 3).
+    holdout : float
+        Share of each site's patients that the model is not learnt from, but judged
+        on in the end; 0 judges on none.
     seed : int
-        Seed of leaf counts, subsamples and folds. Never of privacy noise.
+        Seed of leaf counts, subsamples, folds and held-out patients. Never of
+        privacy noise.
     """
 
     epsilon: float | None = Field(default=1.0, gt=0)
@@ -157,6 +161,7 @@ class Settings(_Frozen):
     server_step: float = Field(default=1.0, gt=0)
     client_step: float = Field(default=0.01, gt=0)
     weighting: Literal["patients", "sites"] = "patients"
+    holdout: float = Field(default=0.0, ge=0, le=0.9)
     seed: int = Field(default=0, ge=0, lt=2**63)
 
     @model_validator(mode="after")
@@ -193,6 +198,7 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "server_step": 1.0,
         "client_step": 0.01,
         "weighting": "patients",
+        "holdout": 0.0,
     },
 }
 """Named settings. ``paper`` states every number, so that a later change of a

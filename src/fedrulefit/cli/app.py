@@ -13,6 +13,7 @@ from fedrulefit.cli import (
     demo,
     experiment,
     explain,
+    export,
     federation,
     fit,
     ledger,
@@ -40,6 +41,7 @@ for module, command in (
     (rules, rules.rules),
     (explain, explain.explain),
     (report, report.report),
+    (export, export.export),
 ):
     app.command(epilog=module.EPILOG)(command)
 

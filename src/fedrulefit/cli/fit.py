@@ -50,6 +50,10 @@ def fit(
         Path | None, typer.Option(help="Folder for each site's ledger of what left it.")
     ] = None,
     report: ReportOption = None,
+    leave_one_site_out: Annotated[
+        bool,
+        typer.Option("--leave-one-site-out", help="Also learn without each site, and judge on it."),
+    ] = False,
     jobs: Annotated[int, typer.Option(help="Sites that work at the same time.", min=1)] = 2,
     top: Annotated[int, typer.Option(help="Rules to print.", min=0)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
@@ -75,6 +79,9 @@ def fit(
             n_threads=jobs,
             on_progress=tell,
         )
+        validation = None
+        if leave_one_site_out:
+            validation = inprocess.leave_one_site_out(agreed, tables, n_threads=jobs)
     model = fitted.model
     model.save(output)
     write_page(model, report)
@@ -91,9 +98,14 @@ def fit(
             "certificate": asdict(model.provenance.certificate),
             "privacy": model.privacy.words(),
         }
+        for name, found in (("evaluation", model.evaluation), ("validation", validation)):
+            if found is not None:
+                facts[name] = found.metrics_frame().to_dict("records")
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     elif not quiet:
         show.print_model(stdout(), model, top=top, written=written(output, report))
+        if validation is not None:
+            stdout().print(show.metrics_table(validation))
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:

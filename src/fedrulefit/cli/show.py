@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrulefit.cli.console import printable
+from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import Model
 from fedrulefit.protocol.coordinator import Progress
 
@@ -28,6 +29,7 @@ STEPS = {
     "path": "cross-validation",
     "fit": "fit together",
     "summary": "supports of the rules",
+    "evaluation": "held-out patients",
     "done": "done",
 }
 
@@ -147,6 +149,19 @@ def print_model(console: Console, model: Model, *, top: int, written: str) -> No
         console.print()
         console.print(rules_table(model, model.rules_frame(top=top)))
     console.print()
+    if model.evaluation is not None:
+        console.print(Text(model.evaluation.words()))
     console.print(Text(f"Covariates by importance: {importance_line(model)}"))
     console.print(Text(f"Privacy: {model.privacy.words()}"))
     console.print(Text(f"Wrote {written}."))
+
+
+def metrics_table(evaluation: Evaluation) -> Table:
+    """Return how each site's patients are predicted by the model of the others."""
+    columns = ("left out", "patients", "events", "AUC (95 % CI)", "Brier", "slope")
+    table = Table(*columns, title="Learnt without each site, judged on it", box=None)
+    for row in evaluation.metrics_frame().itertuples():
+        auc = f"{row.auc:.3f} ({row.auc_low:.3f} to {row.auc_high:.3f})"
+        numbers = (f"{row.patients:g}", f"{row.events:g}", auc, f"{row.brier:.3f}")
+        table.add_row(printable(str(row.site)), *numbers, f"{row.calibration_slope:.2f}")
+    return table

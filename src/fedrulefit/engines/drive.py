@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final
 
 import msgpack
 
@@ -104,16 +104,16 @@ def drive(
     while not isinstance(outcome, Model):
         tell()
         kept = None if journal is None else journal.get(f"step/{step}")
-        answers = (
-            _collect(outcome, exchange, traffic, tell, pause)
-            if kept is None
-            else msgpack.unpackb(kept)
-        )
-        outcome = coordinator.step({site: _read(data) for site, data in answers.items()})
+        if kept is None:
+            answers = _collect(outcome, exchange, traffic, tell, pause)
+        else:
+            answers = {site: (_read(data), data) for site, data in msgpack.unpackb(kept).items()}
+        outcome = coordinator.step({site: reply for site, (reply, _) in answers.items()})
         if journal is not None and kept is None:
             # Only a step that went well is complete: one that was refused, or that lost a
             # site which the run cannot do without, is asked again on resuming.
-            journal.put({f"step/{step}": msgpack.packb(answers)})
+            received = {site: data for site, (_, data) in answers.items()}
+            journal.put({f"step/{step}": msgpack.packb(received)})
         step += 1
     tell()
     return outcome
@@ -139,11 +139,11 @@ def _collect(
     traffic: _Traffic,
     tell: Callable[[], None],
     pause: float,
-) -> dict[str, bytes]:
+) -> dict[str, tuple[m.Reply, bytes]]:
     """Ask until every site that can be reached has answered this very question."""
     waiting = {site: to_bytes(request) for site, request in requests.items()}
     attempts = dict.fromkeys(waiting, 0)
-    answers: dict[str, bytes] = {}
+    answers: dict[str, tuple[m.Reply, bytes]] = {}
     while waiting:
         traffic.sent += sum(map(len, waiting.values()))
         received = exchange(waiting)
@@ -155,14 +155,14 @@ def _collect(
                 lost.append(site)
                 continue
             traffic.received += len(data)
-            match _judge(data, requests[site].header):
-                case "pending":
-                    traffic.pending.add(site)
-                    continue
-                case "unfit" if attempts[site] + 1 < ATTEMPTS:
-                    attempts[site] += 1
-                    continue
-            answers[site] = data
+            reply = _read_or_none(data)
+            if reply is not None and _is_pending(reply, requests[site].header):
+                traffic.pending.add(site)
+                continue
+            attempts[site] += 1
+            if not _answers(reply, requests[site].header) and attempts[site] < ATTEMPTS:
+                continue
+            answers[site] = (_read(data) if reply is None else reply), data
             del waiting[site]
         if traffic.pending:
             # While a person decides, a site may go and come back.
@@ -174,17 +174,22 @@ def _collect(
     return answers
 
 
-def _judge(data: bytes, header: m.Header) -> Literal["fit", "pending", "unfit"]:
-    """Say whether an answer is to this question; a late or foreign one is not."""
-    try:
-        reply = _read(data)
-    except ProtocolError:
-        return "unfit"
+def _answers(reply: m.Reply | None, header: m.Header) -> bool:
+    """Whether a reply is to this question; a late, foreign or unreadable one is not."""
     if isinstance(reply, m.Refusal) and not reply.header.run:
-        return "fit"  # to something that the site could not read
-    if reply.header != header:
-        return "unfit"
-    return "pending" if isinstance(reply, m.Refusal) and reply.code == PENDING else "fit"
+        return True  # to something that the site could not read
+    return reply is not None and reply.header == header
+
+
+def _is_pending(reply: m.Reply, header: m.Header) -> bool:
+    return isinstance(reply, m.Refusal) and reply.code == PENDING and reply.header == header
+
+
+def _read_or_none(data: bytes) -> m.Reply | None:
+    try:
+        return _read(data)
+    except ProtocolError:
+        return None
 
 
 def _read(data: bytes) -> m.Reply:

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from threadpoolctl import threadpool_limits
 
 from fedrulefit.core.grid import Grid
+from fedrulefit.core.scores import add_scores, count_scores
 from fedrulefit.engines.drive import drive
+from fedrulefit.errors import FitError
+from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import Model
 from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.ledger import Ledger
@@ -80,6 +83,48 @@ def fit(
     coordinator = Coordinator(study, list(sites), grid=grid, secure=secure)
     model = run(coordinator, sites, n_threads=n_threads, on_progress=on_progress)
     return Fitted(model, {name: site.ledger for name, site in sites.items()})
+
+
+def leave_one_site_out(
+    study: Study,
+    tables: Mapping[str, Table],
+    *,
+    make_noise: Callable[[str], Noise | None] = lambda site: None,
+    n_threads: int = 1,
+    on_site: Callable[[str], None] | None = None,
+) -> Evaluation:
+    """Validate internally–externally: learn without each site, and judge on it.
+
+    Parameters
+    ----------
+    study, tables, make_noise, n_threads
+        As for :func:`fit`.
+    on_site : callable, optional
+        Told which site is left out next.
+
+    Returns
+    -------
+    evaluation : Evaluation
+        Each site's patients as judged by the model of the others, and all together.
+
+    Raises
+    ------
+    FitError
+        With fewer than two sites.
+    """
+    if len(tables) < 2:
+        raise FitError("to leave one site out, two are needed")
+    learnt = study.with_settings(holdout=0.0)
+    found = {}
+    for site, table in tables.items():
+        if on_site is not None:
+            on_site(site)
+        others = {name: other for name, other in tables.items() if name != site}
+        model = fit(learnt, others, make_noise=make_noise, n_threads=n_threads).model
+        if table.outcome is not None:
+            chance = model.predict_proba(table.values)
+            found[site] = count_scores(chance, table.outcome, table.weights)
+    return Evaluation(add_scores(list(found.values())), found)
 
 
 def run(

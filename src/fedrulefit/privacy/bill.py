@@ -101,10 +101,11 @@ def exact_releases(*, noise: bool, histograms: bool, folds: int) -> Sequence[str
 
 
 def summed_releases(
-    *, exact_spreads: bool, rounds: int, curvature: bool, folds: int
+    *, exact_spreads: bool, rounds: int, curvature: bool, folds: int, evaluation: bool
 ) -> Sequence[str]:
     """Return what is summed over sites without noise in a run."""
     words = ["the spread and number of known values of each covariate"] if exact_spreads else []
+    judged = ["histograms of the held-out patients' scores, with and without the outcome"]
     return [
         *words,
         f"{_CURVATURE if curvature else _AVERAGING} in each of {rounds} rounds"
@@ -112,4 +113,5 @@ def summed_releases(
         "the gradient at the final coefficients, with and without the outcome apart",
         "the number of patients and of outcomes in all and inside each rule of the final model, "
         "the spread of its terms, and its loss",
+        *(judged if evaluation else []),
     ]

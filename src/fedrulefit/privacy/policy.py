@@ -26,6 +26,7 @@ ReleaseKind = Literal[
     "curvature",
     "slopes",
     "summary",
+    "evaluation",
 ]
 KINDS: Final[dict[ReleaseKind, str]] = {
     "histograms": "histograms of each covariate, with differentially private noise",
@@ -36,6 +37,7 @@ KINDS: Final[dict[ReleaseKind, str]] = {
     "curvature": "rounds of the exact solver: gradients, second derivatives and losses",
     "slopes": "the gradient at the final coefficients, for the certificate",
     "summary": "patients and outcomes in all and inside each rule of the model",
+    "evaluation": "histograms of the model's scores, with and without the outcome",
 }
 """Every kind of release, in words; all but the two that are exact by choice are allowed."""
 
@@ -46,6 +48,7 @@ _ALLOWED: Final[tuple[ReleaseKind, ...]] = (
     "curvature",
     "slopes",
     "summary",
+    "evaluation",
 )
 
 EXAMPLE: Final = """\
@@ -59,7 +62,8 @@ min_count = 5
 max_rules = 5000
 
 # Kinds of release. Not here: "spreads" and "exact-histograms", which leave without noise.
-allow = ["histograms", "rules", "dual", "curvature", "slopes", "summary"]
+allow = ["histograms", "rules", "dual", "curvature", "slopes", "summary",
+         "evaluation"]
 
 # Sums leave only masked, so that the coordinator sees the total over the sites.
 secure_sums = true

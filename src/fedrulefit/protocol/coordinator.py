@@ -42,7 +42,9 @@ from fedrulefit.core.rules import (
     mirror,
     plausible_rules,
 )
+from fedrulefit.core.scores import ScoreSums
 from fedrulefit.errors import FitError, ProtocolError
+from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
 from fedrulefit.privacy.sums import SEED_BYTES, add_rings, open_sum
@@ -55,6 +57,7 @@ from fedrulefit.protocol.sums import (
     check_lengths,
     curvature_lengths,
     dual_lengths,
+    evaluate_lengths,
     from_total,
     ring_of,
     size,
@@ -429,7 +432,29 @@ class Coordinator:
                 scales=np.array(scales or (0.0, 0.0)),
             ),
         )
-        return self._build_model(found, terms, summed, scales, sums)
+        model = self._build_model(found, terms, summed, scales, sums)
+        if self.study.settings.holdout > 0:
+            evaluation = yield from self._evaluate_model(terms, coef[terms])
+            model = replace(model, evaluation=evaluation)
+        self.progress = replace(self.progress, step="done")
+        return model
+
+    def _evaluate_model(self, terms: Ints, coef: Floats) -> Talk[Evaluation]:
+        """Judge the model on held-out patients: of each site, where it can be seen."""
+        self.progress = replace(self.progress, step="evaluation")
+        request = partial(m.EvaluateRequest, terms=terms, coef=coef)
+        if self.secure:
+            total = yield from self._sum(m.EvaluateReply, evaluate_lengths(), request)
+            return Evaluation(_scores(total))
+        replies = yield from self._ask(m.EvaluateReply, request)
+        for reply in replies:
+            check_lengths(reply, evaluate_lengths())
+        by_site = {reply.header.site: _scores(reply) for reply in replies}
+        rings = [ring_of(reply, len(replies)) for reply in replies]
+        total_ring = add_rings(rings, size(evaluate_lengths()))
+        header = replies[0].header
+        total = from_total(m.EvaluateReply, header, evaluate_lengths(), total_ring)
+        return Evaluation(_scores(total), by_site)
 
     def _build_model(
         self,
@@ -450,7 +475,7 @@ class Coordinator:
         if self.study.settings.solver == "fedda":
             self._check_converges(objective, solution.history[0], len(solution.history))
         n_rounds = len(solution.history)
-        self.progress = Progress("done", n_rounds, n_rounds, objective)
+        self.progress = Progress("summary", n_rounds, n_rounds, objective)
         return Model(
             study=self.study,
             grid=found.grid,
@@ -503,6 +528,7 @@ class Coordinator:
                     rounds=rounds,
                     curvature=settings.solver == "exact",
                     folds=folds,
+                    evaluation=settings.holdout > 0,
                 )
             ),
         )
@@ -597,7 +623,7 @@ class Coordinator:
             raise ProtocolError(
                 f"no reply from {lost}: the run can be resumed once they are back", "lost"
             )
-        if self.progress.step == "summary":
+        if self.progress.step in ("summary", "evaluation"):
             raise ProtocolError(
                 f"no reply from {lost}: the model rests on their patients; "
                 "the run can be resumed once they are back",
@@ -618,6 +644,10 @@ def _total(arrays: Sequence[Number], length: int) -> Number:
             raise ProtocolError(f"a site sent {array.shape} numbers where {length} were due")
     total: Number = np.sum(np.stack(arrays), axis=0)
     return total
+
+
+def _scores(reply: m.EvaluateReply) -> ScoreSums:
+    return ScoreSums(reply.cases, reply.others, reply.chances, reply.squares, reply.loss)
 
 
 def _positive(total: float) -> float:

@@ -299,6 +299,31 @@ class SummaryReply:
 
 
 @dataclass(frozen=True, eq=False)
+class EvaluateRequest:
+    """Ask how well the finished model predicts the patients that were held out.
+
+    `terms` are the positions of its terms, the intercept first, and `coef` their
+    coefficients.
+    """
+
+    header: Header
+    terms: Ints
+    coef: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluateReply:
+    """Histograms of the held-out patients' predicted probabilities."""
+
+    header: Header
+    cases: Floats = _released("Σ w·y per bin of the probability", shape="514")
+    others: Floats = _released("Σ w·(1 − y) per bin of the probability", shape="514")
+    chances: Floats = _released("Σ w·p per bin of the probability", shape="514")
+    squares: float = _released("Σ w·(p − y)²")
+    loss: float = _released("summed log-loss")
+
+
+@dataclass(frozen=True, eq=False)
 class Refusal:
     """The site does not answer; `code` is for machines, `reason` for people."""
 
@@ -307,21 +332,25 @@ class Refusal:
     reason: str = _released("why not, in words", mechanism="no patient data")
 
 
+SumRequest = (
+    SpreadsRequest
+    | DualRequest
+    | CurvatureRequest
+    | SlopesRequest
+    | SummaryRequest
+    | EvaluateRequest
+)
 Request = (
     JoinRequest
     | KeyRequest
     | PeersRequest
     | OpenRequest
     | GridRequest
-    | SpreadsRequest
     | RulesRequest
     | TermsRequest
-    | DualRequest
-    | CurvatureRequest
-    | SlopesRequest
-    | SummaryRequest
+    | SumRequest
 )
-Sum = SpreadsReply | DualReply | CurvatureReply | SlopesReply | SummaryReply
+Sum = SpreadsReply | DualReply | CurvatureReply | SlopesReply | SummaryReply | EvaluateReply
 Reply = (
     JoinReply
     | KeyReply

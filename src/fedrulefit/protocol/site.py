@@ -23,13 +23,14 @@ import re
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 import msgpack
 import numpy as np
+from scipy.special import expit
 
 from fedrulefit import __version__
-from fedrulefit.core.arrays import Codes, Floats, Ints
+from fedrulefit.core.arrays import Bools, Codes, Floats, Ints
 from fedrulefit.core.boosting import extract_rules, grow_trees
 from fedrulefit.core.certificate import sum_conjugate, sum_slopes
 from fedrulefit.core.design import Design, build_design
@@ -46,6 +47,7 @@ from fedrulefit.core.importance import sum_terms
 from fedrulefit.core.losses import logistic_loss
 from fedrulefit.core.newton import sum_curvature
 from fedrulefit.core.rules import Rule, check_rules, merge_rules
+from fedrulefit.core.scores import count_scores
 from fedrulefit.errors import DataError, ProtocolError
 from fedrulefit.model import describe_rule
 from fedrulefit.privacy.gate import Gated, gate_rules
@@ -82,6 +84,7 @@ _ORDER: Final[dict[type, int]] = {
     m.CurvatureRequest: 7,
     m.SlopesRequest: 8,
     m.SummaryRequest: 9,
+    m.EvaluateRequest: 10,
 }
 """Requests come in this order; only fitting rounds repeat."""
 
@@ -90,19 +93,16 @@ _FITTING: Final = _ORDER[m.DualRequest]
 _STAGES: Final = (m.JoinRequest, m.KeyRequest, m.PeersRequest, m.RulesRequest, m.TermsRequest)
 """Requests that change what the site knows; a restarted site reads them again."""
 
-_SUMS: Final = (
-    m.SpreadsRequest,
-    m.DualRequest,
-    m.CurvatureRequest,
-    m.SlopesRequest,
-    m.SummaryRequest,
-)
+_SUMS: Final = get_args(m.SumRequest)
 
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 """What a run may be called."""
 
 MAX_RULES: Final = 100_000
 """Most rules that a site builds its design from."""
+
+_HOLDOUT: Final = 1_000_000
+"""Number of the random stream that draws held-out patients; folds and trees have others."""
 
 RECENT: Final = 4
 """Replies to sums that are kept, to be repeated."""
@@ -115,6 +115,7 @@ _KINDS: Final[dict[type, ReleaseKind]] = {
     m.CurvatureRequest: "curvature",
     m.SlopesRequest: "slopes",
     m.SummaryRequest: "summary",
+    m.EvaluateRequest: "evaluation",
 }
 
 
@@ -171,9 +172,15 @@ class Site:
         self.study = study
         self.policy = policy
         self.ledger = ledger if ledger is not None else Ledger()
-        self._values: Floats = table.values
-        self._outcome: Floats = table.outcome
-        self._weights: Floats = table.weights
+        self._table = table
+        held = _hold_out(table.outcome, study.settings.holdout, study.settings.seed, name)
+        self._held_out = table.take(held)
+        learnt = table.take(~held)
+        if learnt.outcome is None or not learnt.weights.sum() > 0:
+            raise DataError(f"site {name!r}: too few patients to hold some out: lower 'holdout'")
+        self._values: Floats = learnt.values
+        self._outcome: Floats = learnt.outcome
+        self._weights: Floats = learnt.weights
         self._noise = noise
         self._approver = approver
         self._memory = memory if memory is not None else Transient()
@@ -343,7 +350,9 @@ class Site:
         needed = [m.GridRequest, m.RulesRequest, rounds, m.SlopesRequest, m.SummaryRequest]
         if settings.spreads == "exact":
             needed.append(m.SpreadsRequest)
-        if settings.solver == "fedda" and settings.rounds + 3 > self.policy.max_rounds:
+        if settings.holdout > 0:
+            needed.append(m.EvaluateRequest)
+        if settings.solver == "fedda" and settings.rounds + 4 > self.policy.max_rounds:
             most = self.policy.max_rounds
             raise ProtocolError(f"the site's policy allows {most} sums in a run", "policy")
         for step in needed:
@@ -424,13 +433,18 @@ class Site:
                 return self._seals.open(request)
             case m.GridRequest():
                 return self._count(request)
-            case m.SpreadsRequest(header):
-                sums = sum_spreads(self._values, self._weights, self.study.bins)
-                return m.SpreadsReply(header, sums.squares, sums.freedom)
             case m.RulesRequest():
                 return self._grow(request)
             case m.TermsRequest(header):
                 return m.TermsReply(header, self._ready_design().n_terms)
+            case _:
+                return self._add_up(request)
+
+    def _add_up(self, request: m.SumRequest) -> m.Sum:
+        match request:
+            case m.SpreadsRequest(header):
+                sums = sum_spreads(self._values, self._weights, self.study.bins)
+                return m.SpreadsReply(header, sums.squares, sums.freedom)
             case m.DualRequest():
                 return self._descend(request)
             case m.CurvatureRequest():
@@ -439,6 +453,8 @@ class Site:
                 return self._slope(request)
             case m.SummaryRequest():
                 return self._summarise(request)
+            case m.EvaluateRequest():
+                return self._evaluate(request)
 
     def _count(self, request: m.GridRequest) -> m.GridReply:
         """Paper 2.2.1, step 1."""
@@ -605,10 +621,26 @@ class Site:
             conjugate=sum_conjugate(self._outcome, weights, predictor, (cases, others)),
         )
 
+    def _evaluate(self, request: m.EvaluateRequest) -> m.EvaluateReply:
+        """Judge the finished model on the patients that were held out."""
+        n_terms, terms, test = self._ready_design().n_terms, request.terms, self._held_out
+        _check_coefs(terms, request.coef, n_terms)
+        if self._grid is None or test.outcome is None or self.study.settings.holdout == 0:
+            raise ProtocolError("the study holds no patients out", "order")
+        n_rules = len(self._rules)
+        kept = [self._rules[k - 1] for k in terms.tolist() if 1 <= k <= n_rules]
+        linear = linear_values(test.values, self._grid)[:, terms[terms > n_rules] - n_rules - 1]
+        design = build_design(encode(test.values, self._grid), kept, linear)
+        sums = count_scores(expit(design.dot(request.coef)), test.outcome, test.weights)
+        return m.EvaluateReply(
+            request.header, sums.cases, sums.others, sums.chances, sums.squares, sums.loss
+        )
+
     @property
     def finished(self) -> bool:
         """Whether the run has asked for everything that it can."""
-        return self._order == _ORDER[m.SummaryRequest]
+        last = m.EvaluateRequest if self.study.settings.holdout > 0 else m.SummaryRequest
+        return self._order == _ORDER[last]
 
     @property
     def _by_patients(self) -> bool:
@@ -736,8 +768,8 @@ class Site:
     def _data_digest(self) -> bytes:
         """Hash the patients, to notice a table that changed during a run."""
         hasher = hashlib.sha256()
-        for array in (self._values, self._outcome, self._weights):
-            hasher.update(np.ascontiguousarray(array).tobytes())
+        for array in (self._table.values, self._table.outcome, self._table.weights):
+            hasher.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
         return hasher.digest()
 
     def _releases(self, request: m.Request, reply: m.Reply, bytes_digest: str) -> Iterator[Release]:
@@ -823,6 +855,16 @@ def _draw_folds(outcome: Floats, n_folds: int, seed: int, site: str) -> Ints:
     folds = np.empty(len(outcome), dtype=np.int64)
     folds[order] = (np.arange(len(outcome)) + rng.integers(n_folds)) % n_folds
     return folds
+
+
+def _hold_out(outcome: Floats, share: float, seed: int, site: str) -> Bools:
+    """Draw the patients that the model is judged on, cases and others in the same share."""
+    held = np.zeros(len(outcome), dtype=np.bool_)
+    rng = _site_rng(seed, site, purpose=_HOLDOUT)
+    for value in (0.0, 1.0):
+        rows = np.flatnonzero(outcome == value)
+        held[rng.permutation(rows)[: round(share * len(rows))]] = True
+    return held
 
 
 def _round_of(request: m.Request) -> int | None:

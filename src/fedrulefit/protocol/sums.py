@@ -16,6 +16,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.newton import STEPS, Query
+from fedrulefit.core.scores import N_BINS
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.sums import RingOverflowError, from_ring, to_ring
 from fedrulefit.protocol import messages as m
@@ -71,6 +72,12 @@ def summary_lengths(n_rules: int, n_terms: int) -> Lengths:
         "loss": None,
         "conjugate": None,
     }
+
+
+def evaluate_lengths() -> Lengths:
+    """Return the lengths of an :class:`EvaluateReply`."""
+    histograms = dict.fromkeys(("cases", "others", "chances"), N_BINS)
+    return {**histograms, "squares": None, "loss": None}
 
 
 def size(lengths: Lengths) -> int:

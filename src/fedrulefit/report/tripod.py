@@ -141,7 +141,7 @@ def _building(model: Model) -> str:
 
 
 def _performance(model: Model) -> str:
-    if getattr(model, "evaluation", None) is not None:
+    if model.evaluation is not None:
         return "See “Performance”."
     if model.provenance.path:
         return "Only the cross-validated deviance is in this model, see “Certificate and settings”."

@@ -98,8 +98,21 @@ def test_summed_releases_name_all_that_is_summed_without_noise(
     exact_spreads: bool, curvature: bool, folds: int
 ) -> None:
     words = summed_releases(
-        exact_spreads=exact_spreads, rounds=300, curvature=curvature, folds=folds
+        exact_spreads=exact_spreads,
+        rounds=300,
+        curvature=curvature,
+        folds=folds,
+        evaluation=False,
     )
+    with_scores = summed_releases(
+        exact_spreads=exact_spreads,
+        rounds=300,
+        curvature=curvature,
+        folds=folds,
+        evaluation=True,
+    )
+    assert [*words, with_scores[-1]] == list(with_scores)
+    assert "scores" in with_scores[-1]
     assert any("known values" in w for w in words) == exact_spreads
     always = [w for w in words if "known values" not in w]
     assert len(always) == 3

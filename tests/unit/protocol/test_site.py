@@ -138,6 +138,7 @@ def test_nothing_is_answered_before_joining(grid: Grid) -> None:
         m.CurvatureRequest(head(), ()),
         m.SlopesRequest(head(), empty.astype(np.int64), empty),
         m.SummaryRequest(head(), empty.astype(np.int64), empty, empty),
+        m.EvaluateRequest(head(), empty.astype(np.int64), empty),
     )
     assert {type(request) for request in requests} == {*get_args(m.Request)} - {m.JoinRequest}
     for request in requests:

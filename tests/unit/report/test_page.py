@@ -8,7 +8,6 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -18,7 +17,15 @@ from fedrulefit.report import evaluation_section, render_report, write_report
 from fedrulefit.report.facts import list_terms, tell_model
 from fedrulefit.report.island import dump_island, island_facts
 from fedrulefit.report.tripod import AUTHORS, list_checklist
-from tests.reports import SCRIPT, empty_model, hostile_model, huge_model, path_model, sample_model
+from tests.reports import (
+    SCRIPT,
+    empty_model,
+    evaluated_model,
+    hostile_model,
+    huge_model,
+    path_model,
+    sample_model,
+)
 
 VOID = {"meta", "link", "input", "br", "img", "hr"}
 
@@ -49,7 +56,15 @@ class Balance(HTMLParser):
 
 
 @pytest.mark.parametrize(
-    "make", [sample_model, path_model, hostile_model, empty_model, lambda: huge_model(200)]
+    "make",
+    [
+        sample_model,
+        path_model,
+        evaluated_model,
+        hostile_model,
+        empty_model,
+        lambda: huge_model(200),
+    ],
 )
 def test_pages_are_well_formed_and_point_nowhere(make) -> None:  # type: ignore[no-untyped-def]
     parser = Balance()
@@ -127,19 +142,17 @@ def test_the_checklist_is_whole_and_partly_filled() -> None:
 
 
 def test_performance_is_shown_only_where_there_is_some() -> None:
-    model = sample_model()
-    assert evaluation_section(model) is None
-    assert "h-performance" not in render_report(model)
-    frame = pd.DataFrame({"site": ["all", "<b>"], "auc": [0.81234, 0.7]})
-
-    class Evaluated(type(model)):  # type: ignore[misc]
-        evaluation = {"Discrimination": frame}  # noqa: RUF012
-
-    evaluated = Evaluated(**{name: getattr(model, name) for name in model.__dataclass_fields__})
-    page = render_report(evaluated)
+    assert evaluation_section(sample_model()) is None
+    assert "h-performance" not in render_report(sample_model())
+    model = evaluated_model()
+    assert model.evaluation is not None
+    page = render_report(model)
     assert '<section id="performance"' in page
-    assert "<td>0.8123</td>" in page
-    assert "<td>&lt;b&gt;</td>" in page
+    assert model.evaluation.words() in page
+    (auc,) = model.evaluation.metrics_frame().query("site == 'all sites'")["auc"]
+    assert f'<td class="num">{auc:.4g}</td>' in page
+    for title in ("Discrimination and calibration", "Calibration by groups", "Decision curve"):
+        assert title in page
 
 
 def test_writing_where_nothing_can_be_written_is_said(tmp_path: Path) -> None:

@@ -1,0 +1,274 @@
+r"""How well a model predicts, from histograms of its scores.
+
+In: predicted probabilities and outcomes. Out: :class:`ScoreSums`, which add up over
+sites, and from them the usual measures. Leaves the site: the sums; no score of a
+patient.
+
+Scores are counted in bins that are even on the log-odds scale between ±8, with one
+more beyond either end. Two patients in one bin count as tied, so that the area under
+the ROC curve is known up to
+
+.. math:: \tfrac12 \sum_b n_b^{+} n_b^{-} / (n^{+} n^{-}),
+
+the discretisation bound (:attr:`Discrimination.bound`). Brier score and log-loss are
+summed exactly. Calibration by log-odds uses the mean predicted probability of each bin.
+
+Oracle: scikit-learn on the patients themselves, within the bound
+(``tests/properties/test_scores.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+from scipy.special import expit, logit
+from scipy.stats import norm
+
+from fedrulefit.core.arrays import Floats
+
+N_BINS: Final = 514
+"""512 bins between log-odds −8 and 8, and one beyond either end."""
+
+EDGES: Final[Floats] = expit(np.linspace(-8, 8, N_BINS - 1))
+"""Between the bins, as probabilities: bin b holds EDGES[b − 1] ≤ p < EDGES[b]."""
+
+_CLIP: Final = 1e-15
+"""Probabilities nearer to 0 or 1 count as this near in the log-loss."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreSums:
+    """Sums over patients, of one site or of all.
+
+    Parameters
+    ----------
+    cases, others : (N_BINS,) float64
+        Weights of patients with and without the outcome, per bin of the score.
+    chances : (N_BINS,) float64
+        Summed predicted probabilities, per bin.
+    squares, loss : float
+        Summed squared error and log-loss.
+    """
+
+    cases: Floats
+    others: Floats
+    chances: Floats
+    squares: float
+    loss: float
+
+    @property
+    def n_cases(self) -> float:
+        """Weight of patients with the outcome."""
+        return float(self.cases.sum())
+
+    @property
+    def n_others(self) -> float:
+        """Weight of patients without it."""
+        return float(self.others.sum())
+
+    @property
+    def total(self) -> float:
+        """Weight of all patients."""
+        return self.n_cases + self.n_others
+
+
+def count_scores(chance: Floats, outcome: Floats, weights: Floats) -> ScoreSums:
+    """Return the sums of some patients.
+
+    Parameters
+    ----------
+    chance : (n_rows,) float64
+        Predicted probabilities.
+    outcome : (n_rows,) float64
+        1 with the outcome, 0 without.
+    weights : (n_rows,) float64
+    """
+    bins = np.searchsorted(EDGES, chance, side="right")
+
+    def per_bin(part: Floats) -> Floats:
+        return np.bincount(bins, part, N_BINS).astype(np.float64)
+
+    near = np.clip(chance, _CLIP, 1 - _CLIP)
+    losses = -np.where(outcome == 1, np.log(near), np.log1p(-near))
+    return ScoreSums(
+        cases=per_bin(weights * outcome),
+        others=per_bin(weights * (1 - outcome)),
+        chances=per_bin(weights * chance),
+        squares=float(weights @ (chance - outcome) ** 2),
+        loss=float(weights @ losses),
+    )
+
+
+def add_scores(parts: Sequence[ScoreSums]) -> ScoreSums:
+    """Add up over sites."""
+    return ScoreSums(
+        **{f.name: sum(getattr(part, f.name) for part in parts) for f in fields(ScoreSums)}
+    )
+
+
+@dataclass(frozen=True)
+class Discrimination:
+    """The area under the ROC curve.
+
+    Parameters
+    ----------
+    auc, low, high : float
+        The area and its confidence interval (DeLong's variance, on the logit scale).
+    bound : float
+        Most that the area can be off because of the bins.
+    """
+
+    auc: float
+    low: float
+    high: float
+    bound: float
+
+
+def discriminate(sums: ScoreSums, level: float = 0.95) -> Discrimination:
+    """Return the area under the ROC curve; NaN where there is one class only."""
+    cases, others = sums.cases, sums.others
+    n1, n0 = sums.n_cases, sums.n_others
+    if not (n1 > 0 and n0 > 0):
+        nan = float("nan")
+        return Discrimination(nan, nan, nan, nan)
+    # For each bin: the share of others below it, and of cases above it; ties count half.
+    below = (np.cumsum(others) - 0.5 * others) / n0
+    above = 1 - (np.cumsum(cases) - 0.5 * cases) / n1
+    auc = float(cases @ below / n1)
+    variance = _variance(below, cases, auc) / n1 + _variance(above, others, auc) / n0
+    low, high = _logit_interval(auc, float(np.sqrt(variance)), level)
+    return Discrimination(auc, low, high, float(0.5 * cases @ others / (n1 * n0)))
+
+
+def _variance(places: Floats, weights: Floats, mean: float) -> float:
+    total = weights.sum()
+    return float(weights @ (places - mean) ** 2 / max(total - 1, 1))
+
+
+def _logit_interval(value: float, error: float, level: float) -> tuple[float, float]:
+    if not 0 < value < 1:
+        return value, value
+    wide = norm.ppf(0.5 + level / 2) * error / (value * (1 - value))
+    return float(expit(logit(value) - wide)), float(expit(logit(value) + wide))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How far predicted and observed probabilities agree.
+
+    Parameters
+    ----------
+    slope, intercept : float
+        Of a logistic regression of the outcome on the predicted log-odds; 1 and
+        0 are perfect. The intercept is for slope 1 (calibration in the large).
+    observed, expected : float
+        Mean outcome and mean predicted probability.
+    """
+
+    slope: float
+    intercept: float
+    observed: float
+    expected: float
+
+
+def calibrate(sums: ScoreSums) -> Calibration:
+    """Return slope and intercept of the calibration."""
+    weight = sums.cases + sums.others
+    held = weight > 0
+    score = logit(np.clip(sums.chances[held] / weight[held], 1e-9, 1 - 1e-9))
+    cases, weight = sums.cases[held], weight[held]
+    slope, _ = _logistic(np.column_stack([score, np.ones_like(score)]), cases, weight, 0 * score)
+    intercept = _logistic(np.ones((len(score), 1)), cases, weight, score)[0]
+    return Calibration(
+        float(slope),
+        float(intercept),
+        sums.n_cases / sums.total,
+        float(sums.chances.sum()) / sums.total,
+    )
+
+
+def _logistic(design: Floats, cases: Floats, weight: Floats, offset: Floats) -> Floats:
+    """Fit a small logistic regression by Newton's method; NaN where it does not end."""
+    coef = np.zeros(design.shape[1])
+    for _ in range(50):
+        chance = expit(offset + design @ coef)
+        gradient = design.T @ (cases - weight * chance)
+        hessian = (design.T * (weight * chance * (1 - chance))) @ design
+        try:
+            step = np.linalg.solve(hessian, gradient)
+        except np.linalg.LinAlgError:
+            break
+        coef = coef + step
+        if np.abs(step).max() < 1e-10:
+            return coef
+    return np.full(design.shape[1], np.nan)
+
+
+def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> Floats:
+    """Return the calibration curve, shape (n_found, 4).
+
+    Neighbouring bins are joined into about `n_groups` groups of equal weight. Columns:
+    mean predicted probability, observed share of the outcome, weight, cases.
+    """
+    weight = sums.cases + sums.others
+    middle = (np.cumsum(weight) - 0.5 * weight) / weight.sum()
+    group = np.minimum((middle * n_groups).astype(np.int64), n_groups - 1)
+    totals = [np.bincount(group, part, n_groups) for part in (weight, sums.chances, sums.cases)]
+    in_group, chances, cases = totals
+    held = in_group > 0
+    return np.column_stack(
+        [
+            chances[held] / in_group[held],
+            cases[held] / in_group[held],
+            in_group[held],
+            cases[held],
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a decision at one threshold does.
+
+    Parameters
+    ----------
+    threshold : float
+        The nearest edge of a bin: patients at or above it are treated.
+    sensitivity, specificity, ppv, npv : float
+    net_benefit, treat_all : float
+        Net benefit of the model, and of treating everybody.
+    """
+
+    threshold: float
+    sensitivity: float
+    specificity: float
+    ppv: float
+    npv: float
+    net_benefit: float
+    treat_all: float
+
+
+def decide(sums: ScoreSums, threshold: float) -> Decision:
+    """Return what a decision at (the edge nearest to) a threshold does."""
+    edge = int(np.abs(logit(EDGES) - logit(threshold)).argmin())
+    at = float(EDGES[edge])
+    true = float(sums.cases[edge + 1 :].sum())
+    false = float(sums.others[edge + 1 :].sum())
+    missed, spared = sums.n_cases - true, sums.n_others - false
+    odds = at / (1 - at)
+    return Decision(
+        threshold=at,
+        sensitivity=_share(true, true + missed),
+        specificity=_share(spared, spared + false),
+        ppv=_share(true, true + false),
+        npv=_share(spared, spared + missed),
+        net_benefit=(true - odds * false) / sums.total,
+        treat_all=(sums.n_cases - odds * sums.n_others) / sums.total,
+    )
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else float("nan")

@@ -1,0 +1,131 @@
+"""How well a model predicts patients that it was not learnt from.
+
+In: score sums, over all sites and, where they may be seen, of each
+(:mod:`fedrulefit.core.scores`). Out: data frames of the usual measures; the plots in
+:mod:`fedrulefit.plot` show the same frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.core.scores import (
+    ScoreSums,
+    calibrate,
+    calibration_groups,
+    count_scores,
+    decide,
+    discriminate,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ALL_SITES: Final = "all sites"
+THRESHOLDS: Final = tuple(np.round(np.arange(0.01, 1.0, 0.01), 2).tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A model judged on patients that it was not learnt from.
+
+    Parameters
+    ----------
+    overall : ScoreSums
+        Over all sites.
+    sites : mapping of str to ScoreSums
+        Of each site; empty where the coordinator saw only the total.
+    """
+
+    overall: ScoreSums
+    sites: Mapping[str, ScoreSums] = field(default_factory=dict)
+
+    @classmethod
+    def of_predictions(
+        cls, chance: Floats, outcome: Floats, weights: Floats | None = None
+    ) -> Evaluation:
+        """Judge predicted probabilities of patients at hand."""
+        weights = np.ones(len(chance)) if weights is None else weights
+        return cls(count_scores(chance, outcome, weights))
+
+    def metrics_frame(self) -> pd.DataFrame:
+        """Return a row for all sites, and for each that can be seen.
+
+        Columns: patients, events, auc with its confidence interval and the bound of
+        its discretisation, brier, log_loss, calibration slope, intercept (in the
+        large), observed and expected share of the outcome.
+        """
+        import pandas as pd
+
+        rows = {ALL_SITES: self.overall, **self.sites}
+        return pd.DataFrame([_metrics(name, sums) for name, sums in rows.items()])
+
+    def heterogeneity(self) -> float:
+        """Return the standard deviation of the sites' AUCs beyond chance (τ).
+
+        DerSimonian and Laird's estimate on the logit scale; NaN with fewer than two
+        sites that can be seen.
+        """
+        found = [discriminate(sums) for sums in self.sites.values()]
+        usable = [d for d in found if 0 < d.auc < 1]
+        if len(usable) < 2:
+            return float("nan")
+        centre = np.array([_logit(d.auc) for d in usable])
+        error = np.array([(_logit(d.high) - _logit(d.low)) / (2 * 1.959964) for d in usable])
+        weight = 1 / error**2
+        mean = weight @ centre / weight.sum()
+        excess = weight @ (centre - mean) ** 2 - (len(usable) - 1)
+        scale = weight.sum() - (weight**2).sum() / weight.sum()
+        return float(np.sqrt(max(excess / scale, 0.0)))
+
+    def calibration_frame(self, n_groups: int = 10) -> pd.DataFrame:
+        """Return the calibration curve: predicted and observed, by groups of the score."""
+        import pandas as pd
+
+        columns = ["predicted", "observed", "patients", "events"]
+        return pd.DataFrame(calibration_groups(self.overall, n_groups), columns=columns)
+
+    def decision_frame(self, thresholds: Sequence[float] = THRESHOLDS) -> pd.DataFrame:
+        """Return sensitivity, specificity, PPV, NPV and net benefit by threshold."""
+        import pandas as pd
+
+        rows = [vars(decide(self.overall, threshold)) for threshold in thresholds]
+        return pd.DataFrame(rows).drop_duplicates("threshold", ignore_index=True)
+
+    def words(self) -> str:
+        """Return the evaluation in a sentence."""
+        found, fit = discriminate(self.overall), calibrate(self.overall)
+        return (
+            f"On {self.overall.total:g} patients that it was not learnt from, "
+            f"{self.overall.n_cases:g} of them with the outcome: AUC {found.auc:.3f} "
+            f"({found.low:.3f} to {found.high:.3f}), Brier score "
+            f"{self.overall.squares / self.overall.total:.3f}, calibration slope {fit.slope:.2f}."
+        )
+
+
+def _metrics(name: str, sums: ScoreSums) -> dict[str, object]:
+    found, fit = discriminate(sums), calibrate(sums)
+    return {
+        "site": name,
+        "patients": sums.total,
+        "events": sums.n_cases,
+        "auc": found.auc,
+        "auc_low": found.low,
+        "auc_high": found.high,
+        "auc_bound": found.bound,
+        "brier": sums.squares / sums.total,
+        "log_loss": sums.loss / sums.total,
+        "calibration_slope": fit.slope,
+        "calibration_intercept": fit.intercept,
+        "observed": fit.observed,
+        "expected": fit.expected,
+    }
+
+
+def _logit(value: float) -> float:
+    return float(np.log(value / (1 - value)))

@@ -1,0 +1,1 @@
+"""A model for programs that do not run Python: SQL and ONNX."""

@@ -1,0 +1,164 @@
+"""A model judged on held-out patients, federated and secure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
+
+from fedrulefit import plot
+from fedrulefit.engines import inprocess
+from fedrulefit.errors import DataError, FitError
+from fedrulefit.evaluation import ALL_SITES, Evaluation
+from fedrulefit.model import Model
+from fedrulefit.modelfile import load_model
+from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
+from fedrulefit.privacy.policy import KINDS, Policy
+from fedrulefit.protocol.site import Site, _hold_out
+from tests.samples import SOLVERS, make_study, make_tables, take
+
+matplotlib.use("Agg")
+STUDY = make_study(epsilon=1.0, holdout=0.3, **SOLVERS["exact"])
+TABLES = make_tables(STUDY, sizes=(300, 200, 150))
+
+
+def fit(**options: Any) -> Any:
+    def noise(site: str) -> UnsafeSeededLaplace:
+        return UnsafeSeededLaplace(3, site)
+
+    return inprocess.fit(STUDY, TABLES, make_noise=noise, **options)
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    found: Model = fit().model
+    return found
+
+
+def held_out(site: str) -> Any:
+    """Return the held-out patients of a site."""
+    table = TABLES[site]
+    return take(table, _hold_out(table.outcome, 0.3, STUDY.settings.seed, site))
+
+
+def test_the_measures_are_those_of_the_held_out_patients(model: Model) -> None:
+    assert model.evaluation is not None
+    tables = {site: held_out(site) for site in TABLES}
+    chance = {site: model.predict_proba(table.values) for site, table in tables.items()}
+    frame = model.evaluation.metrics_frame().set_index("site")
+    assert list(frame.index) == [ALL_SITES, "north", "south", "west"]
+    pooled = np.concatenate(list(chance.values()))
+    outcomes = np.concatenate([tables[site].outcome for site in chance])
+    cases = [(ALL_SITES, outcomes, pooled)]
+    cases += [(site, tables[site].outcome, chance[site]) for site in chance]
+    for name, outcome, p in cases:
+        row = frame.loc[name]
+        assert row["patients"] == len(outcome)
+        assert row["events"] == pytest.approx(outcome.sum())
+        assert abs(row["auc"] - roc_auc_score(outcome, p)) <= row["auc_bound"] + 1e-9
+        assert row["auc_low"] < row["auc"] < row["auc_high"]
+        assert row["brier"] == pytest.approx(brier_score_loss(outcome, p), abs=1e-8)
+        assert row["log_loss"] == pytest.approx(log_loss(outcome, p), abs=1e-8)
+        assert row["expected"] == pytest.approx(p.mean(), abs=1e-8)
+    assert model.provenance.patients == 650 - len(outcomes), "they were not learnt from"
+    assert "AUC" in model.evaluation.words()
+    assert model.evaluation.heterogeneity() >= 0
+
+
+def test_secure_sums_tell_only_the_total(model: Model) -> None:
+    fitted = fit(secure=True)
+    evaluation = fitted.model.evaluation
+    assert evaluation is not None
+    assert model.evaluation is not None
+    assert not evaluation.sites
+    assert np.isnan(evaluation.heterogeneity())
+    for name in ("cases", "others", "chances"):
+        np.testing.assert_array_equal(
+            getattr(evaluation.overall, name), getattr(model.evaluation.overall, name)
+        )
+    rows = [r for r in fitted.ledgers["north"].releases if r.message == "EvaluateReply"]
+    assert {r.sum_of for r in rows} == {3}
+    assert "held-out patients' scores" in fitted.model.privacy.words()
+
+
+def test_a_policy_may_forbid_it_at_once() -> None:
+    policy = Policy(allow=tuple(kind for kind in KINDS if kind != "evaluation"))
+    with pytest.raises(FitError, match="histograms of the model's scores"):
+        fit(policy=policy, secure=True)
+
+
+def test_without_held_out_patients_there_is_no_evaluation() -> None:
+    study = make_study(**SOLVERS["exact"])
+    model = inprocess.fit(study, make_tables(study)).model
+    assert model.evaluation is None
+    assert plot.calibration(model).texts
+    assert plot.decision(model).texts
+
+
+def test_cases_and_others_are_held_out_alike_and_by_the_seed_alone() -> None:
+    outcome = np.repeat([0.0, 1.0], [70, 30])
+    held = _hold_out(outcome, 0.2, 1, "north")
+    assert (held[:70].sum(), held[70:].sum()) == (14, 6)
+    np.testing.assert_array_equal(held, _hold_out(outcome, 0.2, 1, "north"))
+    assert (held != _hold_out(outcome, 0.2, 2, "north")).any()
+    assert (held != _hold_out(outcome, 0.2, 1, "south")).any()
+    assert not _hold_out(outcome, 0.0, 1, "north").any()
+
+
+def test_too_few_patients_to_hold_some_out() -> None:
+    study = make_study(holdout=0.9)
+    with pytest.raises(DataError, match="lower 'holdout'"):
+        Site("north", take(TABLES["north"], np.arange(1)), study)
+
+
+def test_the_file_keeps_it(model: Model, tmp_path: Any) -> None:
+    model.save(tmp_path / "model.json")
+    again = load_model(tmp_path / "model.json").evaluation
+    assert again is not None
+    assert model.evaluation is not None
+    assert again.metrics_frame().equals(model.evaluation.metrics_frame())
+
+
+def test_predictions_at_hand_can_be_judged(model: Model) -> None:
+    table = held_out("north")
+    assert table.outcome is not None
+    found = Evaluation.of_predictions(model.predict_proba(table.values), table.outcome)
+    assert model.evaluation is not None
+    frame = model.evaluation.metrics_frame().set_index("site")
+    assert found.metrics_frame().loc[0, "auc"] == pytest.approx(frame.loc["north", "auc"])
+
+
+def test_the_plots_show_the_frames(model: Model) -> None:
+    assert model.evaluation is not None
+    frame = model.evaluation.calibration_frame()
+    ax = plot.calibration(model)
+    drawn = ax.containers[0].lines[0]
+    np.testing.assert_allclose(np.asarray(drawn.get_xdata(), float), frame["predicted"])
+    np.testing.assert_allclose(np.asarray(drawn.get_ydata(), float), frame["observed"])
+    ax = plot.decision(model)
+    frame = model.evaluation.decision_frame()
+    np.testing.assert_allclose(np.asarray(ax.lines[0].get_ydata(), float), frame["net_benefit"])
+    assert (frame["net_benefit"] <= frame["sensitivity"]).all()
+
+
+def test_leaving_a_site_out_judges_it_by_the_others() -> None:
+    def noise(site: str) -> UnsafeSeededLaplace:
+        return UnsafeSeededLaplace(3, site)
+
+    asked: list[str] = []
+    found = inprocess.leave_one_site_out(STUDY, TABLES, make_noise=noise, on_site=asked.append)
+    assert asked == list(TABLES)
+    others = {site: TABLES[site] for site in ("north", "west")}
+    study = STUDY.with_settings(holdout=0.0)
+    model = inprocess.fit(study, others, make_noise=noise).model
+    outcome = TABLES["south"].outcome
+    assert outcome is not None
+    frame = found.metrics_frame().set_index("site")
+    expected = roc_auc_score(outcome, model.predict_proba(TABLES["south"].values))
+    assert abs(frame.loc["south", "auc"] - expected) <= frame.loc["south", "auc_bound"]
+    assert frame.loc[ALL_SITES, "patients"] == 650
+    with pytest.raises(FitError, match="two are needed"):
+        inprocess.leave_one_site_out(STUDY, {"north": TABLES["north"]})
