@@ -40,8 +40,8 @@ for module, command in (
     (predict, predict.predict),
     (rules, rules.rules),
     (explain, explain.explain),
-    (report, report.report),
     (export, export.export),
+    (report, report.report),
 ):
     app.command(epilog=module.EPILOG)(command)
 

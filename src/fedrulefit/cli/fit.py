@@ -49,11 +49,11 @@ def fit(
     ledgers: Annotated[
         Path | None, typer.Option(help="Folder for each site's ledger of what left it.")
     ] = None,
-    report: ReportOption = None,
     leave_one_site_out: Annotated[
         bool,
         typer.Option("--leave-one-site-out", help="Also learn without each site, and judge on it."),
     ] = False,
+    report: ReportOption = None,
     jobs: Annotated[int, typer.Option(help="Sites that work at the same time.", min=1)] = 2,
     top: Annotated[int, typer.Option(help="Rules to print.", min=0)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
