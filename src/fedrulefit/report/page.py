@@ -116,9 +116,11 @@ def evaluation_section(model: Model) -> Mapping[str, Any] | None:
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "–" if math.isnan(value) else f"{value:.4g}"
-    return str(value).replace("_", " ")
+    if not isinstance(value, float):
+        return str(value).replace("_", " ")
+    if math.isnan(value):
+        return "–"
+    return facts.format_count(value) if value.is_integer() else f"{value:.3f}"
 
 
 class _Markup(str):

@@ -150,7 +150,7 @@ def test_performance_is_shown_only_where_there_is_some() -> None:
     assert '<section id="performance"' in page
     assert model.evaluation.words() in page
     (auc,) = model.evaluation.metrics_frame().query("site == 'all sites'")["auc"]
-    assert f'<td class="num">{auc:.4g}</td>' in page
+    assert f'<td class="num">{auc:.3f}</td>' in page
     for title in ("Discrimination and calibration", "Calibration by groups", "Decision curve"):
         assert title in page
 
