@@ -19,6 +19,7 @@ from tests.reports import (
     as_texts,
     draw_patients,
     empty_model,
+    evaluated_model,
     hostile_model,
     huge_model,
     path_model,
@@ -30,6 +31,7 @@ Open = Callable[..., Any]
 MODELS: dict[str, Callable[[], Model]] = {
     "sample": sample_model,
     "path": path_model,
+    "evaluated": evaluated_model,
     "hostile": hostile_model,
     "empty": empty_model,
     "huge": huge_model,
@@ -212,7 +214,7 @@ def test_a_huge_model_answers_at_once(open_report: Open) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["sample", "path", "hostile", "empty", "long"])
+@pytest.mark.parametrize("name", ["sample", "path", "evaluated", "hostile", "empty", "long"])
 def test_axe_finds_nothing_serious(name: str, scheme: str, open_report: Open) -> None:
     axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is missing")
     # Longer than a first page; all 2,000 rows would only make axe slow.

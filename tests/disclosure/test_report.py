@@ -28,10 +28,15 @@ from fedrulefit.report.charts import draw_effects, tabulate_pair
 from fedrulefit.report.effects import strongest_pairs
 from fedrulefit.report.facts import format_count, format_ratio
 from fedrulefit.report.island import island_facts
-from tests.reports import empty_model, path_model, sample_model, weird_tables
+from tests.reports import empty_model, evaluated_model, path_model, sample_model, weird_tables
 from tests.samples import SOLVERS, make_study
 
-MODELS = {"sample": sample_model, "path": path_model, "empty": empty_model}
+MODELS = {
+    "sample": sample_model,
+    "path": path_model,
+    "evaluated": evaluated_model,
+    "empty": empty_model,
+}
 NUMBER = re.compile(r"\d+(?:[.\u202f]\d+)*(?:e-?\d+)?")
 
 
@@ -98,6 +103,13 @@ def derivable(model: Model) -> set[str]:
     numbers += [sum(j in t.features for t in model.terms) for j in range(model.study.n_features)]
     known |= {text for number in numbers for text in spellings(float(number))}
     known.update(NUMBER.findall(model.privacy.words()))
+    if model.evaluation is not None:
+        # The frames are functions of the score histograms in the model file.
+        judged = model.evaluation
+        known.update(NUMBER.findall(judged.words()))
+        frames = (judged.metrics_frame(), judged.calibration_frame(), judged.decision_frame())
+        cells = itertools.chain.from_iterable(f.to_numpy().ravel().tolist() for f in frames)
+        known |= {text for x in cells if isinstance(x, float) for text in spellings(x)}
     return known | effect_numbers(model)
 
 

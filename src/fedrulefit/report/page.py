@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 FIRST: Final = 50
 """Rows that a long table shows at first."""
 _PAIRS: Final = 3
+_THRESHOLDS: Final = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def render_report(model: Model) -> str:
@@ -59,6 +61,7 @@ def render_report(model: Model) -> str:
         pairs=[charts.tabulate_pair(model, pair) for pair in strongest_pairs(model, _PAIRS)],
         fields=facts.list_fields(model),
         evaluation=evaluation_section(model),
+        evaluation_words=model.evaluation.words() if model.evaluation else "",
         origin=facts.list_origin(model),
         bill=model.privacy,
         certificate=facts.list_certificate(model),
@@ -90,13 +93,22 @@ def write_report(model: Model, path: str | Path) -> None:
 def evaluation_section(model: Model) -> Mapping[str, Any] | None:
     """Return discrimination, calibration and decision curve, as tables by title.
 
-    None where no patients were held out: the page then has no such section.
+    None where the model was not evaluated: the page then has no such section.
     """
     if model.evaluation is None:
         return None
+    metrics = model.evaluation.metrics_frame().rename(columns={"site": "measure"})
+    frames: Mapping[str, pd.DataFrame] = {
+        # A row per measure, so that many sites stay readable on a narrow screen.
+        "Discrimination and calibration": metrics.set_index("measure").T.reset_index(
+            names="measure"
+        ),
+        "Calibration by groups of the predicted risk": model.evaluation.calibration_frame(),
+        "Decision curve": model.evaluation.decision_frame(_THRESHOLDS),
+    }
     return {
         title: {
-            "columns": [str(column) for column in frame.columns],
+            "columns": [_cell(column) for column in frame.columns],
             "rows": [[_cell(value) for value in row] for row in frame.itertuples(index=False)],
         }
         for title, frame in model.evaluation.frames().items()
@@ -104,7 +116,11 @@ def evaluation_section(model: Model) -> Mapping[str, Any] | None:
 
 
 def _cell(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value).replace("_", " ")
+    if math.isnan(value):
+        return "–"
+    return facts.format_count(value) if value.is_integer() else f"{value:.3f}"
 
 
 class _Markup(str):

@@ -9,7 +9,6 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -20,7 +19,15 @@ from fedrulefit.report import evaluation_section, render_report, write_report
 from fedrulefit.report.facts import list_terms, tell_model
 from fedrulefit.report.island import dump_island, island_facts
 from fedrulefit.report.tripod import AUTHORS, list_checklist
-from tests.reports import SCRIPT, empty_model, hostile_model, huge_model, path_model, sample_model
+from tests.reports import (
+    SCRIPT,
+    empty_model,
+    evaluated_model,
+    hostile_model,
+    huge_model,
+    path_model,
+    sample_model,
+)
 
 VOID = {"meta", "link", "input", "br", "img", "hr"}
 
@@ -51,7 +58,15 @@ class Balance(HTMLParser):
 
 
 @pytest.mark.parametrize(
-    "make", [sample_model, path_model, hostile_model, empty_model, lambda: huge_model(200)]
+    "make",
+    [
+        sample_model,
+        path_model,
+        evaluated_model,
+        hostile_model,
+        empty_model,
+        lambda: huge_model(200),
+    ],
 )
 def test_pages_are_well_formed_and_point_nowhere(make) -> None:  # type: ignore[no-untyped-def]
     parser = Balance()
@@ -129,15 +144,17 @@ def test_the_checklist_is_whole_and_partly_filled() -> None:
 
 
 def test_performance_is_shown_only_where_there_is_some() -> None:
-    model = sample_model()
-    assert evaluation_section(model) is None
-    assert "h-performance" not in render_report(model)
-    chance, outcome = np.array([0.2, 0.4, 0.6, 0.9]), np.array([0.0, 1.0, 0.0, 1.0])
-    judged = Evaluation.of_predictions(chance, outcome).overall
-    page = render_report(replace(model, evaluation=Evaluation(judged, {"<b>": judged})))
+    assert evaluation_section(sample_model()) is None
+    assert "h-performance" not in render_report(sample_model())
+    model = evaluated_model()
+    assert model.evaluation is not None
+    page = render_report(model)
     assert '<section id="performance"' in page
-    assert "<td>0.75</td>" in page
-    assert "<td>&lt;b&gt;</td>" in page
+    assert model.evaluation.words() in page
+    (auc,) = model.evaluation.metrics_frame().query("site == 'all sites'")["auc"]
+    assert f'<td class="num">{auc:.3f}</td>' in page
+    for title in ("Discrimination and calibration", "Calibration by groups", "Decision curve"):
+        assert title in page
 
 
 def test_writing_where_nothing_can_be_written_is_said(tmp_path: Path) -> None:
