@@ -29,25 +29,6 @@ if TYPE_CHECKING:
 ALL_SITES: Final = "all sites"
 THRESHOLDS: Final = tuple(np.round(np.arange(0.01, 1.0, 0.01), 2).tolist())
 
-SHOWN: Final = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
-"""Thresholds that a report shows."""
-
-_TITLES: Final = {
-    "auc": "AUC",
-    "auc_low": "AUC, 95 % from",
-    "auc_high": "AUC, to",
-    "brier": "Brier score",
-    "log_loss": "log-loss",
-    "calibration_slope": "calibration slope",
-    "calibration_intercept": "calibration intercept",
-    "observed": "observed share",
-    "expected": "expected share",
-    "predicted": "predicted risk",
-    "ppv": "PPV",
-    "npv": "NPV",
-    "net_benefit": "net benefit",
-}
-
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
@@ -115,18 +96,6 @@ class Evaluation:
 
         rows = [vars(decide(self.overall, threshold)) for threshold in thresholds]
         return pd.DataFrame(rows).drop_duplicates("threshold", ignore_index=True)
-
-    def frames(self) -> dict[str, pd.DataFrame]:
-        """Return what a report shows, by title."""
-        metrics = self.metrics_frame().drop(columns=["auc_bound"])
-        decisions = self.decision_frame(SHOWN).drop(columns=["treat_all"])
-        return {
-            "Patients that the model was not learnt from": metrics.rename(columns=_TITLES),
-            "Calibration, by groups of the predicted risk": self.calibration_frame().rename(
-                columns=_TITLES
-            ),
-            "Decisions at a threshold of the risk": decisions.rename(columns=_TITLES),
-        }
 
     def words(self) -> str:
         """Return the evaluation in a sentence."""

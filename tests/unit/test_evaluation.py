@@ -162,15 +162,3 @@ def test_leaving_a_site_out_judges_it_by_the_others() -> None:
     assert frame.loc[ALL_SITES, "patients"] == 650
     with pytest.raises(FitError, match="two are needed"):
         inprocess.leave_one_site_out(STUDY, {"north": TABLES["north"]})
-
-
-def test_the_report_shows_it(model: Model) -> None:
-    from fedrulefit.report import render_report
-
-    assert model.evaluation is not None
-    page = render_report(model)
-    assert "Performance" in page
-    for title in model.evaluation.frames():
-        assert title in page
-    auc = model.evaluation.metrics_frame().loc[0, "auc"]
-    assert f"{auc:.4g}" in page

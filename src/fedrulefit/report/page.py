@@ -26,7 +26,7 @@ from fedrulefit.report.island import dump_island
 from fedrulefit.report.tripod import list_checklist
 
 if TYPE_CHECKING:
-    pass
+    import pandas as pd
 
 FIRST: Final = 50
 """Rows that a long table shows at first."""
@@ -111,7 +111,7 @@ def evaluation_section(model: Model) -> Mapping[str, Any] | None:
             "columns": [_cell(column) for column in frame.columns],
             "rows": [[_cell(value) for value in row] for row in frame.itertuples(index=False)],
         }
-        for title, frame in model.evaluation.frames().items()
+        for title, frame in frames.items()
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from typer.testing import CliRunner
 
 from fedrulefit.cli.app import app
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.evaluation import Evaluation
 from fedrulefit.report import evaluation_section, render_report, write_report
 from fedrulefit.report.facts import list_terms, tell_model
 from fedrulefit.report.island import dump_island, island_facts
