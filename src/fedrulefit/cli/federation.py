@@ -18,7 +18,13 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
-from fedrulefit.cli.report import ReportOption, check_page, write_page, written
+from fedrulefit.cli.report import (
+    NoReportOption,
+    ReportOption,
+    choose_page,
+    write_page,
+    written,
+)
 from fedrulefit.errors import FederationError
 from fedrulefit.model import Model
 from fedrulefit.study import Study
@@ -137,6 +143,7 @@ def run(
         bool, typer.Option("--plain-sums", help="Without masks, where every policy allows it.")
     ] = False,
     report: ReportOption = None,
+    no_report: NoReportOption = False,
     top: Annotated[int, typer.Option(help="Rules to print.", min=0)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
@@ -151,7 +158,7 @@ def run(
         raise FederationError(f"--dropouts takes 'wait' or 'continue', not {dropouts!r}")
     if output.is_dir() or not output.parent.is_dir():
         raise FederationError(f"cannot write {output}: give a file in a folder that exists")
-    check_page(report)
+    page = choose_page(output, report, no_report=no_report)
     known = _known_sites(state)
     if resume is not None:
         folder = runs.resume(state, resume)
@@ -182,12 +189,12 @@ def run(
         )
     shutil.copy(folder / "model.json", output)
     model = Model.load(output)
-    write_page(model, report)
+    write_page(model, page)
     if as_json:
         typer.echo(json.dumps({"run": folder.name, "model": str(output), **status}, indent=2))
         return
     show.print_model(
-        stdout(), model, top=top, written=f"{written(output, report)} (run {folder.name})"
+        stdout(), model, top=top, written=f"{written(output, page)} (run {folder.name})"
     )
 
 

@@ -17,7 +17,13 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
-from fedrulefit.cli.report import ReportOption, check_page, write_page, written
+from fedrulefit.cli.report import (
+    NoReportOption,
+    ReportOption,
+    choose_page,
+    write_page,
+    written,
+)
 from fedrulefit.columns import Source, read_columns
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError, StudyError
@@ -54,6 +60,7 @@ def fit(
         typer.Option("--leave-one-site-out", help="Also learn without each site, and judge on it."),
     ] = False,
     report: ReportOption = None,
+    no_report: NoReportOption = False,
     jobs: Annotated[int, typer.Option(help="Sites that work at the same time.", min=1)] = 2,
     top: Annotated[int, typer.Option(help="Rules to print.", min=0)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
@@ -67,7 +74,7 @@ def fit(
     """
     agreed = Study.load(study).with_settings(preset, **_parse_settings(setting or []))
     _check_writable(output)
-    check_page(report)
+    page = choose_page(output, report, no_report=no_report)
     tables = _load_sites(_sources(site, site_column), agreed, quiet=quiet)
     if ledgers is not None:
         _make_folder(ledgers)
@@ -84,7 +91,7 @@ def fit(
             validation = inprocess.leave_one_site_out(agreed, tables, n_threads=jobs)
     model = fitted.model
     model.save(output)
-    write_page(model, report)
+    write_page(model, page)
     if as_json:
         facts = {
             "model": str(output),
@@ -103,7 +110,7 @@ def fit(
                 facts[name] = found.metrics_frame().to_dict("records")
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     elif not quiet:
-        show.print_model(stdout(), model, top=top, written=written(output, report))
+        show.print_model(stdout(), model, top=top, written=written(output, page))
         if validation is not None:
             stdout().print(show.metrics_table(validation))
 

@@ -15,8 +15,10 @@ from fedrulefit.model import Model
 EPILOG = "Example: fedrulefit report model.json -o report.html"
 
 ReportOption = Annotated[
-    Path | None, typer.Option("--report", help="Also write a report to this HTML file.")
+    Path | None,
+    typer.Option("--report", help="The report to write; beside the model, if not named."),
 ]
+NoReportOption = Annotated[bool, typer.Option("--no-report", help="Write no report.")]
 
 
 @friendly_errors()
@@ -35,6 +37,13 @@ def report(
     check_page(output)
     write_page(Model.load(model), output)
     stdout().print(Text(f"Wrote {output}: open it in a browser."))
+
+
+def choose_page(output: Path, report: Path | None, *, no_report: bool) -> Path | None:
+    """Return where the report of a model file goes: beside it, unless said otherwise."""
+    page = None if no_report else report or output.with_suffix(".html")
+    check_page(page)
+    return page
 
 
 def check_page(path: Path | None) -> None:

@@ -136,6 +136,9 @@ def test_fit_writes_a_model_and_tells_about_it(tables: Path, tmp_path: Path) -> 
     assert "3 sites, 600 patients" in flat
     assert loaded.describe(loaded.terms[0]) in flat
     assert "Privacy: Histograms: 4 of ε = 1 each, together ε = 4" in flat
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.html", "model.json"]
+    (tmp_path / "model.html").unlink()
+    succeed("fit", "-s", tables / "study.toml", *sites(tables), "-o", out, *QUICK, "--no-report")
     assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
 
 
