@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
@@ -23,6 +25,12 @@ from tests.samples import SOLVERS, make_study, make_tables, take
 matplotlib.use("Agg")
 STUDY = make_study(epsilon=1.0, holdout=0.3, **SOLVERS["exact"])
 TABLES = make_tables(STUDY, sizes=(300, 200, 150))
+
+
+@pytest.fixture(autouse=True)
+def _close_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
 
 
 def fit(**options: Any) -> Any:
