@@ -11,7 +11,6 @@ Oracle: saving, loading and saving again gives the same bytes
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -26,6 +25,7 @@ from fedrulefit.core.rules import Condition, Rule, as_interval, check_rules, int
 from fedrulefit.core.scores import N_BINS, ScoreSums
 from fedrulefit.errors import ModelFileError
 from fedrulefit.evaluation import Evaluation
+from fedrulefit.files import write_whole
 from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Study
@@ -139,14 +139,9 @@ class _File(_Part):
 
 def save_model(model: Model, path: Path) -> None:
     """Write `model` to `path`, whole or not at all."""
-    text = model_text(model)
-    unfinished = path.with_name(path.name + ".part")
     try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
+        write_whole(path, model_text(model).encode())
     except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink()
         raise ModelFileError(f"cannot write {path}: {error.strerror}") from None
 
 

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from typing import Any
 
 import pytest
 
-from tests.docs.pages import ROOT
+from tests.docs.pages import load_script
 
 pytest.importorskip("sphinx")
 
 
 @pytest.fixture(scope="module")
 def mathml() -> Any:
-    path = ROOT / "docs" / "site" / "mathml.py"
-    spec = importlib.util.spec_from_file_location("mathml", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("site/mathml")
 
 
 def outline(text: str) -> str:

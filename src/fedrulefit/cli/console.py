@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 from rich.console import Console
@@ -44,3 +45,9 @@ def friendly_errors() -> Iterator[None]:
 def printable(text: str, keep: str = "") -> str:
     """Escape control characters, which a column name could use to steer the terminal."""
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that could not be written, before a long run."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise FedRuleFitError(f"cannot write {path}: give a file in a folder that exists")

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from fedrulefit.cli import show
-from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
+from fedrulefit.cli.console import check_writable, friendly_errors, printable, stderr, stdout
 from fedrulefit.cli.report import (
     NoReportOption,
     ReportOption,
@@ -156,8 +156,7 @@ def run(
 
     if dropouts not in ("wait", "continue"):
         raise FederationError(f"--dropouts takes 'wait' or 'continue', not {dropouts!r}")
-    if output.is_dir() or not output.parent.is_dir():
-        raise FederationError(f"cannot write {output}: give a file in a folder that exists")
+    check_writable(output)
     page = choose_page(output, report, no_report=no_report)
     known = _known_sites(state)
     if resume is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 import tomllib
@@ -16,7 +15,7 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli import show
-from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
+from fedrulefit.cli.console import check_writable, friendly_errors, printable, stderr, stdout
 from fedrulefit.cli.report import (
     NoReportOption,
     ReportOption,
@@ -27,7 +26,7 @@ from fedrulefit.cli.report import (
 from fedrulefit.columns import Source, read_columns
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError, StudyError
-from fedrulefit.privacy.ledger import Ledger
+from fedrulefit.privacy.ledger import Ledger, now
 from fedrulefit.study import Settings, Study
 from fedrulefit.table import Table, inspect_table
 
@@ -73,7 +72,7 @@ def fit(
     Example: fedrulefit fit --study study.toml --site a.csv --site b.csv -o model.json
     """
     agreed = Study.load(study).with_settings(preset, **_parse_settings(setting or []))
-    _check_writable(output)
+    check_writable(output)
     page = choose_page(output, report, no_report=no_report)
     tables = _load_sites(_sources(site, site_column), agreed, quiet=quiet)
     if ledgers is not None:
@@ -199,11 +198,6 @@ def _load_sites(sources: dict[str, Source], study: Study, *, quiet: bool) -> dic
     return tables
 
 
-def _check_writable(output: Path) -> None:
-    if output.is_dir() or not output.parent.is_dir():
-        raise StudyError(f"cannot write {output}: give a file in a folder that exists")
-
-
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -218,8 +212,4 @@ def _ledger(folder: Path | None, site: str) -> Ledger:
     if safe != site:
         # Two names must not share a ledger because a file name cannot hold them.
         safe += "-" + hashlib.sha256(site.encode()).hexdigest()[:8]
-    return Ledger(path=folder / f"{safe}.jsonl", clock=_now)
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return Ledger(path=folder / f"{safe}.jsonl", clock=now)

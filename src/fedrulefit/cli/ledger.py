@@ -15,7 +15,7 @@ from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, printable, stdout
 from fedrulefit.errors import LedgerError
-from fedrulefit.privacy.ledger import FIRST, Release, read_releases, read_rows
+from fedrulefit.privacy.ledger import FIRST, Release, read_rows
 
 app = typer.Typer(name="ledger", help="See and verify what left a site.", no_args_is_help=True)
 
@@ -32,7 +32,7 @@ def show(
 ) -> None:
     """Show what left: when, to whom, how it was protected, and what it cost."""
     rows = _rows(path)
-    everything = read_releases(path)
+    everything = [Release.from_facts(row) for row in rows]
     spent = rows[-1]["epsilon_so_far"]["add_or_remove_one"] if rows else 0.0
     last = rows[-1]["hash"] if rows else FIRST
     releases = [r for r in everything if run is None or r.run == run]

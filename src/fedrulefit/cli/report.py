@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fedrulefit.cli.console import friendly_errors, stdout
-from fedrulefit.errors import FedRuleFitError
+from fedrulefit.cli.console import check_writable, friendly_errors, stdout
 from fedrulefit.model import Model
 
 EPILOG = "Example: fedrulefit report model.json -o report.html"
@@ -34,7 +33,7 @@ def report(
 
     Example: fedrulefit report model.json -o report.html
     """
-    check_page(output)
+    check_writable(output)
     write_page(Model.load(model), output)
     stdout().print(Text(f"Wrote {output}: open it in a browser."))
 
@@ -42,14 +41,9 @@ def report(
 def choose_page(output: Path, report: Path | None, *, no_report: bool) -> Path | None:
     """Return where the report of a model file goes: beside it, unless said otherwise."""
     page = None if no_report else report or output.with_suffix(".html")
-    check_page(page)
+    if page is not None:
+        check_writable(page)
     return page
-
-
-def check_page(path: Path | None) -> None:
-    """Refuse a page that could not be written, before a long run."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise FedRuleFitError(f"cannot write {path}: give a file in a folder that exists")
 
 
 def write_page(model: Model, path: Path | None) -> None:

@@ -47,7 +47,7 @@ def start(
     """
     from fedrulefit.engines.consortium import Kit
     from fedrulefit.engines.host import lock_folder
-    from fedrulefit.privacy.ledger import read_releases
+    from fedrulefit.privacy.ledger import read_rows
 
     flare = load_flare()
     checked = Kit.load(kit, "site")
@@ -62,7 +62,7 @@ def start(
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock_folder(state).close()
     ledger = state / "ledger.jsonl"
-    spent = sum(r.epsilon or 0.0 for r in read_releases(ledger)) if ledger.exists() else 0.0
+    spent = sum(row["epsilon"] or 0.0 for row in read_rows(ledger)) if ledger.exists() else 0.0
     console = stdout()
     console.print(Text(f"Site {checked.name} of {checked.consortium}; Ctrl-C stops it."))
     identity = checked.identity

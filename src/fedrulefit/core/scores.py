@@ -24,8 +24,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
-from scipy.special import expit, logit
-from scipy.stats import norm
+from scipy.special import expit, logit, ndtri
 
 from fedrulefit.core.arrays import Floats
 
@@ -151,7 +150,7 @@ def _variance(places: Floats, weights: Floats, mean: float) -> float:
 def _logit_interval(value: float, error: float, level: float) -> tuple[float, float]:
     if not 0 < value < 1:
         return value, value
-    wide = norm.ppf(0.5 + level / 2) * error / (value * (1 - value))
+    wide = ndtri(0.5 + level / 2) * error / (value * (1 - value))
     return float(expit(logit(value) - wide)), float(expit(logit(value) + wide))
 
 

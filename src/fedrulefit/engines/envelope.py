@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast, get_args
 
 import msgpack
 
@@ -21,7 +21,7 @@ from fedrulefit.protocol.wire import MAX_BYTES
 
 Call = Literal["hello", "ask", "poll"]
 Result = Literal["here", "working", "unknown", "done"]
-_CALLS: Final = ("hello", "ask", "poll", "here", "working", "unknown", "done")
+_KINDS: Final = (*get_args(Call), *get_args(Result))
 _SLACK: Final = 1 << 16
 """Bytes that an envelope may have beyond its message."""
 
@@ -43,11 +43,6 @@ class Letter:
     kind: Call | Result
     subject: str = ""
     body: bytes = b""
-
-
-def subject_of(body: bytes) -> str:
-    """Return the name of a request: its hash."""
-    return hashlib.sha256(body).hexdigest()
 
 
 def close(letter: Letter, *, sender: Identity, recipient: str) -> bytes:
@@ -75,8 +70,8 @@ def unseal(data: bytes, *, trust: Trust, sender: str, recipient: str) -> Letter:
             bytes() as body,
             bytes() as certificate,
             bytes() as signature,
-        ] if kind in _CALLS:
-            letter = Letter(kind, subject, body)  # type: ignore[arg-type]
+        ] if kind in _KINDS:
+            letter = Letter(cast(Call | Result, kind), subject, body)
         case _:
             raise ProtocolError("an envelope is not readable", "unreadable")
     trust.verify(sender, certificate, _claim(letter, recipient), signature)

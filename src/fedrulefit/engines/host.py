@@ -13,7 +13,6 @@ that must survive a crash in its state folder:
 
 from __future__ import annotations
 
-import datetime as dt
 import fcntl
 import hashlib
 import json
@@ -24,16 +23,16 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
-from fedrulefit.engines.envelope import Letter, close, subject_of, unseal
+from fedrulefit.engines.envelope import Letter, close, unseal
 from fedrulefit.engines.journal import Journal, Section
 from fedrulefit.errors import FederationError, PolicyError, ProtocolError
 from fedrulefit.privacy.identity import Identity, Trust
-from fedrulefit.privacy.ledger import Ledger
+from fedrulefit.privacy.ledger import Ledger, now
 from fedrulefit.privacy.mechanisms import Noise
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.site import Site, blank_header, read_request
-from fedrulefit.protocol.wire import to_bytes
+from fedrulefit.protocol.wire import digest, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
 
@@ -44,11 +43,6 @@ HELD: Final = 2
 
 PATIENCE: Final = 1.0
 """Seconds that a call waits for an answer before it says "working"."""
-
-
-def now() -> str:
-    """Return the time, as ledgers write it."""
-    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
 class SiteHost:
@@ -119,7 +113,7 @@ class SiteHost:
             return self._close(Letter("done", "", refusal))
         match letter.kind:
             case "ask":
-                subject = subject_of(letter.body)
+                subject = digest(letter.body)
                 self._start(subject, letter.body)
                 return self._close(self._result(subject))
             case "poll":

@@ -29,14 +29,16 @@ from typing import Any, Final, Literal
 from threadpoolctl import threadpool_limits
 
 from fedrulefit.engines.drive import Status, drive
-from fedrulefit.engines.envelope import Letter, close, subject_of, unseal
-from fedrulefit.engines.host import now, write_json
+from fedrulefit.engines.envelope import Letter, close, unseal
+from fedrulefit.engines.host import write_json
 from fedrulefit.engines.journal import Journal
 from fedrulefit.errors import FederationError, FedRuleFitError, ProtocolError
 from fedrulefit.modelfile import save_model
 from fedrulefit.privacy.identity import Identity, Trust
+from fedrulefit.privacy.ledger import now
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.site import RUN_NAME
+from fedrulefit.protocol.wire import digest
 from fedrulefit.study import Study
 
 log = logging.getLogger(__name__)
@@ -195,7 +197,7 @@ class Caller:
         stopped: Callable[[], bool],
         on_sign: Callable[[str, bool], None],
     ) -> bytes | None:
-        subject = subject_of(body)
+        subject = digest(body)
         call, pause, last_sign = Letter("ask", subject, body), 0.05, time.monotonic()
         while time.monotonic() - last_sign < wait and not stopped():
             reply = self._call(site, call)

@@ -11,11 +11,12 @@ need the last hash, noted elsewhere, to be missed.
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -28,6 +29,11 @@ EXACT: Final = "exact"
 
 FIRST: Final = "0" * 64
 """Stands for the row before the first."""
+
+
+def now() -> str:
+    """Return the time, as ledgers write it."""
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,12 @@ class Release:
     recipient: str = "coordinator"
     time: str = ""
 
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> Release:
+        """Build a release from what :meth:`facts` gave, or a row that holds it."""
+        known = {name: facts[name] for name in _FIELDS}
+        return cls(**{**known, "shape": tuple(known["shape"])})
+
     def facts(self) -> dict[str, Any]:
         """Return all that the release says, as plain data."""
         return {**{name: getattr(self, name) for name in _FIELDS}, "shape": list(self.shape)}
@@ -105,7 +117,7 @@ class Ledger:
     path : Path or None
         JSON-lines file that every release is appended to; rows that it already
         holds are read and checked. One process at a time: others use
-        :func:`read_releases`.
+        :func:`read_rows`, which changes nothing.
     clock : callable or None
         Gives the time as text; the protocol itself has no clock.
 
@@ -124,7 +136,7 @@ class Ledger:
         if self.path is not None and self.path.exists():
             _drop_torn_row(self.path)
             for row in read_rows(self.path):
-                self.releases.append(_release_of(row))
+                self.releases.append(Release.from_facts(row))
                 self.last_hash = row["hash"]
         # Added one after another, as in the file: `sum` may round otherwise.
         self._spent = 0.0
@@ -199,7 +211,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
-            release = _release_of(row)
+            release = Release.from_facts(row)
         except (ValueError, TypeError, KeyError):
             raise LedgerError(f"{path}: row {number} is not a row of a ledger") from None
         spent += release.epsilon or 0.0
@@ -212,11 +224,6 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def read_releases(path: Path) -> list[Release]:
-    """Read a ledger that another process may be writing, and change nothing."""
-    return [_release_of(row) for row in read_rows(path)]
-
-
 def _row(release: Release, spent: float, previous: str) -> dict[str, Any]:
     """Return the row of a release: its facts, the running ε, and the chain."""
     facts = {
@@ -226,11 +233,6 @@ def _row(release: Release, spent: float, previous: str) -> dict[str, Any]:
     }
     text = json.dumps(facts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return {**facts, "hash": hashlib.sha256(text.encode()).hexdigest()}
-
-
-def _release_of(row: dict[str, Any]) -> Release:
-    facts = {name: row[name] for name in _FIELDS}
-    return Release(**{**facts, "shape": tuple(facts["shape"])})
 
 
 def _drop_torn_row(path: Path) -> None:

@@ -447,14 +447,9 @@ class Coordinator:
             total = yield from self._sum(m.EvaluateReply, evaluate_lengths(), request)
             return Evaluation(_scores(total))
         replies = yield from self._ask(m.EvaluateReply, request)
-        for reply in replies:
-            check_lengths(reply, evaluate_lengths())
-        by_site = {reply.header.site: _scores(reply) for reply in replies}
-        rings = [ring_of(reply, len(replies)) for reply in replies]
-        total_ring = add_rings(rings, size(evaluate_lengths()))
-        header = replies[0].header
-        total = from_total(m.EvaluateReply, header, evaluate_lengths(), total_ring)
-        return Evaluation(_scores(total), by_site)
+        ring = _add_replies(replies, evaluate_lengths())
+        total = from_total(m.EvaluateReply, replies[0].header, evaluate_lengths(), ring)
+        return Evaluation(_scores(total), {r.header.site: _scores(r) for r in replies})
 
     def _build_model(
         self,
@@ -553,10 +548,7 @@ class Coordinator:
     def _add_plain(
         self, kind: type[SumReply], lengths: Lengths, request: Callable[[m.Header], m.Request]
     ) -> Talk[Ints]:
-        replies = yield from self._ask(kind, request)
-        for reply in replies:
-            check_lengths(reply, lengths)
-        return add_rings([ring_of(reply, len(replies)) for reply in replies], size(lengths))
+        return _add_replies((yield from self._ask(kind, request)), lengths)
 
     def _add_sealed(self, length: int, request: Callable[[m.Header], m.Request]) -> Talk[Ints]:
         while True:
@@ -644,6 +636,13 @@ def _total(arrays: Sequence[Number], length: int) -> Number:
             raise ProtocolError(f"a site sent {array.shape} numbers where {length} were due")
     total: Number = np.sum(np.stack(arrays), axis=0)
     return total
+
+
+def _add_replies(replies: Sequence[m.Sum], lengths: Lengths) -> Ints:
+    """Add up, in fixed point, what the sites sent without masks."""
+    for reply in replies:
+        check_lengths(reply, lengths)
+    return add_rings([ring_of(reply, len(replies)) for reply in replies], size(lengths))
 
 
 def _scores(reply: m.EvaluateReply) -> ScoreSums:

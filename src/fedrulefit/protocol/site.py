@@ -253,7 +253,7 @@ class Site:
                 raise ProtocolError("a sum outgrows every number", "overflow")
             data = to_bytes(reply)
         releases = list(self._releases(request, reply, digest(data)))
-        self._keep(request, received, data, releases)
+        self._keep(request, received, asked, data, releases)
         if releases:
             self.ledger.append(*releases)
         self._draft = None
@@ -296,9 +296,7 @@ class Site:
         if rows:
             # The process may have died after keeping the reply and before recording all of it.
             missing = rows[self.ledger.count(rows[0]["digest"]) :]
-            self.ledger.append(
-                *(Release(**{**row, "shape": tuple(row["shape"])}) for row in missing)
-            )
+            self.ledger.append(*map(Release.from_facts, missing))
         return cast(bytes, reply)
 
     def _check_turn(self, request: m.Request) -> None:
@@ -708,11 +706,16 @@ class Site:
     # --- 4. Masked, kept, recorded --------------------------------------------------------
 
     def _keep(
-        self, request: m.Request, received: bytes, data: bytes, releases: list[Release]
+        self,
+        request: m.Request,
+        received: bytes,
+        asked: str,
+        data: bytes,
+        releases: list[Release],
     ) -> None:
         """Keep the reply, and what a restarted site must know."""
         step = request.header.step
-        reply = [digest(received), data, [release.facts() for release in releases]]
+        reply = [asked, data, [release.facts() for release in releases]]
         entries: dict[str, bytes | None] = {f"reply/{step}": msgpack.packb(reply)}
         if isinstance(request, _STAGES):
             entries[f"stage/{type(request).__name__}"] = received

@@ -15,10 +15,10 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Floats, Ints
-from fedrulefit.core.grid import Axis
+from fedrulefit.core.grid import Axis, linear_value
 from fedrulefit.core.rules import format_number
 from fedrulefit.model import Model, level_words
-from fedrulefit.report.effects import Effect, find_effect, joint_effect, linear_value
+from fedrulefit.report.effects import Effect, find_effect, joint_effect
 from fedrulefit.report.facts import format_ratio
 from fedrulefit.study import Number
 

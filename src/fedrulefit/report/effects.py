@@ -26,7 +26,7 @@ from itertools import combinations
 import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Floats
-from fedrulefit.core.grid import RULE_SPREAD, Axis
+from fedrulefit.core.grid import Axis
 from fedrulefit.core.rules import Condition
 from fedrulefit.model import LinearTerm, Model, RuleTerm
 
@@ -81,12 +81,6 @@ def joint_effect(model: Model, pair: tuple[int, int]) -> Floats:
             share = 1.0 if len(term.rule) == 2 else _rest(model, term, both)
             joint += term.coefficient * share * np.outer(both[0].table(), both[1].table())
     return joint
-
-
-def linear_value(axis: Axis, x: Floats) -> Floats:
-    """Return the linear term's value at known `x`, as :func:`~core.grid.linear_values`."""
-    value: Floats = RULE_SPREAD * (np.clip(x, *axis.limits) - axis.centre) / axis.spread
-    return value
 
 
 def strongest_pairs(model: Model, top: int) -> Sequence[tuple[int, int]]:

@@ -11,13 +11,13 @@ import base64
 import hashlib
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from fedrulefit.errors import FedRuleFitError
+from fedrulefit.files import write_whole
 from fedrulefit.model import Model
 from fedrulefit.modelfile import model_text
 from fedrulefit.report import charts, facts
@@ -80,13 +80,9 @@ def write_report(model: Model, path: str | Path) -> None:
     """Write the page of `model` to `path`, whole or not at all."""
     path = Path(path)
     page = render_report(model).encode("utf-8", "replace")
-    unfinished = path.with_name(path.name + ".part")
     try:
-        unfinished.write_bytes(page)
-        unfinished.replace(path)
+        write_whole(path, page)
     except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink()
         raise FedRuleFitError(f"cannot write {path}: {error.strerror}") from None
 
 

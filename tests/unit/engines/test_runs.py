@@ -15,13 +15,13 @@ import pytest
 
 from fedrulefit.engines import host as hosts
 from fedrulefit.engines import inprocess, runs
-from fedrulefit.engines.envelope import Letter, close, subject_of, unseal
+from fedrulefit.engines.envelope import Letter, close, unseal
 from fedrulefit.errors import FederationError, PolicyError, ProtocolError
 from fedrulefit.model import Model
 from fedrulefit.modelfile import model_facts
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.wire import from_bytes, to_bytes
+from fedrulefit.protocol.wire import digest, from_bytes, to_bytes
 from fedrulefit.table import load_table
 from tests.federations import write_study
 from tests.loopback import COORDINATOR, POLICY, Loopback
@@ -224,7 +224,7 @@ def test_one_state_folder_serves_one_process_and_one_data_set(
 def test_an_envelope_of_anybody_else_is_refused(net: Loopback) -> None:
     """Another site cannot speak for the coordinator, though its certificate is good."""
     body = to_bytes(m.JoinRequest(m.Header(2, "r", 0, "a", "x"), ("a",), False, "wait"))
-    letter = Letter("ask", subject_of(body), body)
+    letter = Letter("ask", digest(body), body)
     forged = close(letter, sender=net.identity("b"), recipient="a")
     reply = unseal(
         net.hosts["a"].receive(forged), trust=net._trust, sender="a", recipient=COORDINATOR

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fedrulefit.core.arrays import MISSING
-from fedrulefit.core.grid import linear_values
+from fedrulefit.core.grid import linear_value, linear_values
 from fedrulefit.model import LinearTerm
-from fedrulefit.report.effects import find_effect, joint_effect, linear_value, strongest_pairs
+from fedrulefit.report.effects import find_effect, joint_effect, strongest_pairs
 from tests.reports import huge_model, sample_model
 
 
