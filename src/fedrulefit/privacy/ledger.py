@@ -117,7 +117,7 @@ class Ledger:
     path : Path or None
         JSON-lines file that every release is appended to; rows that it already
         holds are read and checked. One process at a time: others use
-        :func:`read_rows`, which changes nothing.
+        ``read_rows``, which changes nothing.
     clock : callable or None
         Gives the time as text; the protocol itself has no clock.
 
