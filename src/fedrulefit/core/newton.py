@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -291,12 +292,18 @@ class Newton:
 
 def pack_triangle(matrix: Floats) -> Floats:
     """Return the upper triangle, row by row."""
-    packed: Floats = matrix[np.triu_indices(len(matrix))]
-    return packed
+    return matrix.ravel()[_triangle(len(matrix))]
 
 
 def unpack_triangle(packed: Floats, n: int) -> Floats:
     """Return the symmetric matrix, shape (n, n)."""
     matrix = np.zeros((n, n))
-    matrix[np.triu_indices(n)] = packed
+    matrix.ravel()[_triangle(n)] = packed
     return matrix + np.triu(matrix, 1).T
+
+
+@lru_cache(maxsize=16)
+def _triangle(n: int) -> Ints:
+    """Return where the upper triangle of an n × n matrix stands in its flat form."""
+    rows, columns = np.triu_indices(n)
+    return rows * n + columns

@@ -26,6 +26,7 @@ Oracle: brute force over all code rows (``tests/properties/test_rules.py``).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -221,17 +222,29 @@ def check_rules(rules: Sequence[Rule], grid: Grid) -> None:
         If a rule names an unknown covariate, a code that cannot occur, a gap
         in an ordered covariate, or is not in canonical form.
     """
+    # Rules are many and share their conditions: each is looked at once.
+    known: set[Condition] = set()
     for rule in rules:
-        for feature, codes in rule:
-            if not 0 <= feature < len(grid.axes):
-                raise ValueError(f"a rule names covariate {feature}, of {len(grid.axes)}")
-            axis = grid.axes[feature]
-            if codes & ~axis.every_code:
-                raise ValueError("a rule names a code that its covariate does not have")
-            if axis.ordered and as_interval(codes) is None:
-                raise ValueError("a rule on an ordered covariate must be an interval")
-        if len(rule) == 0 or conjoin(rule, grid) != rule:
+        for condition in rule:
+            if condition not in known:
+                _check_condition(condition, grid)
+                known.add(condition)
+        features = rule.features
+        if not features or any(map(operator.ge, features, features[1:])):
             raise ValueError("a rule is not in canonical form")
+
+
+def _check_condition(condition: Condition, grid: Grid) -> None:
+    feature, codes = condition
+    if not 0 <= feature < len(grid.axes):
+        raise ValueError(f"a rule names covariate {feature}, of {len(grid.axes)}")
+    axis = grid.axes[feature]
+    if codes & ~axis.every_code:
+        raise ValueError("a rule names a code that its covariate does not have")
+    if axis.ordered and as_interval(codes) is None:
+        raise ValueError("a rule on an ordered covariate must be an interval")
+    if codes in (0, axis.every_code):
+        raise ValueError("a rule is not in canonical form")
 
 
 def _plainness(rule: Rule) -> tuple[bool, int, int]:

@@ -16,7 +16,7 @@ import hashlib
 import math
 import typing
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgpack
@@ -161,8 +161,8 @@ def _build(kind: Any, packed: Any, where: str) -> Any:
 def _builder(kind: Any) -> Builder:
     """Return what builds values of type `kind`."""
     origin = get_origin(kind)
-    if kind is Condition:
-        return _build_condition
+    if kind in _BUILDERS:
+        return _BUILDERS[kind]
     if dataclasses.is_dataclass(kind):
         return partial(_build_dataclass, typing.cast(type, kind))
     if origin is np.ndarray:
@@ -222,8 +222,29 @@ def _build_condition(packed: Any, where: str) -> Condition:
         feature, codes = packed
         fits = type(feature) is int and type(codes) is bytes and len(codes) == 32
         if fits and 0 <= feature < 2**31:
-            return Condition(feature, int.from_bytes(codes, "little"))
+            return _make_condition(feature, codes)
     raise ProtocolError(f"{where}: not a condition")
+
+
+@lru_cache(maxsize=10_000)
+def _make_condition(feature: int, codes: bytes) -> Condition:
+    """Make a condition, or return an equal one: rules share most of theirs."""
+    return Condition(feature, int.from_bytes(codes, "little"))
+
+
+def _build_rule(packed: Any, where: str) -> Rule:
+    if not isinstance(packed, dict) or packed.keys() != {"conditions"}:
+        raise ProtocolError(f"{where}: fields missing or unknown")
+    conditions = packed["conditions"]
+    if not isinstance(conditions, list):
+        raise ProtocolError(f"{where}: expected a list")
+    return Rule(tuple([_build_condition(condition, where) for condition in conditions]))
+
+
+_BUILDERS: Final[dict[type, Builder]] = {
+    Condition: _build_condition,
+    Rule: _build_rule,  # as any dataclass, only faster: rules are many
+}
 
 
 def _build_dataclass(cls: type, packed: Any, where: str) -> Any:
