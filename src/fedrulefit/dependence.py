@@ -1,38 +1,46 @@
-r"""How the log-odds depend on one covariate or two, from the terms alone.
+r"""Partial dependence: how the log-odds depend on one covariate or two, from the terms alone.
 
 In: a model and the names of one or two covariates S. Out: a data frame. No
-patient is needed, so nothing is averaged over patients either:
+patient is needed. What a term t adds, averaged over the covariates outside S, is
 
-* ``log_odds`` is what the terms that name **only** covariates of S add to the
-  log-odds, :math:`f_S(x_S) = \sum_{t: features(t) ⊆ S} β_t t(x_S)`. The
-  intercept is left out; a linear term is 0 at its centre.
-* Rules that name a covariate of S *and* others add their coefficient only where
-  the others say so. ``lowest`` and ``highest`` are ``log_odds`` plus all negative,
-  or all positive, coefficients of those that the values of S leave open: whatever
-  the other covariates are, the sum of all terms that name S lies between them. (These
-  are bounds: two rules that exclude each other both count.)
+.. math:: β_t · [t_S(x_S)] · P(\text{rest of } t \mid t_S),
 
-:math:`f_S` is piecewise linear. A number's points are the ends of its range, the
+where :math:`t_S` are its conditions on S and the share is 1 for a term that names
+nothing else (a linear term is 0 at its centre; the intercept is left out):
+
+* ``log_odds`` is the sum over all terms that name a covariate of S: the partial
+  dependence. The share is support / P(t_S), never above 1. The support is in the model;
+  P(t_S) is taken as the share of codes that satisfy t_S, a product over covariates:
+  cut-offs are quantiles, so that each code holds about as many patients as the next.
+* ``alone`` is the sum over terms that name **only** covariates of S. It is exact.
+* ``lowest`` and ``highest`` are ``alone`` plus all negative, or all positive,
+  coefficients of the rules that name others too and that the values of S leave open:
+  whatever the other covariates are, the sum of all terms that name S lies between them.
+  (These are bounds: two rules that exclude each other both count.)
+
+All are piecewise linear. A number's points are the ends of its range, the
 winsor limits of its linear term, and at each cut-off that a rule uses both the
 cut-off and the last float below it; between two neighbouring points nothing but the
 linear term changes. A category's and a yes/no's points are its levels. "missing" is
 the last point, unless the study has the covariate complete.
 
-Oracle: predictions of the model itself, over all codes of the other covariates
-(``tests/unit/test_dependence.py``).
+Oracle: predictions of the model itself, over all codes of the other covariates, and a
+naive loop over points and terms (``tests/unit/test_dependence.py``).
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from itertools import product
+from dataclasses import dataclass
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import encode, linear_values
-from fedrulefit.core.rules import as_interval, format_number
+from fedrulefit.core.rules import Condition, as_interval, format_number
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import LinearTerm, Model, RuleTerm, level_words
 from fedrulefit.study import Number
@@ -41,23 +49,99 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """The log-odds at some points of S; each of shape (n_points,).
+
+    Parameters
+    ----------
+    log_odds : float64
+        The partial dependence.
+    interaction : float64
+        What of it comes from terms that name all of S.
+    alone, lowest, highest : float64
+    """
+
+    log_odds: Floats
+    interaction: Floats
+    alone: Floats
+    lowest: Floats
+    highest: Floats
+
+
 def describe_dependence(model: Model, features: Sequence[str]) -> pd.DataFrame:
     """Return the frame; see :meth:`fedrulefit.Model.partial_dependence`."""
     import pandas as pd
 
     chosen = _find(model, features)
-    points = [_points(model, j) for j in chosen]
-    rows = np.array(list(product(*points)))
-    total, joint, lowest, highest = _add_up(model, chosen, rows)
+    rows = np.array(list(product(*(list_points(model, j) for j in chosen))))
+    found = find_dependence(model, chosen, rows)
     columns: dict[str, object] = {}
     for k, j in enumerate(chosen):
         suffix = "" if len(chosen) == 1 else f"_{k + 1}"
         columns[f"value{suffix}"] = rows[:, k]
         columns[f"label{suffix}"] = [_label(model, j, value) for value in rows[:, k].tolist()]
-    columns["log_odds"] = total
+    columns["log_odds"] = found.log_odds
     if len(chosen) == 2:
-        columns["interaction"] = joint
-    return pd.DataFrame({**columns, "lowest": lowest, "highest": highest})
+        columns["interaction"] = found.interaction
+    columns |= {"alone": found.alone, "lowest": found.lowest, "highest": found.highest}
+    return pd.DataFrame(columns)
+
+
+def find_dependence(model: Model, chosen: Sequence[int], rows: Floats) -> Dependence:
+    """Return how the log-odds depend on the covariates `chosen`.
+
+    Parameters
+    ----------
+    rows : (n_points, n_chosen) float64
+        Values of these covariates; NaN for missing.
+    """
+    values = np.full((len(rows), model.study.n_features), np.nan)
+    values[:, chosen] = rows
+    codes, linear = encode(values, model.grid), linear_values(values, model.grid)
+    total, joint, alone, below, above = np.zeros((5, len(rows)))
+    for term in model.terms:
+        inside = set(term.features) & set(chosen)
+        if not inside:
+            continue
+        share = 1.0
+        if isinstance(term, LinearTerm):
+            adds: Floats = term.coefficient * linear[:, model.grid.linear.index(term.feature)]
+        else:
+            given = [condition for condition in term.rule if condition.feature in inside]
+            holds = np.ones(len(rows), dtype=np.bool_)
+            for condition in given:
+                holds &= condition.table()[codes[:, condition.feature]]
+            adds = term.coefficient * holds.astype(np.float64)
+            if len(given) < len(term.rule):
+                share = _share_of_rest(model, term, given)
+        total += share * adds
+        if len(inside) == len(chosen):
+            joint += share * adds
+        if len(inside) == len(term.features):
+            alone += adds
+        else:
+            below += np.minimum(adds, 0.0)
+            above += np.maximum(adds, 0.0)
+    return Dependence(total, joint, alone, alone + below, alone + above)
+
+
+def strongest_pairs(model: Model, top: int) -> Sequence[tuple[int, int]]:
+    """Return the pairs of covariates whose shared rules count most."""
+    weight: dict[tuple[int, int], float] = defaultdict(float)
+    for term in model.rule_terms:
+        for pair in combinations(sorted(term.features), 2):
+            weight[pair] += term.importance
+    return sorted(weight, key=lambda pair: (-weight[pair], pair))[:top]
+
+
+def _share_of_rest(model: Model, term: RuleTerm, given: Sequence[Condition]) -> float:
+    """P(the rule holds | its conditions in `given` hold)."""
+    support = model.support(term)
+    known = 1.0
+    for feature, codes in given:
+        known *= codes.bit_count() / model.grid.axes[feature].every_code.bit_count()
+    return support / max(known, support) if support > 0 else 0.0
 
 
 def _find(model: Model, features: Sequence[str]) -> list[int]:
@@ -70,7 +154,7 @@ def _find(model: Model, features: Sequence[str]) -> list[int]:
     return [model.study.names.index(name) for name in features]
 
 
-def _points(model: Model, feature: int) -> list[float]:
+def list_points(model: Model, feature: int) -> list[float]:
     """Return where the log-odds can change; NaN, for missing, last."""
     covariate = model.study.covariates[model.study.names[feature]]
     axis = model.grid.axes[feature]
@@ -90,36 +174,6 @@ def _points(model: Model, feature: int) -> list[float]:
                         found |= {float(np.nextafter(cutoff, -np.inf)), cutoff}
     low, high = covariate.range
     return [*sorted(x for x in found if low <= x <= high), *missing]
-
-
-def _add_up(
-    model: Model, chosen: Sequence[int], rows: Floats
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return f_S, what of it comes from terms that name all of S, and its bounds."""
-    values = np.full((len(rows), model.study.n_features), np.nan)
-    values[:, chosen] = rows
-    codes, linear = encode(values, model.grid), linear_values(values, model.grid)
-    total, joint, below, above = np.zeros((4, len(rows)))
-    for term in model.terms:
-        inside = set(term.features) & set(chosen)
-        if not inside:
-            continue
-        if isinstance(term, LinearTerm):
-            adds: Floats = term.coefficient * linear[:, model.grid.linear.index(term.feature)]
-        else:
-            holds = np.ones(len(rows), dtype=np.bool_)
-            for condition in term.rule:
-                if condition.feature in inside:
-                    holds &= condition.table()[codes[:, condition.feature]]
-            adds = term.coefficient * holds.astype(np.float64)
-        if len(inside) == len(term.features):
-            total += adds
-            if len(inside) == len(chosen):
-                joint += adds
-        else:
-            below += np.minimum(adds, 0.0)
-            above += np.maximum(adds, 0.0)
-    return total, joint, total + below, total + above
 
 
 def _label(model: Model, feature: int, value: float) -> str:

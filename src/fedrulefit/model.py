@@ -335,11 +335,11 @@ class Model:
     def partial_dependence(self, feature: str | tuple[str, str]) -> pd.DataFrame:
         """Return how the log-odds depend on a covariate, or on two, without any data.
 
-        ``log_odds`` is what the terms add that name only this covariate (or
-        only these two); the intercept is left out. Rules that name others,
-        too, add their coefficient or nothing, whatever the others are:
-        ``lowest`` and ``highest`` bound the sum with them. Nothing is averaged
-        over patients.
+        ``log_odds`` is what the terms add that name this covariate (or one of
+        these two), the intercept left out. Rules that name others, too, count in
+        proportion to how often the rest of the rule holds, which their support
+        tells. ``alone`` leaves those rules out; ``lowest`` and ``highest`` bound
+        the sum with them, whatever the other covariates are.
 
         Parameters
         ----------
@@ -352,10 +352,10 @@ class Model:
             its linear term, each cut-off in use and the last float below it;
             for others the levels; NaN for missing. Between two points of a
             number only its linear term changes. Columns ``value`` (a level as
-            its position), ``label``, ``log_odds``, ``lowest``, ``highest``;
-            for two covariates ``value_1``, ``label_1``, ``value_2``,
-            ``label_2`` and ``interaction``, the part of ``log_odds`` from
-            rules that name both.
+            its position), ``label``, ``log_odds``, ``alone``, ``lowest``,
+            ``highest``; for two covariates ``value_1``, ``label_1``,
+            ``value_2``, ``label_2`` and ``interaction``, the part of
+            ``log_odds`` from rules that name both.
         """
         from fedrulefit.dependence import describe_dependence
 

@@ -212,8 +212,8 @@ def partial_dependence(
 ) -> Axes:
     """Draw how the log-odds depend on a covariate (:meth:`Model.partial_dependence`).
 
-    The line, or the dots of a category, is what the terms add that name only
-    this covariate; the band is where rules with other covariates can take it.
+    The line, or the dots of a category, is the average; the band is where the rules that
+    name other covariates, too, can take it, whatever these are.
     Two covariates give a heat map; a number's missing values are not in it.
     """
     ax = _axes(ax)
@@ -230,18 +230,18 @@ def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:
         known, missing = frame[frame["value"].notna()], frame[frame["value"].isna()]
         ax.fill_between(
             known["value"], known["lowest"], known["highest"], color=OUTSIDE, alpha=0.5,
-            linewidth=0, label="with rules on others",
+            linewidth=0, label="whatever the others are",
         )  # fmt: skip
-        ax.plot(known["value"], known["log_odds"], color=NEUTRAL, label="alone")
+        ax.plot(known["value"], known["log_odds"], color=NEUTRAL, label="on average")
         for y in missing["log_odds"]:
             ax.axhline(y, color=INSIDE, linestyle="--", label="missing")
     else:
         place = np.arange(len(frame))
         ax.vlines(
             place, frame["lowest"], frame["highest"], color=OUTSIDE, linewidth=8,
-            label="with rules on others",
+            label="whatever the others are",
         )  # fmt: skip
-        ax.plot(place, frame["log_odds"], "o", color=NEUTRAL, label="alone")
+        ax.plot(place, frame["log_odds"], "o", color=NEUTRAL, label="on average")
         ax.set_xticks(place, [_shorten(text) for text in frame["label"]])
     ax.set_xlabel(_axis_title(model, name))
     ax.set_ylabel("Log-odds")

@@ -14,9 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrulefit import Model, plot
+from fedrulefit.core.grid import encode, linear_values
+from fedrulefit.dependence import find_dependence, strongest_pairs
 from fedrulefit.errors import FedRuleFitError
+from fedrulefit.model import LinearTerm
 from fedrulefit.study import Number
 from tests.random_models import GOLDEN, random_model
+from tests.reports import huge_model
 
 
 def alone(model: Model, features: set[int]) -> Model:
@@ -59,7 +63,7 @@ def test_the_model_itself_says_the_same(seed: int, size: int) -> None:
         values = any_patients(rng, model, len(frame))
         values[:, chosen] = frame[columns]
         wanted = alone(model, set(chosen)).decision_function(values)
-        np.testing.assert_allclose(frame["log_odds"], wanted, atol=1e-12)
+        np.testing.assert_allclose(frame["alone"], wanted, atol=1e-12)
         reached = touching(model, set(chosen)).decision_function(values)
         assert (reached >= frame["lowest"] - 1e-12).all()
         assert (reached <= frame["highest"] + 1e-12).all()
@@ -79,9 +83,52 @@ def test_between_two_points_of_a_number_it_is_linear(seed: int) -> None:
         values[:, j] = x
         wanted = alone(model, {j}).decision_function(values)
         # np.interp is exact where the points are apart by one float: there it jumps.
-        np.testing.assert_allclose(
-            np.interp(x, frame["value"], frame["log_odds"]), wanted, atol=1e-9
-        )
+        np.testing.assert_allclose(np.interp(x, frame["value"], frame["alone"]), wanted, atol=1e-9)
+
+
+@given(seed=st.integers(0, 2**32 - 1), size=st.sampled_from([1, 2]))
+@settings(max_examples=40, deadline=None)
+def test_a_naive_loop_over_points_and_terms_says_the_same(seed: int, size: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = random_model(rng)
+    chosen = pick(rng, model, min(size, model.study.n_features))
+    rows = any_patients(rng, model, 8)
+    found = find_dependence(model, chosen, rows[:, chosen])
+    codes, linear = encode(rows, model.grid), linear_values(rows, model.grid)
+    for i in range(len(rows)):
+        total = joint = 0.0
+        for term in model.terms:
+            named = set(term.features) & set(chosen)
+            if not named:
+                continue
+            if isinstance(term, LinearTerm):
+                adds = term.coefficient * linear[i, model.grid.linear.index(term.feature)]
+            else:
+                adds, share_of_codes = term.coefficient, 1.0
+                for condition in term.rule:
+                    axis = model.grid.axes[condition.feature]
+                    if condition.feature in named:
+                        adds *= condition.codes >> int(codes[i, condition.feature]) & 1
+                        every = axis.n_codes + (not axis.complete)
+                        share_of_codes *= bin(condition.codes).count("1") / every
+                if named != set(term.features):
+                    adds *= min(1.0, term.inside / model.provenance.patients / share_of_codes)
+            total += adds
+            joint += adds if len(named) == len(chosen) else 0.0
+        assert found.log_odds[i] == pytest.approx(total, abs=1e-12)
+        assert found.interaction[i] == pytest.approx(joint, abs=1e-12)
+    assert (found.lowest <= found.log_odds + 1e-12).all()
+    assert (found.log_odds <= found.highest + 1e-12).all()
+
+
+def test_the_strongest_pairs_come_first() -> None:
+    model = huge_model(80)
+    pairs = strongest_pairs(model, 100)
+    weight = {
+        pair: sum(t.importance for t in model.rule_terms if set(pair) <= set(t.features))
+        for pair in itertools.combinations(range(model.study.n_features), 2)
+    }
+    assert [weight[p] for p in pairs] == sorted(weight.values(), reverse=True)[: len(pairs)]
 
 
 def test_the_bounds_are_reached_by_brute_force() -> None:
@@ -105,24 +152,21 @@ def test_the_bounds_are_reached_by_brute_force() -> None:
     reached = np.array(found).reshape(len(frame), -1)
     np.testing.assert_allclose(reached.min(axis=1), frame["lowest"])
     np.testing.assert_allclose(reached.max(axis=1), frame["highest"])
-    assert (frame["log_odds"] == 0).all()
+    assert (frame["alone"] == 0).all()
 
 
 def test_the_columns() -> None:
     model = Model.load(GOLDEN)
     one = model.partial_dependence("ward")
-    assert list(one) == ["value", "label", "log_odds", "lowest", "highest"]
+    assert list(one) == ["value", "label", "log_odds", "alone", "lowest", "highest"]
     assert one["label"].tolist() == ["icu", "er", "general", "other", "missing"]
     assert model.partial_dependence("sex")["label"].tolist() == ["male", "female"]
     two = model.partial_dependence(("ward", "sex"))
     assert list(two) == [
-        "value_1", "label_1", "value_2", "label_2", "log_odds", "interaction", "lowest", "highest",
+        "value_1", "label_1", "value_2", "label_2",
+        "log_odds", "interaction", "alone", "lowest", "highest",
     ]  # fmt: skip
     assert len(two) == 10
-    main = one["log_odds"].repeat(2).to_numpy() + np.tile(
-        model.partial_dependence("sex")["log_odds"], 5
-    )
-    np.testing.assert_allclose(two["log_odds"] - two["interaction"], main, atol=1e-12)
     age = model.partial_dependence("age")
     assert age["value"].iloc[[0, -2]].tolist() == [18, 100]
     assert np.isnan(age["value"].iloc[-1])
@@ -157,6 +201,6 @@ def test_a_figure_draws_the_frame() -> None:
     model = Model.load(GOLDEN)
     ax = plot.partial_dependence(model, "age")
     frame = model.partial_dependence("age").dropna(subset="value")
-    drawn = next(line for line in ax.lines if line.get_label() == "alone")
+    drawn = next(line for line in ax.lines if line.get_label() == "on average")
     np.testing.assert_array_equal(drawn.get_ydata(), frame["log_odds"])
     plt.close("all")

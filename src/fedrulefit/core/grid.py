@@ -399,14 +399,9 @@ def linear_values(values: Floats, grid: Grid) -> Floats:
     terms = np.empty((len(values), len(grid.linear)), dtype=np.float64)
     for k, j in enumerate(grid.linear):
         axis = grid.axes[j]
-        terms[:, k] = linear_value(axis, np.where(np.isnan(values[:, j]), axis.fill, values[:, j]))
+        known = np.where(np.isnan(values[:, j]), axis.fill, values[:, j])
+        terms[:, k] = RULE_SPREAD * (np.clip(known, *axis.limits) - axis.centre) / axis.spread
     return terms
-
-
-def linear_value(axis: Axis, x: Floats) -> Floats:
-    """Return one linear term at known values, shape (n_rows,)."""
-    value: Floats = RULE_SPREAD * (np.clip(x, *axis.limits) - axis.centre) / axis.spread
-    return value
 
 
 def _distribution(share: Floats) -> Floats:

@@ -6,7 +6,6 @@ that cannot be worked out from the model file.
 
 ======================  ==================================================
 ``facts.py``            the model → rows and sentences (data first)
-``effects.py``          partial dependence, from the terms alone
 ``charts.py``           numbers → lines and ticks on paper
 ``tripod.py``           the TRIPOD+AI checklist
 ``island.py``           what the page's calculator computes with

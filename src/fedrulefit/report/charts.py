@@ -7,18 +7,18 @@ which the template draws; no colour, no words but numbers and levels.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Final
 
 import numpy as np
 
-from fedrulefit.core.arrays import MISSING, Floats, Ints
-from fedrulefit.core.grid import Axis, linear_value
-from fedrulefit.core.rules import format_number
+from fedrulefit.core.arrays import Floats
+from fedrulefit.core.rules import as_interval, format_number
+from fedrulefit.dependence import find_dependence, list_points
 from fedrulefit.model import Model, level_words
-from fedrulefit.report.effects import Effect, find_effect, joint_effect
 from fedrulefit.report.facts import format_ratio
 from fedrulefit.study import Number
 
@@ -107,39 +107,23 @@ def draw_effects(model: Model, features: Sequence[int]) -> list[EffectChart]:
 
 
 def _evaluate(model: Model, feature: int) -> _Points:
-    axis = model.grid.axes[feature]
-    effect = find_effect(model, feature)
+    rows = np.array(list_points(model, feature))
+    values = find_dependence(model, [feature], rows[:, None]).log_odds
+    values -= find_dependence(model, [feature], _middles(model, feature)[:, None]).log_odds.mean()
+    known = ~np.isnan(rows)
+    missing = None if known.all() else float(values[-1])
+    return _Points(rows[known], values[known], missing)
+
+
+def _middles(model: Model, feature: int) -> Floats:
+    """Return a value of every code: cut-offs are quantiles, so these are patients like any."""
     covariate = model.study.covariates[model.study.names[feature]]
-    codes = np.arange(axis.n_codes)
-    base = effect.main + effect.shared
-    if isinstance(covariate, Number):
-        x, codes = _breakpoints(covariate, axis.cutoffs, axis.limits)
-    else:
-        x = codes.astype(np.float64)
-    linear = _linear(effect, axis, x)
-    line = base[codes] + linear
-    centre = float(line.mean())
-    missing = None
-    if not axis.complete:
-        filled = _linear(effect, axis, np.array([axis.fill]))
-        missing = float(base[MISSING] + filled[0]) - centre
-    return _Points(x, line - centre, missing)
-
-
-def _linear(effect: Effect, axis: Axis, x: Floats) -> Floats:
-    return effect.slope * linear_value(axis, x) if effect.slope else np.zeros(len(x))
-
-
-def _breakpoints(
-    covariate: Number, cutoffs: Floats, limits: tuple[float, float]
-) -> tuple[Floats, Ints]:
-    """Return both ends of every piece on which the effect is a straight line, and its code."""
+    axis = model.grid.axes[feature]
+    if not isinstance(covariate, Number):
+        return np.arange(axis.n_codes, dtype=np.float64)
     low, high = covariate.range
-    inner = [x for x in (*cutoffs.tolist(), *limits) if low < x < high]
-    ends = sorted({low, *inner, high})
-    x = np.array([end for piece in pairwise(ends) for end in piece])
-    codes = np.searchsorted(cutoffs, x[0::2], side="right")
-    return x, np.repeat(codes, 2)
+    ends = np.clip([low, *axis.cutoffs.tolist(), high], low, high)
+    return 0.5 * (ends[:-1] + ends[1:])
 
 
 def _extremes(points: _Points) -> list[float]:
@@ -254,17 +238,11 @@ def tabulate_pair(model: Model, pair: tuple[int, int]) -> PairTable:
     """Return the odds of two covariates together, relative to their middle.
 
     Bands are those that the shared rules tell apart; where these are more than
-    a few, every so many. A number's linear term counts at the band's middle.
+    a few, the strongest. A number counts at the band's middle.
     """
-    joint = joint_effect(model, pair)
-    effects = [find_effect(model, j) for j in pair]
-    bands = [_bands(model, j, joint if k == 0 else joint.T) for k, j in enumerate(pair)]
-    single = [
-        np.array([_alone(model, j, effect, band) for band in some])
-        for j, effect, some in zip(pair, effects, bands, strict=True)
-    ]
-    codes = [[band.code for band in some] for some in bands]
-    total = single[0][:, None] + single[1][None, :] + joint[np.ix_(codes[0], codes[1])]
+    bands = [_bands(model, j, pair) for j in pair]
+    rows = np.array(list(product(*([band.value for band in some] for some in bands))))
+    total = find_dependence(model, pair, rows).log_odds.reshape(len(bands[0]), -1)
     total -= total.mean()
     most = max(float(np.abs(total).max()), 1e-300)
     cells = tuple(tuple((_times(v), round(4 * v / most)) for v in row) for row in total.tolist())
@@ -280,39 +258,39 @@ def tabulate_pair(model: Model, pair: tuple[int, int]) -> PairTable:
 
 @dataclass(frozen=True)
 class _Band:
-    code: int
     value: float
     words: str
 
 
-def _bands(model: Model, feature: int, joint: Floats) -> list[_Band]:
-    name = model.study.names[feature]
-    covariate, axis = model.study.covariates[name], model.grid.axes[feature]
+def _bands(model: Model, feature: int, pair: tuple[int, int]) -> list[_Band]:
+    covariate = model.study.covariates[model.study.names[feature]]
     if not isinstance(covariate, Number):
         levels = level_words(covariate)[: 2 * _MAX_BANDS]
-        return [_Band(k, float(k), level) for k, level in enumerate(levels)]
-    jumps = np.abs(np.diff(joint[: axis.n_codes], axis=0)).sum(axis=1)
-    strongest = np.argsort(-jumps, kind="stable")[: _MAX_BANDS - 1]
-    cuts = sorted(k for k in strongest.tolist() if jumps[k] > 0)
-    starts = [0, *(k + 1 for k in cuts)]
+        return [_Band(float(k), level) for k, level in enumerate(levels)]
+    ends = [covariate.range[0], *_strongest_cuts(model, feature, pair), covariate.range[1]]
     bands = []
-    for first, last in zip(starts, [*(k for k in cuts), axis.n_codes - 1], strict=True):
-        low = covariate.range[0] if first == 0 else float(axis.cutoffs[first - 1])
-        high = covariate.range[1] if last == axis.n_codes - 1 else float(axis.cutoffs[last])
-        if first == 0 and last == axis.n_codes - 1:
+    for k, (low, high) in enumerate(pairwise(ends)):
+        if len(ends) == 2:
             words = "any"
-        elif first == 0:
+        elif k == 0:
             words = f"< {format_number(high)}"
-        elif last == axis.n_codes - 1:
+        elif k == len(ends) - 2:
             words = f"≥ {format_number(low)}"
         else:
             words = f"{format_number(low)} to < {format_number(high)}"
-        middle = 0.5 * (low + high)
-        code = int(np.clip(np.searchsorted(axis.cutoffs, middle, side="right"), first, last))
-        bands.append(_Band(code, middle, words))
+        bands.append(_Band(0.5 * (low + high), words))
     return bands
 
 
-def _alone(model: Model, feature: int, effect: Effect, band: _Band) -> float:
+def _strongest_cuts(model: Model, feature: int, pair: tuple[int, int]) -> list[float]:
+    """Return the cut-offs at which the rules that name both of `pair` change most."""
     axis = model.grid.axes[feature]
-    return float(effect.main[band.code] + _linear(effect, axis, np.array([band.value]))[0])
+    jumps: dict[float, float] = defaultdict(float)
+    for term in model.rule_terms:
+        if not set(pair) <= set(term.features):
+            continue
+        (codes,) = (c.codes for c in term.rule if c.feature == feature)
+        for code in as_interval(codes) or ():
+            if 0 < code < axis.n_codes:
+                jumps[float(axis.cutoffs[code - 1])] += term.importance
+    return sorted(sorted(jumps, key=lambda cut: (-jumps[cut], cut))[: _MAX_BANDS - 1])

@@ -16,12 +16,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from fedrulefit.dependence import strongest_pairs
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.files import write_whole
 from fedrulefit.model import Model
 from fedrulefit.modelfile import model_text
 from fedrulefit.report import charts, facts
-from fedrulefit.report.effects import strongest_pairs
 from fedrulefit.report.island import dump_island
 from fedrulefit.report.tripod import list_checklist
 
