@@ -132,6 +132,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "client_step": "η_c: step of a site.",
         "weighting": "Whether a site counts by its patients, or all sites count equally.",
         "holdout": "Share of each site's patients that the model is judged on, not learnt from.",
+        "per_site": "Whether the model also tells each site's own results: outcome rates inside "
+        "and outside rules, and the evaluation. Needs sums without masks.",
         "seed": "Seed of leaf counts, subsamples and folds; never of privacy noise.",
     },
 }
@@ -695,8 +697,8 @@ def make_model_fields() -> str:
         "`provenance`": modelfile._ProvenancePart,
         "`provenance.certificate`": modelfile._CertificatePart,
         "`provenance.path[]`": modelfile._PathPart,
-        "`evaluation`": modelfile._EvaluationPart,
-        "`evaluation.overall`, `evaluation.sites.*`": modelfile._ScoresPart,
+        "`evaluation`, `validation`": modelfile._EvaluationPart,
+        "their `overall`, `sites.*`": modelfile._ScoresPart,
     }
     tables = []
     for title, cls in parts.items():
@@ -717,6 +719,8 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "privacy": "The privacy bill.",
         "provenance": "What the model rests on.",
         "evaluation": "How well it predicts held-out patients; null where none were held out.",
+        "validation": "How well models of all sites but one predict the patients of that one; null "
+        "where that was not tried.",
     },
     "_AxisPart": {
         "covariate": "Name of the covariate.",
@@ -737,6 +741,8 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "inside": "Patients who satisfy the rule, over all sites (with weights).",
         "events_inside": "Those of them with the event.",
         "path": "Its coefficient at each λ of the path; empty where λ was given.",
+        "by_site": "`[inside, events_inside]` of each site; empty where the study does not ask for "
+        "it (`per_site`), or where a site has too few.",
     },
     "_ConditionPart": {
         "covariate": "Name of the covariate.",
@@ -765,12 +771,12 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "_EvaluationPart": {
         "overall": "Score sums over all sites.",
-        "sites": "The same of each site; empty where the coordinator saw only the total.",
+        "sites": "The same of each site, with `per_site`; else empty.",
     },
     "_ScoresPart": {
         "bins": "Bins of the predicted probability that hold somebody: number of the bin (0 to "
         "513, even on the log-odds scale between -8 and 8), patients with the outcome, without "
-        "it, and their summed probabilities.",
+        "it, and their summed probabilities. Neighbours are merged until each holds five patients.",
         "squares": "Summed squared error.",
         "loss": "Summed log-loss.",
     },
@@ -788,6 +794,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "cross-validation at the λ of that round.",
         "path": "The λs of the cross-validation, falling; empty where λ was given.",
         "software": "Versions of fedrulefit and the libraries of the coordinator.",
+        "by_site": "`[patients, events]` of each site, with `per_site`; else empty.",
     },
     "_CertificatePart": {
         "residual": "KKT residual: the largest entry of the least subgradient.",

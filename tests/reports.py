@@ -10,6 +10,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.rules import Condition, Rule, conjoin, interval
+from fedrulefit.engines import inprocess
 from fedrulefit.model import Model, RuleTerm
 from fedrulefit.study import Category, Number, Study
 from tests.samples import SOLVERS, fit_model, make_study, make_tables, study_facts
@@ -36,9 +37,11 @@ def path_model() -> Model:
 
 @cache
 def evaluated_model() -> Model:
-    """Return a model judged on patients whom each site held out."""
-    study = make_study(**{**SOLVERS["exact"], "holdout": 0.3})
-    return fit_model(study, make_tables(study, sizes=(170, 150, 130)))
+    """Return a model judged on held-out patients and left-out sites, with results per site."""
+    study = make_study(**{**SOLVERS["exact"], "holdout": 0.3, "per_site": True})
+    tables = make_tables(study, sizes=(400, 350, 300))
+    model = fit_model(study, tables)
+    return replace(model, validation=inprocess.leave_one_site_out(study, tables))
 
 
 @cache

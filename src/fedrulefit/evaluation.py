@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ALL_SITES: Final = "all sites"
+_Z: Final = 1.959964  # of a 95 % interval
 THRESHOLDS: Final = tuple(np.round(np.arange(0.01, 1.0, 0.01), 2).tolist())
 
 
@@ -76,7 +77,7 @@ class Evaluation:
         if len(usable) < 2:
             return float("nan")
         centre = np.array([_logit(d.auc) for d in usable])
-        error = np.array([(_logit(d.high) - _logit(d.low)) / (2 * 1.959964) for d in usable])
+        error = np.array([(_logit(d.high) - _logit(d.low)) / (2 * _Z) for d in usable])
         weight = 1 / error**2
         mean = weight @ centre / weight.sum()
         excess = weight @ (centre - mean) ** 2 - (len(usable) - 1)
@@ -84,11 +85,18 @@ class Evaluation:
         return float(np.sqrt(max(excess / scale, 0.0)))
 
     def calibration_frame(self, n_groups: int = 10) -> pd.DataFrame:
-        """Return the calibration curve: predicted and observed, by groups of the score."""
+        """Return the calibration curve: predicted and observed, by groups of the score.
+
+        ``low`` and ``high`` are Wilson's 95 % interval of ``observed``.
+        """
         import pandas as pd
 
         columns = ["predicted", "observed", "patients", "events"]
-        return pd.DataFrame(calibration_groups(self.overall, n_groups), columns=columns)
+        frame = pd.DataFrame(calibration_groups(self.overall, n_groups), columns=columns)
+        low, high = _wilson(frame["observed"].to_numpy(), frame["patients"].to_numpy())
+        frame.insert(2, "low", low)
+        frame.insert(3, "high", high)
+        return frame
 
     def decision_frame(self, thresholds: Sequence[float] = THRESHOLDS) -> pd.DataFrame:
         """Return sensitivity, specificity, PPV, NPV and net benefit by threshold."""
@@ -125,6 +133,13 @@ def _metrics(name: str, sums: ScoreSums) -> dict[str, object]:
         "observed": fit.observed,
         "expected": fit.expected,
     }
+
+
+def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
+    """Wilson's 95 % interval of a share."""
+    middle = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+    wide = _Z * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
+    return np.minimum(middle - wide, share), np.maximum(middle + wide, share)
 
 
 def _logit(value: float) -> float:

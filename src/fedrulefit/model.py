@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import expit
@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 
+class Counts(NamedTuple):
+    """Patients of one site, and those of them with the outcome (with their weights)."""
+
+    patients: float
+    events: float
+
+
 @dataclass(frozen=True)
 class RuleTerm:
     """A rule of the model.
@@ -50,6 +57,9 @@ class RuleTerm:
         summed over sites (with their weights).
     path : tuple of float
         Coefficient at each λ of the path; empty where λ was given.
+    by_site : tuple of Counts
+        Who satisfies the rule at each of ``Provenance.sites``; empty where that is not
+        told: the study did not ask for it, or some site has too few.
     """
 
     rule: Rule
@@ -58,6 +68,7 @@ class RuleTerm:
     inside: float
     events_inside: float
     path: tuple[float, ...] = ()
+    by_site: tuple[Counts, ...] = ()
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -130,6 +141,8 @@ class Provenance:
     path : tuple of PathPoint
         The path of the cross-validation; empty where λ was given.
     software : tuple of (name, version)
+    by_site : tuple of Counts
+        Patients of each site, where the study asked for results per site.
     """
 
     sites: tuple[str, ...]
@@ -144,6 +157,7 @@ class Provenance:
     history: tuple[float, ...]
     path: tuple[PathPoint, ...]
     software: tuple[tuple[str, str], ...]
+    by_site: tuple[Counts, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -182,6 +196,9 @@ class Model:
     provenance : Provenance
     evaluation : Evaluation or None
         How well it predicts patients that were held out, if some were.
+    validation : Evaluation or None
+        How well models of all sites but one predict the patients of that one, if that
+        was tried (internal–external validation).
     """
 
     study: Study
@@ -191,6 +208,7 @@ class Model:
     privacy: PrivacyBill
     provenance: Provenance
     evaluation: Evaluation | None = None
+    validation: Evaluation | None = None
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:
@@ -303,27 +321,31 @@ class Model:
         columns = ["rule", "kind", "coefficient", "odds_ratio", "importance", "support"]
         return pd.DataFrame(rows[:top], columns=columns)
 
-    def subgroups_frame(self, *, top: int | None = None, min_support: float = 0.0) -> pd.DataFrame:
-        """Return the outcome rate inside and outside each rule (paper, fig. 3)."""
+    def subgroups_frame(
+        self, *, top: int | None = None, min_support: float = 0.0, by_site: bool = False
+    ) -> pd.DataFrame:
+        """Return the outcome rate inside and outside each rule (paper, fig. 3).
+
+        With `by_site` a row per rule and site, for the rules of which that is known
+        (see the setting ``per_site``), and a first column ``site``.
+        """
         import pandas as pd
 
-        patients, events = self.provenance.patients, self.provenance.events
-        rows = []
-        for term in self.rule_terms:
-            outside = patients - term.inside
-            if self.support(term) <= min_support and min_support > 0:
-                continue
-            rows.append(
-                {
-                    "rule": self.describe(term),
-                    "inside": term.inside,
-                    "rate_inside": _rate(term.events_inside, term.inside),
-                    "outside": outside,
-                    "rate_outside": _rate(events - term.events_inside, outside),
-                }
-            )
+        origin = self.provenance
+        rows: list[dict[str, object]] = []
+        chosen = [t for t in self.rule_terms if not 0 < min_support >= self.support(t)][:top]
+        for term in chosen:
+            rule = self.describe(term)
+            whole = Counts(origin.patients, origin.events)
+            inside = Counts(term.inside, term.events_inside)
+            if not by_site:
+                rows.append({"rule": rule, **_rates(inside, whole)})
+            elif term.by_site:
+                sites = zip(origin.sites, term.by_site, origin.by_site, strict=True)
+                for site, inside, whole in sites:
+                    rows.append({"site": site, "rule": rule, **_rates(inside, whole)})
         columns = ["rule", "inside", "rate_inside", "outside", "rate_outside"]
-        return pd.DataFrame(rows[:top], columns=columns)
+        return pd.DataFrame(rows, columns=["site", *columns] if by_site else columns)
 
     def path_frame(self) -> pd.DataFrame:
         """Return the path of the cross-validation; empty where λ was given."""
@@ -487,5 +509,15 @@ def _describe(condition: Condition, grid: Grid, study: Study) -> str:
     return describe_condition(condition, axis, name, levels=level_words(covariate))
 
 
-def _rate(events: float, patients: float) -> float:
-    return events / patients if patients > 0 else float("nan")
+def _rates(inside: Counts, whole: Counts) -> dict[str, object]:
+    outside = Counts(*(all_of - part for all_of, part in zip(whole, inside, strict=True)))
+    return {
+        "inside": inside.patients,
+        "rate_inside": _rate(inside),
+        "outside": outside.patients,
+        "rate_outside": _rate(outside),
+    }
+
+
+def _rate(counts: Counts) -> float:
+    return counts.events / counts.patients if counts.patients > 0 else float("nan")

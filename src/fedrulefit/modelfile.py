@@ -26,7 +26,7 @@ from fedrulefit.core.scores import N_BINS, ScoreSums
 from fedrulefit.errors import ModelFileError
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.files import write_whole
-from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
+from fedrulefit.model import Counts, LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Study
 
@@ -57,6 +57,9 @@ class _ConditionPart(_Part):
     missing: bool
 
 
+_CountsPart = Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=2, max_length=2)]
+
+
 class _RulePart(_Part):
     kind: Literal["rule"]
     rule: str
@@ -66,6 +69,7 @@ class _RulePart(_Part):
     inside: float = Field(ge=0)
     events_inside: float = Field(ge=0)
     path: list[float]
+    by_site: list[_CountsPart] = []
 
 
 class _LinearPart(_Part):
@@ -112,6 +116,7 @@ class _ProvenancePart(_Part):
     history: list[float]
     path: list[_PathPart]
     software: dict[str, str]
+    by_site: list[_CountsPart] = []
 
 
 class _ScoresPart(_Part):
@@ -135,6 +140,7 @@ class _File(_Part):
     privacy: _PrivacyPart
     provenance: _ProvenancePart
     evaluation: _EvaluationPart | None = None
+    validation: _EvaluationPart | None = None
 
 
 def save_model(model: Model, path: Path) -> None:
@@ -227,12 +233,16 @@ def model_facts(model: Model) -> dict[str, Any]:
             "history": list(origin.history),
             "path": [asdict(point) for point in origin.path],
             "software": dict(origin.software),
+            "by_site": [list(counts) for counts in origin.by_site],
         },
-        "evaluation": None if model.evaluation is None else _evaluation_facts(model.evaluation),
+        "evaluation": _evaluation_facts(model.evaluation),
+        "validation": _evaluation_facts(model.validation),
     }
 
 
-def _evaluation_facts(evaluation: Evaluation) -> dict[str, Any]:
+def _evaluation_facts(evaluation: Evaluation | None) -> dict[str, Any] | None:
+    if evaluation is None:
+        return None
     sites = {name: _score_facts(sums) for name, sums in evaluation.sites.items()}
     return {"overall": _score_facts(evaluation.overall), "sites": sites}
 
@@ -314,23 +324,37 @@ def _assemble(file: _File, study: Study) -> Model:
                 "history": tuple(origin.history),
                 "path": tuple(PathPoint(**point.model_dump()) for point in origin.path),
                 "software": tuple(origin.software.items()),
+                "by_site": tuple(Counts(*counts) for counts in origin.by_site),
             }
         ),
-        evaluation=None if file.evaluation is None else _evaluation(file.evaluation),
+        evaluation=_evaluation(file.evaluation),
+        validation=_evaluation(file.validation),
     )
 
 
-def _evaluation(part: _EvaluationPart) -> Evaluation:
+def _evaluation(part: _EvaluationPart | None) -> Evaluation | None:
+    if part is None:
+        return None
     sites = {name: _scores(scores) for name, scores in part.sites.items()}
     return Evaluation(_scores(part.overall), sites)
 
 
 def _check_counts(file: _File) -> None:
     """No rule holds more patients than there are; a hair is left for rounding."""
-    pairs = [(file.provenance.events, file.provenance.patients)]
+    origin = file.provenance
+    pairs = [(origin.events, origin.patients)]
     for part in file.terms:
-        if isinstance(part, _RulePart):
-            pairs += [(part.inside, file.provenance.patients), (part.events_inside, part.inside)]
+        if not isinstance(part, _RulePart):
+            continue
+        pairs += [(part.inside, origin.patients), (part.events_inside, part.inside)]
+        if part.by_site and len(part.by_site) != len(origin.by_site):
+            raise ModelFileError("a rule counts other sites than the model")
+        for (inside, with_outcome), (patients, _) in zip(
+            part.by_site, origin.by_site, strict=False
+        ):
+            pairs += [(with_outcome, inside), (inside, patients)]
+    if origin.by_site and len(origin.by_site) != len(origin.sites):
+        raise ModelFileError("the counts per site do not fit the sites")
     if any(few > many * (1 + 1e-9) for few, many in pairs):
         raise ModelFileError("a part has more patients than the whole")
 
@@ -367,6 +391,7 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
         "importance": term.importance,
         "inside": term.inside,
         "events_inside": term.events_inside,
+        "by_site": [list(counts) for counts in term.by_site],
         "path": list(term.path),
     }
 
@@ -396,6 +421,7 @@ def _term(part: _RulePart | _LinearPart, places: dict[str, int], grid: Grid) -> 
         part.inside,
         part.events_inside,
         tuple(part.path),
+        tuple(Counts(*counts) for counts in part.by_site),
     )
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats
 from fedrulefit.model import Model
 from fedrulefit.study import Number
 
@@ -70,7 +69,10 @@ def importance(model: Model, ax: Axes | None = None) -> Axes:
 def subgroups(
     model: Model, ax: Axes | None = None, *, top: int = 5, min_support: float = 0.1
 ) -> Axes:
-    """Draw outcome rates inside and outside rules (:meth:`Model.subgroups_frame`)."""
+    """Draw outcome rates inside and outside rules (:meth:`Model.subgroups_frame`).
+
+    Dots are the sites' own rates, where the model tells them.
+    """
     ax = _axes(ax)
     frame = model.subgroups_frame(top=top, min_support=min_support)
     if frame.empty:
@@ -84,11 +86,18 @@ def subgroups(
         ax.barh(place + shift, rate, 0.38, color=colour, label=label)
         for y, x in zip(place + shift, rate, strict=True):
             ax.annotate(f"{x:.0f} %", (x, y), (3, 0), textcoords="offset points", va="center")
+    of_sites = model.subgroups_frame(top=top, min_support=min_support, by_site=True)
+    rows = dict(zip(frame["rule"], place, strict=True))
+    if not of_sites.empty:
+        y = of_sites["rule"].map(rows)
+        x = np.concatenate([of_sites["rate_inside"], of_sites["rate_outside"]])
+        y = np.concatenate([y + 0.2, y - 0.2])
+        ax.scatter(100 * x, y, s=14, color=NEUTRAL, zorder=3, label="each site")
     ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
     ax.set_xlim(0, 110)
     ax.set_xlabel(f"{model.study.outcome.label or model.study.outcome.column} (%)")
     ax.set_title("Subgroups")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, frameon=False)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, frameon=False)
     return ax
 
 
@@ -169,8 +178,7 @@ def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> 
     if model.evaluation is None:
         return _say(ax, "No patients were held out")
     frame = model.evaluation.calibration_frame(n_groups)
-    low, high = _wilson(frame["observed"].to_numpy(), frame["patients"].to_numpy())
-    errors = [frame["observed"] - low, high - frame["observed"]]
+    errors = [frame["observed"] - frame["low"], frame["high"] - frame["observed"]]
     ax.plot([0, 1], [0, 1], color=OUTSIDE, linestyle="--", label="perfect")
     ax.errorbar(
         frame["predicted"], frame["observed"], errors, fmt="o-", color=NEUTRAL, ecolor=OUTSIDE,
@@ -313,14 +321,6 @@ def _axes(ax: Axes | None) -> Axes:
     import matplotlib.pyplot as plt
 
     return plt.subplots(layout="constrained")[1]
-
-
-def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
-    """Wilson's 95 % interval of a share."""
-    z = 1.959964
-    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    wide = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
-    return np.minimum(middle - wide, share), np.maximum(middle + wide, share)
 
 
 def _patch(colour: str, label: str) -> object:

@@ -124,6 +124,9 @@ class Settings(_Frozen):
     holdout : float
         Share of each site's patients that the model is not learnt from, but judged
         on in the end; 0 judges on none.
+    per_site : bool
+        Whether the model also tells each site's own results: outcome rates inside
+        and outside rules, and the evaluation. Needs sums without masks.
     seed : int
         Seed of leaf counts, subsamples, folds and held-out patients. Never of
         privacy noise.
@@ -162,6 +165,7 @@ class Settings(_Frozen):
     client_step: float = Field(default=0.01, gt=0)
     weighting: Literal["patients", "sites"] = "patients"
     holdout: float = Field(default=0.0, ge=0, le=0.9)
+    per_site: bool = False
     seed: int = Field(default=0, ge=0, lt=2**63)
 
     @model_validator(mode="after")
@@ -199,6 +203,7 @@ PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "client_step": 0.01,
         "weighting": "patients",
         "holdout": 0.0,
+        "per_site": False,
     },
 }
 """Named settings. ``paper`` states every number, so that a later change of a

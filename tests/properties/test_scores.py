@@ -48,6 +48,28 @@ def test_federated_equals_pooled_equals_scikit_learn(made: Any) -> None:
     assert together.loss / n_rows == pytest.approx(log_loss(outcome, near), rel=1e-9)
 
 
+@settings(max_examples=200, deadline=None)
+@given(patients(), st.integers(1, 40))
+def test_merged_bins_hold_enough_and_keep_within_the_bound(made: Any, least: int) -> None:
+    chance, outcome, _ = made
+    fine = pooled(chance, outcome)
+    coarse = scores.coarsen(fine, least)
+    weight = coarse.cases + coarse.others
+    assert weight[weight > 0].min() >= min(least, len(outcome))
+    for name in ("cases", "others", "chances"):
+        assert getattr(coarse, name).sum() == pytest.approx(getattr(fine, name).sum())
+    assert (coarse.squares, coarse.loss) == (fine.squares, fine.loss)
+    found = scores.discriminate(coarse)
+    assert abs(found.auc - roc_auc_score(outcome, chance)) <= found.bound + 1e-12
+    assert found.bound >= scores.discriminate(fine).bound - 1e-12
+    # A group stands where its own patients are, in their order.
+    held = np.flatnonzero(weight)
+    ends = np.cumsum(weight[held]).astype(int)
+    ordered = np.split(np.sort(chance), ends[:-1])
+    mean = coarse.chances[held] / weight[held]
+    np.testing.assert_allclose(mean, [part.mean() for part in ordered], rtol=1e-9)
+
+
 @settings(max_examples=100, deadline=None)
 @given(patients(), st.floats(0.01, 0.99))
 def test_decisions_are_those_at_the_named_threshold(made: Any, threshold: float) -> None:

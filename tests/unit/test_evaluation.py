@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import matplotlib
@@ -12,18 +13,22 @@ import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from fedrulefit import plot
+from fedrulefit.core.grid import encode
+from fedrulefit.core.rules import fires
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError, FitError
 from fedrulefit.evaluation import ALL_SITES, Evaluation
 from fedrulefit.model import Model
-from fedrulefit.modelfile import load_model
+from fedrulefit.modelfile import load_model, model_facts
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
-from fedrulefit.privacy.policy import KINDS, Policy
+from fedrulefit.privacy.policy import KINDS, MIN_COUNT, Policy
 from fedrulefit.protocol.site import Site, _hold_out
+from fedrulefit.study import Study
 from tests.samples import SOLVERS, make_study, make_tables, take
 
 matplotlib.use("Agg")
 STUDY = make_study(epsilon=1.0, holdout=0.3, **SOLVERS["exact"])
+SHOWN = STUDY.with_settings(per_site=True)
 TABLES = make_tables(STUDY, sizes=(300, 200, 150))
 
 
@@ -33,16 +38,16 @@ def _close_figures() -> Iterator[None]:
     plt.close("all")
 
 
-def fit(**options: Any) -> Any:
+def fit(study: Study = STUDY, **options: Any) -> Any:
     def noise(site: str) -> UnsafeSeededLaplace:
         return UnsafeSeededLaplace(3, site)
 
-    return inprocess.fit(STUDY, TABLES, make_noise=noise, **options)
+    return inprocess.fit(study, TABLES, make_noise=noise, **options)
 
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    found: Model = fit().model
+    found: Model = fit(SHOWN).model
     return found
 
 
@@ -92,6 +97,60 @@ def test_secure_sums_tell_only_the_total(model: Model) -> None:
     assert "held-out patients' scores" in fitted.model.privacy.words()
 
 
+def test_without_per_site_the_model_is_that_of_secure_sums() -> None:
+    plain, secure = fit().model, fit(secure=True).model
+    assert not plain.provenance.by_site
+    facts, others = model_facts(plain), model_facts(secure)
+    assert facts.pop("privacy")["sum_of"] is None
+    assert others.pop("privacy")["sum_of"] == 3
+    assert facts == others
+
+
+def test_secure_sums_and_results_per_site_exclude_each_other() -> None:
+    with pytest.raises(FitError, match="set per_site = false"):
+        fit(SHOWN, secure=True)
+
+
+def test_subgroups_by_site_are_those_of_the_patients(model: Model) -> None:
+    learnt = {
+        site: take(table, ~_hold_out(table.outcome, 0.3, STUDY.settings.seed, site))
+        for site, table in TABLES.items()
+    }
+    assert [c.patients for c in model.provenance.by_site] == [
+        len(t.values) for t in learnt.values()
+    ]
+    shown = 0
+    for term in model.rule_terms:
+        counts = []
+        for table in learnt.values():
+            hit = fires(term.rule, encode(table.values, model.grid))
+            assert table.outcome is not None
+            counts.append((hit.sum(), len(hit) - hit.sum(), table.outcome[hit].sum()))
+        inside, outside, cases = np.array(counts).T
+        enough = np.min([inside, outside, cases, inside - cases]) >= MIN_COUNT
+        assert bool(term.by_site) == enough, "all sites or none"
+        if enough:
+            shown += 1
+            np.testing.assert_allclose([c.patients for c in term.by_site], inside, atol=1e-6)
+            np.testing.assert_allclose([c.events for c in term.by_site], cases, atol=1e-6)
+    assert 0 < shown < len(model.rule_terms)
+    frame = model.subgroups_frame(by_site=True)
+    assert len(frame) == shown * 3
+    whole = model.subgroups_frame().set_index("rule")
+    for rule, rows in frame.groupby("rule"):
+        assert rows["inside"].sum() == pytest.approx(whole.loc[rule, "inside"])
+        cases = (rows["inside"] * rows["rate_inside"]).sum()
+        assert cases == pytest.approx(whole.loc[rule, "inside"] * whole.loc[rule, "rate_inside"])
+    assert fit().model.subgroups_frame(by_site=True).empty
+
+
+def test_no_bin_of_the_file_holds_a_few(model: Model) -> None:
+    assert model.evaluation is not None
+    for sums in (model.evaluation.overall, *model.evaluation.sites.values()):
+        weight = sums.cases + sums.others
+        assert weight[weight > 0].min() >= MIN_COUNT
+
+
 def test_a_policy_may_forbid_it_at_once() -> None:
     policy = Policy(allow=tuple(kind for kind in KINDS if kind != "evaluation"))
     with pytest.raises(FitError, match="histograms of the model's scores"):
@@ -130,13 +189,25 @@ def test_the_file_keeps_it(model: Model, tmp_path: Any) -> None:
     assert again.metrics_frame().equals(model.evaluation.metrics_frame())
 
 
+def test_the_file_keeps_the_validation_and_the_counts(model: Model, tmp_path: Any) -> None:
+    judged = replace(model, validation=model.evaluation)
+    judged.save(tmp_path / "model.json")
+    again = load_model(tmp_path / "model.json")
+    assert model_facts(again) == model_facts(judged)
+    assert again.terms == judged.terms
+    assert again.provenance == judged.provenance
+
+
 def test_predictions_at_hand_can_be_judged(model: Model) -> None:
     table = held_out("north")
     assert table.outcome is not None
     found = Evaluation.of_predictions(model.predict_proba(table.values), table.outcome)
     assert model.evaluation is not None
     frame = model.evaluation.metrics_frame().set_index("site")
-    assert found.metrics_frame().loc[0, "auc"] == pytest.approx(frame.loc["north", "auc"])
+    row, bound = found.metrics_frame().loc[0], frame.loc["north", "auc_bound"]
+    assert row["auc_bound"] <= bound
+    assert abs(row["auc"] - frame.loc["north", "auc"]) <= bound
+    assert row["brier"] == pytest.approx(frame.loc["north", "brier"], abs=1e-8)
 
 
 def test_the_plots_show_the_frames(model: Model) -> None:

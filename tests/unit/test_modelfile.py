@@ -263,7 +263,10 @@ LATER: dict[tuple[str, ...], Any] = {
     ("privacy", "sums"): [],
     ("privacy", "sum_of"): None,
     ("study", "settings", "holdout"): 0.0,
+    ("study", "settings", "per_site"): False,
+    ("provenance", "by_site"): [],
     ("evaluation",): None,
+    ("validation",): None,
 }
 """Fields that came after the first files of version 1, and what they stand for there."""
 
@@ -412,4 +415,8 @@ def test_the_golden_file_still_loads_and_predicts(tmp_path: Path) -> None:
     for (*parts, name), default in LATER.items():
         assert name not in reduce(getitem, parts, facts)
         reduce(getitem, parts, facts)[name] = default
+    for term in facts["terms"]:
+        if term["kind"] == "rule":
+            assert "by_site" not in term
+            term["by_site"] = []
     assert json.loads(again.read_text(encoding="utf-8")) == facts

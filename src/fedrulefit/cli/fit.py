@@ -6,7 +6,7 @@ import hashlib
 import json
 import tomllib
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -85,10 +85,10 @@ def fit(
             n_threads=jobs,
             on_progress=tell,
         )
-        validation = None
+        model = fitted.model
         if leave_one_site_out:
-            validation = inprocess.leave_one_site_out(agreed, tables, n_threads=jobs)
-    model = fitted.model
+            found = inprocess.leave_one_site_out(agreed, tables, n_threads=jobs)
+            model = replace(model, validation=found)
     model.save(output)
     write_page(model, page)
     if as_json:
@@ -104,14 +104,13 @@ def fit(
             "certificate": asdict(model.provenance.certificate),
             "privacy": model.privacy.words(),
         }
-        for name, found in (("evaluation", model.evaluation), ("validation", validation)):
-            if found is not None:
-                facts[name] = found.metrics_frame().to_dict("records")
+        judged = {"evaluation": model.evaluation, "validation": model.validation}
+        for name, result in judged.items():
+            if result is not None:
+                facts[name] = result.metrics_frame().to_dict("records")
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     elif not quiet:
         show.print_model(stdout(), model, top=top, written=written(output, page))
-        if validation is not None:
-            stdout().print(show.metrics_table(validation))
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:

@@ -151,15 +151,20 @@ def print_model(console: Console, model: Model, *, top: int, written: str) -> No
     console.print()
     if model.evaluation is not None:
         console.print(Text(model.evaluation.words()))
+        if model.evaluation.sites:
+            console.print(_metrics_table(model.evaluation, "Held-out patients by site", "site"))
+    if model.validation is not None:
+        title = "Learnt without each site, judged on it"
+        console.print(_metrics_table(model.validation, title, "left out"))
     console.print(Text(f"Covariates by importance: {importance_line(model)}"))
     console.print(Text(f"Privacy: {model.privacy.words()}"))
     console.print(Text(f"Wrote {written}."))
 
 
-def metrics_table(evaluation: Evaluation) -> Table:
-    """Return how each site's patients are predicted by the model of the others."""
-    columns = ("left out", "patients", "events", "AUC (95 % CI)", "Brier", "slope")
-    table = Table(*columns, title="Learnt without each site, judged on it", box=None)
+def _metrics_table(evaluation: Evaluation, title: str, first: str) -> Table:
+    """Return how the patients of each site are predicted."""
+    columns = (first, "patients", "events", "AUC (95 % CI)", "Brier", "slope")
+    table = Table(*columns, title=title, title_justify="left", box=None)
     for row in evaluation.metrics_frame().itertuples():
         auc = f"{row.auc:.3f} ({row.auc_low:.3f} to {row.auc_high:.3f})"
         numbers = (f"{row.patients:g}", f"{row.events:g}", auc, f"{row.brier:.3f}")

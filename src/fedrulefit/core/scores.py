@@ -20,7 +20,7 @@ Oracle: scikit-learn on the patients themselves, within the bound
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import numpy as np
@@ -105,6 +105,33 @@ def add_scores(parts: Sequence[ScoreSums]) -> ScoreSums:
     """Add up over sites."""
     return ScoreSums(
         **{f.name: sum(getattr(part, f.name) for part in parts) for f in fields(ScoreSums)}
+    )
+
+
+def coarsen(sums: ScoreSums, least: float) -> ScoreSums:
+    """Merge neighbouring bins until each that holds anybody holds at least `least` patients.
+
+    A merged group stands in the bin of its mean probability, so that a few patients'
+    scores cannot be read off. Brier score, log-loss and all totals stay; the bound of the
+    AUC grows, and says by how much. Fewer patients than `least` stand in one bin.
+    """
+    weight = sums.cases + sums.others
+    group = np.zeros(N_BINS, dtype=np.int64)
+    k, held, left = 0, 0.0, float(weight.sum())
+    for b in range(N_BINS):
+        group[b] = k
+        held += weight[b]
+        left -= weight[b]
+        if held >= least and left >= least:  # the last group takes what is left over
+            k, held = k + 1, 0.0
+    mean = np.bincount(group, sums.chances) / np.maximum(np.bincount(group, weight), 1e-300)
+    place = np.searchsorted(EDGES, mean, side="right")[group]
+
+    def merge(part: Floats) -> Floats:
+        return np.bincount(place, part, N_BINS).astype(np.float64)
+
+    return replace(
+        sums, cases=merge(sums.cases), others=merge(sums.others), chances=merge(sums.chances)
     )
 
 

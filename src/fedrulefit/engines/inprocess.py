@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from threadpoolctl import threadpool_limits
 
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.scores import add_scores, count_scores
+from fedrulefit.core.scores import add_scores, coarsen, count_scores
 from fedrulefit.engines.drive import drive
 from fedrulefit.errors import FitError
 from fedrulefit.evaluation import Evaluation
@@ -22,7 +22,7 @@ from fedrulefit.model import Model
 from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.privacy.mechanisms import Noise
-from fedrulefit.privacy.policy import OPEN, Policy
+from fedrulefit.privacy.policy import MIN_COUNT, OPEN, Policy
 from fedrulefit.protocol.coordinator import Coordinator, Progress
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
@@ -114,7 +114,7 @@ def leave_one_site_out(
     """
     if len(tables) < 2:
         raise FitError("to leave one site out, two are needed")
-    learnt = study.with_settings(holdout=0.0)
+    learnt = study.with_settings(holdout=0.0, per_site=False)
     found = {}
     for site, table in tables.items():
         if on_site is not None:
@@ -124,7 +124,8 @@ def leave_one_site_out(
         if table.outcome is not None:
             chance = model.predict_proba(table.values)
             found[site] = count_scores(chance, table.outcome, table.weights)
-    return Evaluation(add_scores(list(found.values())), found)
+    total = coarsen(add_scores(list(found.values())), MIN_COUNT)
+    return Evaluation(total, {site: coarsen(sums, MIN_COUNT) for site, sums in found.items()})
 
 
 def run(

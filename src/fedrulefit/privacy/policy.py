@@ -41,6 +41,9 @@ KINDS: Final[dict[ReleaseKind, str]] = {
 }
 """Every kind of release, in words; all but the two that are exact by choice are allowed."""
 
+MIN_COUNT: Final = 5
+"""Fewest patients that a number about a group may rest on, where nobody says otherwise."""
+
 _ALLOWED: Final = tuple(kind for kind in KINDS if kind not in ("exact-histograms", "spreads"))
 
 EXAMPLE: Final = """\
@@ -119,7 +122,7 @@ class Policy(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     dataset: Annotated[str, Field(min_length=1, max_length=200)] = "patients"
-    min_count: Annotated[int, Field(ge=0)] = 5
+    min_count: Annotated[int, Field(ge=0)] = MIN_COUNT
     max_rules: Annotated[int, Field(ge=1)] = 5000
     allow: tuple[ReleaseKind, ...] = _ALLOWED
     secure_sums: bool = True

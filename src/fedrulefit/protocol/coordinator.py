@@ -42,11 +42,12 @@ from fedrulefit.core.rules import (
     mirror,
     plausible_rules,
 )
-from fedrulefit.core.scores import ScoreSums
+from fedrulefit.core.scores import ScoreSums, coarsen
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.evaluation import Evaluation
-from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
+from fedrulefit.model import Counts, LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
+from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.privacy.sums import SEED_BYTES, add_rings, open_sum
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.schedule import make_factors, make_schedule
@@ -179,6 +180,11 @@ class Coordinator:
             raise FitError("a run needs at least one site")
         if len(set(sites)) != len(sites):
             raise FitError("two sites have the same name: names must differ")
+        if secure and study.settings.per_site:
+            raise FitError(
+                "the study asks for results per site, but sums are masked and show no site's own: "
+                "set per_site = false, or agree on sums without masks"
+            )
         self.study = study
         self.sites = tuple(sorted(sites))
         self.run = run or _name_run(study, self.sites)
@@ -422,7 +428,7 @@ class Coordinator:
         penalties = solution.penalty * found.factors
         scales = choose_scales(summed, solution.weight, penalties)
         n_rules = int(((terms > 0) & (terms <= len(found.rules))).sum())
-        sums = yield from self._sum(
+        sums, of_sites = yield from self._sum_and_parts(
             m.SummaryReply,
             summary_lengths(n_rules, len(terms)),
             partial(
@@ -432,7 +438,7 @@ class Coordinator:
                 scales=np.array(scales or (0.0, 0.0)),
             ),
         )
-        model = self._build_model(found, terms, summed, scales, sums)
+        model = self._build_model(found, terms, summed, scales, sums, of_sites)
         if self.study.settings.holdout > 0:
             evaluation = yield from self._evaluate_model(terms, coef[terms])
             model = replace(model, evaluation=evaluation)
@@ -442,14 +448,13 @@ class Coordinator:
     def _evaluate_model(self, terms: Ints, coef: Floats) -> Talk[Evaluation]:
         """Judge the model on held-out patients: of each site, where it can be seen."""
         self.progress = replace(self.progress, step="evaluation")
-        request = partial(m.EvaluateRequest, terms=terms, coef=coef)
-        if self.secure:
-            total = yield from self._sum(m.EvaluateReply, evaluate_lengths(), request)
-            return Evaluation(_scores(total))
-        replies = yield from self._ask(m.EvaluateReply, request)
-        ring = _add_replies(replies, evaluate_lengths())
-        total = from_total(m.EvaluateReply, replies[0].header, evaluate_lengths(), ring)
-        return Evaluation(_scores(total), {r.header.site: _scores(r) for r in replies})
+        total, of_sites = yield from self._sum_and_parts(
+            m.EvaluateReply,
+            evaluate_lengths(),
+            partial(m.EvaluateRequest, terms=terms, coef=coef),
+        )
+        sites = {reply.header.site: _scores(reply) for reply in of_sites}
+        return Evaluation(_scores(total), sites)
 
     def _build_model(
         self,
@@ -458,6 +463,7 @@ class Coordinator:
         slopes: SlopeSums,
         scales: tuple[float, float] | None,
         sums: m.SummaryReply,
+        of_sites: Sequence[m.SummaryReply],
     ) -> Model:
         solution = found.solution
         coef = solution.coef
@@ -475,7 +481,9 @@ class Coordinator:
             study=self.study,
             grid=found.grid,
             intercept=float(coef[0]),
-            terms=_make_terms(found, terms, importance, sums.inside, sums.events_inside),
+            terms=_make_terms(
+                found, terms, importance, sums, of_sites, weighted=self.study.weight is not None
+            ),
             privacy=self._bill(found.noise, n_rounds),
             provenance=Provenance(
                 sites=self.sites,
@@ -497,6 +505,7 @@ class Coordinator:
                 history=tuple(solution.history),
                 path=_path_points(solution.path),
                 software=_software(),
+                by_site=tuple(Counts(reply.total, reply.events) for reply in of_sites),
             ),
         )
 
@@ -532,23 +541,26 @@ class Coordinator:
         self, kind: type[SumReply], lengths: Lengths, request: Callable[[m.Header], m.Request]
     ) -> Talk[SumReply]:
         """Ask all sites for a sum; return their total."""
+        return (yield from self._sum_and_parts(kind, lengths, request))[0]
+
+    def _sum_and_parts(
+        self, kind: type[SumReply], lengths: Lengths, request: Callable[[m.Header], m.Request]
+    ) -> Talk[tuple[SumReply, Sequence[SumReply]]]:
+        """Ask all sites for a sum; return their total, and their own if the study shows these."""
+        replies: list[SumReply] = []
         try:
-            total = (
-                (yield from self._add_sealed(size(lengths), request))
-                if self.secure
-                else (yield from self._add_plain(kind, lengths, request))
-            )
+            if self.secure:
+                total = yield from self._add_sealed(size(lengths), request)
+            else:
+                replies = yield from self._ask(kind, request)
+                total = _add_replies(replies, lengths)
         except ProtocolError as error:
             if error.code == "overflow" and self.study.settings.solver == "fedda":
                 raise self._diverges(f"the numbers outgrow a sum ({error})") from None
             raise
         header = m.Header(m.PROTOCOL_VERSION, self.run, self._steps, "", self.study.digest)
-        return from_total(kind, header, lengths, total)
-
-    def _add_plain(
-        self, kind: type[SumReply], lengths: Lengths, request: Callable[[m.Header], m.Request]
-    ) -> Talk[Ints]:
-        return _add_replies((yield from self._ask(kind, request)), lengths)
+        shown = replies if self.study.settings.per_site else []
+        return from_total(kind, header, lengths, total), shown
 
     def _add_sealed(self, length: int, request: Callable[[m.Header], m.Request]) -> Talk[Ints]:
         while True:
@@ -646,7 +658,8 @@ def _add_replies(replies: Sequence[m.Sum], lengths: Lengths) -> Ints:
 
 
 def _scores(reply: m.EvaluateReply) -> ScoreSums:
-    return ScoreSums(reply.cases, reply.others, reply.chances, reply.squares, reply.loss)
+    sums = ScoreSums(reply.cases, reply.others, reply.chances, reply.squares, reply.loss)
+    return coarsen(sums, MIN_COUNT)
 
 
 def _positive(total: float) -> float:
@@ -679,9 +692,18 @@ def _last(history: Sequence[float]) -> float | None:
 
 
 def _make_terms(
-    found: _Found, terms: Ints, importance: Floats, inside: Floats, events_inside: Floats
+    found: _Found,
+    terms: Ints,
+    importance: Floats,
+    sums: m.SummaryReply,
+    of_sites: Sequence[m.SummaryReply],
+    *,
+    weighted: bool,
 ) -> tuple[Term, ...]:
-    """Return the terms that stayed, most important first."""
+    """Return the terms that stayed, most important first.
+
+    Weights hide how many patients stand behind a sum: no rule is told by site, then.
+    """
     coef, n_rules = found.solution.coef, len(found.rules)
     points = found.solution.path.points if found.solution.path else ()
     made: list[Term] = []
@@ -689,11 +711,28 @@ def _make_terms(
         beta, size = float(coef[term]), float(importance[k])
         path = tuple(float(point.coef[term]) for point in points)
         if term <= n_rules:
-            counts = float(inside[k - 1]), float(events_inside[k - 1])
-            made.append(RuleTerm(found.rules[term - 1], beta, size, *counts, path=path))
+            counts = float(sums.inside[k - 1]), float(sums.events_inside[k - 1])
+            by_site = _count_by_site(of_sites, k - 1) if not weighted else ()
+            rule = found.rules[term - 1]
+            made.append(RuleTerm(rule, beta, size, *counts, path=path, by_site=by_site))
         else:
             made.append(LinearTerm(found.grid.linear[term - 1 - n_rules], beta, size, path))
     return tuple(sorted(made, key=lambda term: -term.importance))
+
+
+def _count_by_site(of_sites: Sequence[m.SummaryReply], rule: int) -> tuple[Counts, ...]:
+    """Return who satisfies a rule at each site; nothing where one of them has too few.
+
+    All or none: with the total known, one site left out would be told by the others.
+    """
+    found = []
+    for reply in of_sites:
+        here = Counts(float(reply.inside[rule]), float(reply.events_inside[rule]))
+        smallest = min(here.patients, reply.total - here.patients)
+        if min(smallest, here.events, here.patients - here.events) < MIN_COUNT:
+            return ()
+        found.append(here)
+    return tuple(found)
 
 
 def _path_points(path: Path | None) -> tuple[PathPoint, ...]:

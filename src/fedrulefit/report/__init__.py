@@ -6,7 +6,8 @@ that cannot be worked out from the model file.
 
 ======================  ==================================================
 ``facts.py``            the model → rows and sentences (data first)
-``charts.py``           numbers → lines and ticks on paper
+``charts.py``           effects → lines and ticks on paper
+``curves.py``           the evaluation → lines and ticks on paper
 ``tripod.py``           the TRIPOD+AI checklist
 ``island.py``           what the page's calculator computes with
 ``page.html, .css, .js``  how all that looks and acts
@@ -18,6 +19,6 @@ Oracles: :meth:`Model.predict_proba` for the calculator, in a real browser
 
 from __future__ import annotations
 
-from fedrulefit.report.page import evaluation_section, render_report, write_report
+from fedrulefit.report.page import render_report, write_report
 
-__all__ = ["evaluation_section", "render_report", "write_report"]
+__all__ = ["render_report", "write_report"]

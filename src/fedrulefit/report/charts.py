@@ -107,12 +107,22 @@ def draw_effects(model: Model, features: Sequence[int]) -> list[EffectChart]:
 
 
 def _evaluate(model: Model, feature: int) -> _Points:
-    rows = np.array(list_points(model, feature))
+    rows = _places(model, feature)
     values = find_dependence(model, [feature], rows[:, None]).log_odds
     values -= find_dependence(model, [feature], _middles(model, feature)[:, None]).log_odds.mean()
     known = ~np.isnan(rows)
     missing = None if known.all() else float(values[-1])
     return _Points(rows[known], values[known], missing)
+
+
+def _places(model: Model, feature: int) -> Floats:
+    """Return where to look at the effect; NaN, for missing, last."""
+    covariate = model.study.covariates[model.study.names[feature]]
+    places = np.array(list_points(model, feature))
+    if isinstance(covariate, Number) and covariate.spacing == "log":
+        # What is straight in the value is curved on the paper.
+        places = np.concatenate([places, np.geomspace(*covariate.range, 60)])
+    return np.unique(places)
 
 
 def _middles(model: Model, feature: int) -> Floats:
@@ -122,8 +132,9 @@ def _middles(model: Model, feature: int) -> Floats:
     if not isinstance(covariate, Number):
         return np.arange(axis.n_codes, dtype=np.float64)
     low, high = covariate.range
-    ends = np.clip([low, *axis.cutoffs.tolist(), high], low, high)
-    return 0.5 * (ends[:-1] + ends[1:])
+    ends: Floats = np.clip([low, *axis.cutoffs.tolist(), high], low, high)
+    middles: Floats = 0.5 * (ends[:-1] + ends[1:])
+    return middles
 
 
 def _extremes(points: _Points) -> list[float]:
@@ -168,7 +179,7 @@ def _draw(model: Model, feature: int, points: _Points, scale: _Scale) -> EffectC
     if isinstance(covariate, Number):
         place = _placer(covariate, wide)
         xs = [place(x) for x in points.x.tolist()]
-        line = _path(zip(xs, map(scale.y, points.values.tolist()), strict=True))
+        line = draw_path(zip(xs, map(scale.y, points.values.tolist()), strict=True))
         x_ticks = tuple(Tick(place(x), format_number(x)) for x in _round_ticks(covariate))
         words = _say_line(name, points)
     else:
@@ -220,13 +231,19 @@ def _round_ticks(covariate: Number) -> list[float]:
         every = max(1, math.ceil(math.log10(high / low) / 5))
         first = math.ceil(math.log10(low) - 1e-9)
         return [10.0**k for k in range(first, math.floor(math.log10(high) + 1e-9) + 1, every)]
+    return round_steps(low, high)
+
+
+def round_steps(low: float, high: float) -> list[float]:
+    """Return three to six round numbers from `low` to `high`."""
     size = 10.0 ** math.floor(math.log10((high - low) / 4))
     step = next(m * size for m in (1, 2, 2.5, 5, 10) if (high - low) / (m * size) <= 6)
-    first = math.ceil(low / step - 1e-9)
-    return [float(f"{k * step:.12g}") for k in range(first, math.floor(high / step + 1e-9) + 1)]
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{k * step:.12g}") for k in range(first, last + 1)]
 
 
-def _path(points: Iterable[tuple[float, float]]) -> str:
+def draw_path(points: Iterable[tuple[float, float]]) -> str:
+    """Return a line through points as an SVG path."""
     return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
 
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from scipy.special import expit
 
 from fedrulefit.core.rules import format_number
+from fedrulefit.core.scores import discriminate
+from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import Model, RuleTerm, level_words
 from fedrulefit.study import Category, Number, YesNo
 
@@ -48,9 +50,13 @@ class TermRow:
 
 @dataclass(frozen=True)
 class SubgroupRow:
-    """Patients and outcome rates inside and outside a rule; rates in percent."""
+    """Patients and outcome rates inside and outside a rule; rates in percent.
+
+    `site` is empty for all sites together.
+    """
 
     words: str
+    site: str
     inside: str
     rate_inside: float | None
     outside: str
@@ -121,17 +127,21 @@ def list_terms(model: Model) -> list[TermRow]:
     ]
 
 
-def list_subgroups(model: Model) -> list[SubgroupRow]:
-    """Return outcome rates inside and outside every rule (paper, fig. 3)."""
+def list_subgroups(model: Model, *, by_site: bool = False) -> list[SubgroupRow]:
+    """Return outcome rates inside and outside every rule (paper, fig. 3).
+
+    With `by_site` a row per rule and site, where the model tells them.
+    """
     return [
         SubgroupRow(
             words=row["rule"],
+            site=row["site"] if by_site else "",
             inside=format_count(row["inside"]),
             rate_inside=_percent(row["rate_inside"]),
             outside=format_count(row["outside"]),
             rate_outside=_percent(row["rate_outside"]),
         )
-        for row in model.subgroups_frame().to_dict("records")
+        for row in model.subgroups_frame(by_site=by_site).to_dict("records")
     ]
 
 
@@ -224,6 +234,29 @@ def tell_model(model: Model) -> list[str]:
     return lines
 
 
+def tell_validation(validation: Evaluation) -> str:
+    """Return the internal–external validation in a sentence."""
+    own = [discriminate(sums).auc for sums in validation.sites.values()]
+    known = [auc for auc in own if not math.isnan(auc)]
+    span = f" from {min(known):.3f} to {max(known):.3f}" if known else ""
+    return (
+        "Each site was left out once: a model was learnt from all others and judged on it. The AUC "
+        f"is{span or ' not known: no site has both outcomes'}. This tells how the model may do at "
+        "a hospital that it was not learnt from."
+    )
+
+
+def tell_heterogeneity(evaluation: Evaluation) -> str:
+    """Return how much the sites differ, in a sentence; empty where that is not known."""
+    tau = evaluation.heterogeneity()
+    if math.isnan(tau):
+        return ""
+    return (
+        f"Between sites the AUC varies beyond chance by a standard deviation of {tau:.2f} on the "
+        "logit scale (DerSimonian and Laird's τ)."
+    )
+
+
 def list_origin(model: Model) -> list[Fact]:
     """Return sites and patients as released."""
     origin = model.provenance
@@ -235,6 +268,10 @@ def list_origin(model: Model) -> list[Fact]:
             f"{format_count(origin.events)} ({100 * origin.events / origin.patients:.1f} %)",
         ),
     ]
+    for site, counts in zip(origin.sites, origin.by_site, strict=False):
+        share = 100 * counts.events / counts.patients if counts.patients else 0.0
+        told = f"{format_count(counts.events)} with the outcome ({share:.1f} %)"
+        facts.append((f"Of {site}", f"{format_count(counts.patients)}; {told}"))
     if model.study.weight is not None:
         facts.append(("Weights", f"patients count by their {model.study.weight.column!r}"))
     return facts

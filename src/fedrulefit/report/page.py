@@ -10,20 +10,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from fedrulefit.dependence import strongest_pairs
 from fedrulefit.errors import FedRuleFitError
+from fedrulefit.evaluation import Evaluation
 from fedrulefit.files import write_whole
 from fedrulefit.model import Model
 from fedrulefit.modelfile import model_text
-from fedrulefit.report import charts, facts
+from fedrulefit.report import charts, curves, facts
 from fedrulefit.report.island import dump_island
-from fedrulefit.report.tripod import list_checklist
+from fedrulefit.report.tripod import list_checklist, list_cluster_items
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +34,21 @@ FIRST: Final = 50
 """Rows that a long table shows at first."""
 _PAIRS: Final = 3
 _THRESHOLDS: Final = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+_MEASURES: Final = {
+    "patients": "Patients",
+    "events": "With the outcome",
+    "auc": "AUC",
+    "auc_range": "AUC, 95 % interval",
+    "auc_bound": "AUC, most that counting in bins can shift it",
+    "brier": "Brier score",
+    "log_loss": "Log-loss",
+    "calibration_slope": "Calibration slope (1 is right)",
+    "calibration_intercept": "Calibration intercept (0 is right)",
+    "observed": "Observed share with the outcome",
+    "expected": "Predicted share",
+}
+"""The measures that the table shows, in words."""
 
 
 def render_report(model: Model) -> str:
@@ -56,12 +73,12 @@ def render_report(model: Model) -> str:
         paragraph=facts.tell_model(model),
         terms=facts.list_terms(model),
         subgroups=facts.list_subgroups(model),
+        site_subgroups=facts.list_subgroups(model, by_site=True),
         variables=variables,
         effects=charts.draw_effects(model, shown),
         pairs=[charts.tabulate_pair(model, pair) for pair in strongest_pairs(model, _PAIRS)],
         fields=facts.list_fields(model),
-        evaluation=evaluation_section(model),
-        evaluation_words=model.evaluation.words() if model.evaluation else "",
+        performance=[*_held_out(model.evaluation), *_left_out(model.validation)],
         origin=facts.list_origin(model),
         bill=model.privacy,
         certificate=facts.list_certificate(model),
@@ -70,9 +87,11 @@ def render_report(model: Model) -> str:
         versions=facts.list_versions(model),
         digest=hashlib.sha256(model_text(model).encode("utf-8", "replace")).hexdigest(),
         checklist=list_checklist(model),
+        cluster=list_cluster_items(model),
         first=FIRST,
         width=charts.WIDTH,
         height=charts.HEIGHT,
+        paper=curves,
     )
 
 
@@ -86,29 +105,65 @@ def write_report(model: Model, path: str | Path) -> None:
         raise FedRuleFitError(f"cannot write {path}: {error.strerror}") from None
 
 
-def evaluation_section(model: Model) -> Mapping[str, Any] | None:
-    """Return discrimination, calibration and decision curve, as tables by title.
+@dataclass(frozen=True)
+class _Judged:
+    """One way in which the model was judged: words, drawings and tables by title."""
 
-    None where the model was not evaluated: the page then has no such section.
-    """
-    if model.evaluation is None:
-        return None
-    metrics = model.evaluation.metrics_frame().rename(columns={"site": "measure"})
-    frames: Mapping[str, pd.DataFrame] = {
-        # A row per measure, so that many sites stay readable on a narrow screen.
-        "Discrimination and calibration": metrics.set_index("measure").T.reset_index(
-            names="measure"
-        ),
-        "Calibration by groups of the predicted risk": model.evaluation.calibration_frame(),
-        "Decision curve": model.evaluation.decision_frame(_THRESHOLDS),
-    }
-    return {
-        title: {
-            "columns": [_cell(column) for column in frame.columns],
-            "rows": [[_cell(value) for value in row] for row in frame.itertuples(index=False)],
-        }
-        for title, frame in frames.items()
-    }
+    title: str
+    words: Sequence[str]
+    curves: Sequence[curves.Curve]
+    tables: Mapping[str, _Table]
+
+
+@dataclass(frozen=True)
+class _Table:
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def _held_out(evaluation: Evaluation | None) -> Iterator[_Judged]:
+    if evaluation is not None:
+        words = [evaluation.words(), facts.tell_heterogeneity(evaluation)]
+        yield _judge("Held-out patients", words, evaluation)
+
+
+def _left_out(validation: Evaluation | None) -> Iterator[_Judged]:
+    if validation is not None:
+        words = [facts.tell_validation(validation), facts.tell_heterogeneity(validation)]
+        yield _judge("Sites left out", words, validation)
+
+
+def _judge(title: str, words: Sequence[str], evaluation: Evaluation) -> _Judged:
+    return _Judged(
+        title,
+        [line for line in words if line],
+        [curves.draw_calibration(evaluation), curves.draw_decision(evaluation)],
+        {
+            "Discrimination and calibration": _tabulate_metrics(evaluation.metrics_frame()),
+            "Calibration by groups of the predicted risk": _tabulate(
+                evaluation.calibration_frame()
+            ),
+            "Decision curve": _tabulate(evaluation.decision_frame(_THRESHOLDS)),
+        },
+    )
+
+
+def _tabulate_metrics(frame: pd.DataFrame) -> _Table:
+    """Return a row per measure, so that many sites stay readable on a narrow screen."""
+    rows: dict[str, list[str]] = {}
+    for site in frame.to_dict("records"):
+        cells = {name: _cell(value) for name, value in site.items()}
+        cells["auc_range"] = f"{cells['auc_low']} to {cells['auc_high']}"
+        for name, words in _MEASURES.items():
+            rows.setdefault(words, []).append(cells[name])
+    return _Table(["", *frame["site"]], [[words, *cells] for words, cells in rows.items()])
+
+
+def _tabulate(frame: pd.DataFrame) -> _Table:
+    return _Table(
+        [_cell(column) for column in frame.columns],
+        [[_cell(value) for value in row] for row in frame.itertuples(index=False)],
+    )
 
 
 def _cell(value: object) -> str:

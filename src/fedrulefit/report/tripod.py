@@ -1,7 +1,9 @@
-"""The TRIPOD+AI checklist, filled in as far as a run can.
+"""The TRIPOD+AI checklist, filled in as far as a run can, and what TRIPOD-Cluster adds.
 
 Items as numbered by Collins and others, *TRIPOD+AI statement*, BMJ 2024;385:e078378,
-in our own short words. What only the authors know is left to them.
+in our own short words. What only the authors know is left to them. What Debray and
+others, *TRIPOD-Cluster checklist*, BMJ 2023;380:e071018, ask about sites beyond that is
+answered by topic.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fedrulefit.model import Model
-from fedrulefit.report.facts import format_count, tell_outcome
+from fedrulefit.report.facts import Fact, format_count, tell_heterogeneity, tell_outcome
 
 AUTHORS: Final = "For the authors."
 
@@ -94,6 +96,37 @@ def list_checklist(model: Model) -> list[Item]:
     ]
 
 
+def list_cluster_items(model: Model) -> list[Fact]:
+    """Return what TRIPOD-Cluster asks about sites, by topic."""
+    by_site = bool(model.provenance.by_site)
+    shown = "See “Sites and patients”." if by_site else "Only the total was released."
+    effects = (
+        "Outcome rates inside and outside rules by site: see “Subgroups”."
+        if any(term.by_site for term in model.rule_terms)
+        else "Not known: no results of single sites were released in this run."
+    )
+    left_out = (
+        "Each site was left out in turn: see “Performance”."
+        if model.validation is not None
+        else "Not done in this run."
+    )
+    return [
+        ("How sites were found and chosen", AUTHORS),
+        ("Number of sites", str(len(model.provenance.sites))),
+        ("Patients and events of each site", shown),
+        (
+            "Harmonisation of predictors and outcome",
+            "One study file with units, ranges and codes; every site's table was checked against "
+            "it before the run.",
+        ),
+        ("Sites in the model", _sites_in_fit(model)),
+        ("Differences of effects between sites", effects),
+        ("Differences of performance between sites", _heterogeneity(model)),
+        ("Internal–external validation", left_out),
+        ("Use of the model at a new site", AUTHORS),
+    ]
+
+
 def _title(model: Model) -> str:
     return f"Development of a model: {model.study.name}. Outcome: {tell_outcome(model)}."
 
@@ -136,12 +169,45 @@ def _building(model: Model) -> str:
     )
     return (
         f"Federated RuleFit: {origin.candidates} candidate rules from boosted trees of each site, "
-        f"ℓ1-penalised logistic regression ({origin.solver}), {how}."
+        f"ℓ1-penalised logistic regression ({origin.solver}), {how}.{_internal(model)}"
     )
 
 
+def _internal(model: Model) -> str:
+    tried = [
+        (model.provenance.path, "cross-validation of λ"),
+        (model.evaluation, "patients held out by each site"),
+        (model.validation, "each site left out in turn"),
+    ]
+    words = [what for found, what in tried if found]
+    return f" Internal validation: {', '.join(words)}." if words else " No internal validation."
+
+
+def _use(model: Model) -> str:
+    share = model.study.settings.holdout
+    if share == 0:
+        return "All patients of the run were used for development."
+    return (
+        f"Each site set {100 * share:g} % of its patients aside, drawn at random by outcome; the "
+        "model was learnt from the others."
+    )
+
+
+def _heterogeneity(model: Model) -> str:
+    for judged in (model.validation, model.evaluation):
+        if judged is not None and judged.sites:
+            return f"{tell_heterogeneity(judged)} By site under “Performance”."
+    return "Not known: no results of single sites were released in this run."
+
+
+def _sites_in_fit(model: Model) -> str:
+    by_patients = model.study.settings.weighting == "patients"
+    weight = "A site counts by its patients." if by_patients else "All sites count equally."
+    return f"All sites share one intercept and one coefficient per term. {weight}"
+
+
 def _performance(model: Model) -> str:
-    if model.evaluation is not None:
+    if model.evaluation is not None or model.validation is not None:
         return "See “Performance”."
     if model.provenance.path:
         return "Only the cross-validated deviance is in this model, see “Certificate and settings”."
@@ -166,13 +232,12 @@ _ANSWERS: Final[dict[str, Callable[[Model], str]]] = {
     "9b": _predictors,
     "10": lambda model: _numbers(model) + " Why so many is for the authors.",
     "11": _missing,
-    "12a": _constant(
-        "All patients of the run were used for development, unless “Performance” says otherwise."
-    ),
+    "12a": _use,
     "12b": _constant(
         "Rules on cut-offs; linear terms are winsorised and scaled. See “Partial dependence”."
     ),
     "12c": _building,
+    "12d": lambda model: f"{_sites_in_fit(model)} {_heterogeneity(model)}",
     "12e": _performance,
     "12g": _constant("β₀ plus the coefficients of the terms that hold, through the logistic."),
     "13": _constant("No resampling: probabilities refer to the outcome's rate in these patients."),
@@ -181,6 +246,7 @@ _ANSWERS: Final[dict[str, Callable[[Model], str]]] = {
     "21": _numbers,
     "22": _constant("In full in this page (“Rules”, risk calculator) and in the model file."),
     "23a": _performance,
+    "23b": _heterogeneity,
     "27a": _constant(
         "The calculator allows missing values where the study does, and says when a value is "
         "outside of the study's range."

@@ -8,12 +8,15 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from fedrulefit.cli.app import app
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.report import evaluation_section, render_report, write_report
+from fedrulefit.evaluation import Evaluation
+from fedrulefit.report import curves, render_report, write_report
+from fedrulefit.report.curves import draw_calibration, draw_decision
 from fedrulefit.report.facts import list_terms, tell_model
 from fedrulefit.report.island import dump_island, island_facts
 from fedrulefit.report.tripod import AUTHORS, list_checklist
@@ -142,7 +145,6 @@ def test_the_checklist_is_whole_and_partly_filled() -> None:
 
 
 def test_performance_is_shown_only_where_there_is_some() -> None:
-    assert evaluation_section(sample_model()) is None
     assert "h-performance" not in render_report(sample_model())
     model = evaluated_model()
     assert model.evaluation is not None
@@ -152,7 +154,44 @@ def test_performance_is_shown_only_where_there_is_some() -> None:
     (auc,) = model.evaluation.metrics_frame().query("site == 'all sites'")["auc"]
     assert f'<td class="num">{auc:.3f}</td>' in page
     for title in ("Discrimination and calibration", "Calibration by groups", "Decision curve"):
-        assert title in page
+        assert page.count(f"<caption>{title}") == 2, "held-out patients, and sites left out"
+
+
+def test_curves_are_drawn_from_the_frames() -> None:
+    evaluation = evaluated_model().evaluation
+    assert evaluation is not None
+    frame = evaluation.calibration_frame()
+    curve = draw_calibration(evaluation)
+    assert len(curve.dots) == len(frame)
+    last = float(curve.x_ticks[-1].text)
+    scale = (curve.x_ticks[-1].at - curve.x_ticks[0].at) / last
+    for dot, row in zip(curve.dots, frame.itertuples(), strict=True):
+        assert dot.x == pytest.approx(curve.x_ticks[0].at + scale * row.predicted, abs=0.2)
+        assert dot.high <= dot.y <= dot.low
+    low, high = curves.HEIGHT - curves.BOTTOM, curves.TOP
+    for drawn in (curve, draw_decision(evaluation)):
+        for line in drawn.lines:
+            places = [tuple(map(float, pair.split())) for pair in line.path[1:].split("L")]
+            assert all(curves.LEFT <= x <= curves.WIDTH - curves.RIGHT for x, _ in places)
+            assert all(high <= y <= low for _, y in places)
+
+
+def test_a_useless_model_has_a_decision_curve_that_stays_on_paper() -> None:
+    rng = np.random.default_rng(1)
+    chance, outcome = rng.random(400), (rng.random(400) < 0.02).astype(float)
+    drawn = draw_decision(Evaluation.of_predictions(chance, outcome))
+    (model,) = (line.path for line in drawn.lines if line.label == "model")
+    heights = [float(pair.split()[1]) for pair in model[1:].split("L")]
+    assert max(heights) == curves.HEIGHT - curves.BOTTOM, "cut where it leaves the paper"
+
+
+def test_subgroups_by_site_are_shown_where_the_model_tells_them() -> None:
+    page = render_report(evaluated_model())
+    rows = evaluated_model().subgroups_frame(by_site=True)
+    assert len(rows) > 0
+    table = page[page.index('id="site-subgroups-table"') :]
+    assert table[: table.index("</table>")].count("<tr") == 1 + len(rows)
+    assert "site-subgroups-table" not in render_report(sample_model())
 
 
 def test_writing_where_nothing_can_be_written_is_said(tmp_path: Path) -> None:

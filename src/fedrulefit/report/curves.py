@@ -1,0 +1,169 @@
+"""The evaluation → a calibration curve and a decision curve, ready to draw.
+
+In: an evaluation's frames. Out: frozen geometry, as in :mod:`fedrulefit.report.charts`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from fedrulefit.core.rules import format_number
+from fedrulefit.evaluation import Evaluation
+from fedrulefit.report.charts import Tick, draw_path, round_steps
+
+WIDTH: Final = 340
+HEIGHT: Final = 250
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 44
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line and its name; `kind` is its class in the page's style."""
+
+    kind: str
+    path: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A group of patients: its place, the ends of its interval, and its words."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    words: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A drawing of the evaluation.
+
+    Parameters
+    ----------
+    title, x_title, y_title : str
+    lines : tuple of Line
+    dots : tuple of Dot
+    x_ticks, y_ticks : tuple of Tick
+    words : str
+        The drawing in a sentence, for those who cannot see it.
+    """
+
+    title: str
+    x_title: str
+    y_title: str
+    lines: tuple[Line, ...]
+    dots: tuple[Dot, ...]
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    words: str
+
+
+@dataclass(frozen=True)
+class _Paper:
+    """Numbers → places on the paper."""
+
+    right: float
+    low: float
+    high: float
+
+    def x(self, value: float) -> float:
+        return round(LEFT + (WIDTH - LEFT - RIGHT) * value / self.right, 1)
+
+    def y(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
+
+    def path(self, points: Sequence[Point]) -> str:
+        return draw_path((self.x(x), self.y(y)) for x, y in points)
+
+    def x_ticks(self) -> tuple[Tick, ...]:
+        return tuple(Tick(self.x(v), format_number(v)) for v in round_steps(0.0, self.right))
+
+    def y_ticks(self) -> tuple[Tick, ...]:
+        return tuple(Tick(self.y(v), format_number(v)) for v in round_steps(self.low, self.high))
+
+
+def draw_calibration(evaluation: Evaluation) -> Curve:
+    """Draw predicted against observed risk, by groups of the predicted risk."""
+    frame = evaluation.calibration_frame()
+    most = max(float(frame["predicted"].max()), float(frame["high"].max()))
+    paper = _Paper(_round_up(most), 0.0, _round_up(most))
+    dots = [
+        Dot(
+            paper.x(row["predicted"]),
+            paper.y(row["observed"]),
+            paper.y(row["low"]),
+            paper.y(row["high"]),
+            f"predicted {100 * row['predicted']:.1f} %, observed {100 * row['observed']:.1f} % "
+            f"({100 * row['low']:.1f} to {100 * row['high']:.1f} %)",
+        )
+        for row in frame.to_dict("records")
+    ]
+    points = list(zip(frame["predicted"].tolist(), frame["observed"].tolist(), strict=True))
+    lines = (
+        Line("even", paper.path([(0.0, 0.0), (paper.right, paper.right)]), "perfect"),
+        Line("line", paper.path(points), "model, with 95 % intervals"),
+    )
+    return Curve(
+        "Calibration",
+        "Predicted risk",
+        "Observed share",
+        lines,
+        tuple(dots),
+        paper.x_ticks(),
+        paper.y_ticks(),
+        "Calibration: " + "; ".join(dot.words for dot in dots),
+    )
+
+
+def draw_decision(evaluation: Evaluation) -> Curve:
+    """Draw the net benefit of the model, of treating all and of treating nobody."""
+    frame = evaluation.decision_frame()
+    thresholds = frame["threshold"].tolist()
+    top = max(float(frame["net_benefit"].max()), float(frame["treat_all"].max()), 1e-3)
+    paper = _Paper(1.0, -0.15 * top, 1.08 * top)
+    model, treat_all = (
+        list(zip(thresholds, frame[name].tolist(), strict=True))
+        for name in ("net_benefit", "treat_all")
+    )
+    lines = (
+        Line("even", paper.path([(0.0, 0.0), (1.0, 0.0)]), "treat nobody"),
+        Line("line other", paper.path(_cut_below(treat_all, paper.low)), "treat all"),
+        Line("line", paper.path(_cut_below(model, paper.low)), "model"),
+    )
+    told = [f"{benefit:.3f} at {threshold:.2f}" for threshold, benefit in model[9::20]]
+    return Curve(
+        "Decision curve",
+        "Threshold of the risk",
+        "Net benefit",
+        lines,
+        (),
+        paper.x_ticks(),
+        paper.y_ticks(),
+        "Decision curve: net benefit of the model " + ", ".join(told),
+    )
+
+
+def _cut_below(points: Sequence[Point], floor: float) -> list[Point]:
+    """Return the points up to where the line first falls below `floor`, and that place."""
+    kept = [(points[0][0], max(points[0][1], floor))]
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if y1 < floor:
+            share = (y0 - floor) / (y0 - y1) if y0 > y1 else 0.0
+            kept.append((x0 + max(share, 0.0) * (x1 - x0), floor))
+            break
+        kept.append((x1, y1))
+    return kept
+
+
+def _round_up(value: float) -> float:
+    """Return the next tenth, or twentieth where the value is small."""
+    steps = 20 if value < 0.2 else 10
+    return min(1.0, math.ceil(value * steps - 1e-9) / steps)
