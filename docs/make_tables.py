@@ -133,7 +133,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "weighting": "Whether a site counts by its patients, or all sites count equally.",
         "holdout": "Share of each site's patients that the model is judged on, not learnt from.",
         "per_site": "Whether the model also tells each site's own results: outcome rates inside "
-        "and outside rules, and the evaluation. Needs sums without masks.",
+        "and outside rules, and the evaluation. Every site's policy must allow `site-results`.",
         "seed": "Seed of leaf counts, subsamples and folds; never of privacy noise.",
     },
 }
@@ -698,7 +698,8 @@ def make_model_fields() -> str:
         "`provenance.certificate`": modelfile._CertificatePart,
         "`provenance.path[]`": modelfile._PathPart,
         "`evaluation`, `validation`": modelfile._EvaluationPart,
-        "their `overall`, `sites.*`": modelfile._ScoresPart,
+        "their `overall`": modelfile._ScoresPart,
+        "their `sites.*`": modelfile._MeasuresPart,
     }
     tables = []
     for title, cls in parts.items():
@@ -771,7 +772,21 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "_EvaluationPart": {
         "overall": "Score sums over all sites.",
-        "sites": "The same of each site, with `per_site`; else empty.",
+        "sites": "Measures of each site, with `per_site`; else empty.",
+    },
+    "_MeasuresPart": {
+        "patients": "Patients judged (with weights).",
+        "events": "Those of them with the event.",
+        "auc": "Area under the ROC curve; like all below, null where it is not defined.",
+        "auc_low": "Lower end of its 95 % interval.",
+        "auc_high": "Upper end.",
+        "auc_bound": "Most that the bins can shift it.",
+        "brier": "Brier score.",
+        "log_loss": "Log-loss.",
+        "calibration_slope": "1 is right.",
+        "calibration_intercept": "In the large; 0 is right.",
+        "observed": "Share with the event.",
+        "expected": "Mean predicted probability.",
     },
     "_ScoresPart": {
         "bins": "Bins of the predicted probability that hold somebody: number of the bin (0 to "

@@ -15,12 +15,12 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.scores import (
+    Measures,
     ScoreSums,
-    calibrate,
     calibration_groups,
     count_scores,
     decide,
-    discriminate,
+    measure,
 )
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ class Evaluation:
     ----------
     overall : ScoreSums
         Over all sites.
-    sites : mapping of str to ScoreSums
-        Of each site; empty where the coordinator saw only the total.
+    sites : mapping of str to Measures
+        Of each site; empty where only the total is told.
     """
 
     overall: ScoreSums
-    sites: Mapping[str, ScoreSums] = field(default_factory=dict)
+    sites: Mapping[str, Measures] = field(default_factory=dict)
 
     @classmethod
     def of_predictions(
@@ -63,8 +63,8 @@ class Evaluation:
         """
         import pandas as pd
 
-        rows = {ALL_SITES: self.overall, **self.sites}
-        return pd.DataFrame([_metrics(name, sums) for name, sums in rows.items()])
+        rows = {ALL_SITES: measure(self.overall), **self.sites}
+        return pd.DataFrame([{"site": name, **vars(found)} for name, found in rows.items()])
 
     def heterogeneity(self) -> float:
         """Return the standard deviation of the sites' AUCs beyond chance (τ).
@@ -72,12 +72,12 @@ class Evaluation:
         DerSimonian and Laird's estimate on the logit scale; NaN with fewer than two
         sites that can be seen.
         """
-        found = [discriminate(sums) for sums in self.sites.values()]
-        usable = [d for d in found if 0 < d.auc < 1]
+        usable = [found for found in self.sites.values() if 0 < found.auc < 1]
         if len(usable) < 2:
             return float("nan")
-        centre = np.array([_logit(d.auc) for d in usable])
-        error = np.array([(_logit(d.high) - _logit(d.low)) / (2 * _Z) for d in usable])
+        centre = np.array([_logit(found.auc) for found in usable])
+        wide = [_logit(found.auc_high) - _logit(found.auc_low) for found in usable]
+        error = np.array(wide) / (2 * _Z)
         weight = 1 / error**2
         mean = weight @ centre / weight.sum()
         excess = weight @ (centre - mean) ** 2 - (len(usable) - 1)
@@ -107,32 +107,12 @@ class Evaluation:
 
     def words(self) -> str:
         """Return the evaluation in a sentence."""
-        found, fit = discriminate(self.overall), calibrate(self.overall)
+        found = measure(self.overall)
         return (
-            f"On {self.overall.total:g} patients that it was not learnt from, "
-            f"{self.overall.n_cases:g} of them with the outcome: AUC {found.auc:.3f} "
-            f"({found.low:.3f} to {found.high:.3f}), Brier score "
-            f"{self.overall.squares / self.overall.total:.3f}, calibration slope {fit.slope:.2f}."
+            f"On {found.patients:g} patients that it was not learnt from, {found.events:g} of them "
+            f"with the outcome: AUC {found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f}), "
+            f"Brier score {found.brier:.3f}, calibration slope {found.calibration_slope:.2f}."
         )
-
-
-def _metrics(name: str, sums: ScoreSums) -> dict[str, object]:
-    found, fit = discriminate(sums), calibrate(sums)
-    return {
-        "site": name,
-        "patients": sums.total,
-        "events": sums.n_cases,
-        "auc": found.auc,
-        "auc_low": found.low,
-        "auc_high": found.high,
-        "auc_bound": found.bound,
-        "brier": sums.squares / sums.total,
-        "log_loss": sums.loss / sums.total,
-        "calibration_slope": fit.slope,
-        "calibration_intercept": fit.intercept,
-        "observed": fit.observed,
-        "expected": fit.expected,
-    }
 
 
 def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:

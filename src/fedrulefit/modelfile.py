@@ -11,6 +11,7 @@ Oracle: saving, loading and saving again gives the same bytes
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -22,7 +23,7 @@ from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rules import Condition, Rule, as_interval, check_rules, interval
-from fedrulefit.core.scores import N_BINS, ScoreSums
+from fedrulefit.core.scores import N_BINS, Measures, ScoreSums
 from fedrulefit.errors import ModelFileError
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.files import write_whole
@@ -125,9 +126,24 @@ class _ScoresPart(_Part):
     loss: float = Field(ge=0)
 
 
+class _MeasuresPart(_Part):
+    patients: float = Field(ge=0)
+    events: float = Field(ge=0)
+    auc: float | None
+    auc_low: float | None
+    auc_high: float | None
+    auc_bound: float | None
+    brier: float | None
+    log_loss: float | None
+    calibration_slope: float | None
+    calibration_intercept: float | None
+    observed: float | None
+    expected: float | None
+
+
 class _EvaluationPart(_Part):
     overall: _ScoresPart
-    sites: dict[str, _ScoresPart]
+    sites: dict[str, _MeasuresPart]
 
 
 class _File(_Part):
@@ -243,7 +259,10 @@ def model_facts(model: Model) -> dict[str, Any]:
 def _evaluation_facts(evaluation: Evaluation | None) -> dict[str, Any] | None:
     if evaluation is None:
         return None
-    sites = {name: _score_facts(sums) for name, sums in evaluation.sites.items()}
+    sites = {
+        site: {name: value if math.isfinite(value) else None for name, value in vars(found).items()}
+        for site, found in evaluation.sites.items()
+    }
     return {"overall": _score_facts(evaluation.overall), "sites": sites}
 
 
@@ -335,7 +354,15 @@ def _assemble(file: _File, study: Study) -> Model:
 def _evaluation(part: _EvaluationPart | None) -> Evaluation | None:
     if part is None:
         return None
-    sites = {name: _scores(scores) for name, scores in part.sites.items()}
+    sites = {
+        site: Measures(
+            **{
+                name: math.nan if value is None else value
+                for name, value in found.model_dump().items()
+            }
+        )
+        for site, found in part.sites.items()
+    }
     return Evaluation(_scores(part.overall), sites)
 
 

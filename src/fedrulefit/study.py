@@ -126,7 +126,8 @@ class Settings(_Frozen):
         on in the end; 0 judges on none.
     per_site : bool
         Whether the model also tells each site's own results: outcome rates inside
-        and outside rules, and the evaluation. Needs sums without masks.
+        and outside rules, and the evaluation. Every site's policy must allow
+        ``site-results``.
     seed : int
         Seed of leaf counts, subsamples, folds and held-out patients. Never of
         privacy noise.

@@ -163,6 +163,19 @@ class EngineSuite:
             sent = [r for r in ledger.releases if r.quantity == "gradients"]
             assert len(sent) == model.provenance.rounds
 
+    def test_results_of_single_sites(self, engine: Engine) -> None:
+        study = make_study(**SOLVERS["exact"], epsilon=1.0, holdout=0.3, per_site=True)
+        tables = make_tables(study, sizes=(200, 150, 150))
+        model, ledgers = engine(study, tables, noise_seed=3)
+        alone, _ = engine(study, tables, n_threads=2, noise_seed=3)
+        assert model_bytes(model) == model_bytes(alone)
+        assert model.evaluation is not None
+        assert list(model.evaluation.sites) == list(model.provenance.sites)
+        assert sum(counts.patients for counts in model.provenance.by_site) == 350
+        for ledger in ledgers.values():
+            sent = [r for r in ledger.releases if r.message == "ResultsReply"]
+            assert {r.sum_of for r in sent} == {None}
+
     def test_the_model_learns(self, engine: Engine) -> None:
         study: Any = make_study(rounds=30)
         tables = make_tables(study)

@@ -38,7 +38,14 @@ from tests.samples import SOLVERS, make_frame, make_study
 N_MESSAGES = 10_000
 NAMES = ("north", "south", "west")
 RUNS: dict[str, dict[str, Any]] = {
-    "secure": {"rounds": 2, "spreads": "exact", "secure": True, "dropouts": "continue"},
+    "secure": {
+        "rounds": 2,
+        "spreads": "exact",
+        "secure": True,
+        "dropouts": "continue",
+        "holdout": 0.3,
+        "per_site": True,
+    },
     "plain": {**SOLVERS["cv"], "path_length": 4, "secure": False, "dropouts": "wait"},
 }
 

@@ -30,6 +30,7 @@ STEPS = {
     "fit": "fit together",
     "summary": "supports of the rules",
     "evaluation": "held-out patients",
+    "results": "each site's own results",
     "done": "done",
 }
 

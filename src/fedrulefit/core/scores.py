@@ -256,6 +256,54 @@ def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> Floats:
 
 
 @dataclass(frozen=True)
+class Measures:
+    """The usual measures of a model on some patients; NaN where one is not defined.
+
+    Parameters
+    ----------
+    patients, events : float
+    auc, auc_low, auc_high, auc_bound : float
+        As in :class:`Discrimination`.
+    brier, log_loss : float
+        Means over patients.
+    calibration_slope, calibration_intercept, observed, expected : float
+        As in :class:`Calibration`.
+    """
+
+    patients: float
+    events: float
+    auc: float
+    auc_low: float
+    auc_high: float
+    auc_bound: float
+    brier: float
+    log_loss: float
+    calibration_slope: float
+    calibration_intercept: float
+    observed: float
+    expected: float
+
+
+def measure(sums: ScoreSums) -> Measures:
+    """Return all measures."""
+    found, fit = discriminate(sums), calibrate(sums)
+    return Measures(
+        patients=sums.total,
+        events=sums.n_cases,
+        auc=found.auc,
+        auc_low=found.low,
+        auc_high=found.high,
+        auc_bound=found.bound,
+        brier=sums.squares / sums.total,
+        log_loss=sums.loss / sums.total,
+        calibration_slope=fit.slope,
+        calibration_intercept=fit.intercept,
+        observed=fit.observed,
+        expected=fit.expected,
+    )
+
+
+@dataclass(frozen=True)
 class Decision:
     """What a decision at one threshold does.
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from threadpoolctl import threadpool_limits
 
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.scores import add_scores, coarsen, count_scores
+from fedrulefit.core.scores import add_scores, coarsen, count_scores, measure
 from fedrulefit.engines.drive import drive
 from fedrulefit.errors import FitError
 from fedrulefit.evaluation import Evaluation
@@ -125,7 +125,7 @@ def leave_one_site_out(
             chance = model.predict_proba(table.values)
             found[site] = count_scores(chance, table.outcome, table.weights)
     total = coarsen(add_scores(list(found.values())), MIN_COUNT)
-    return Evaluation(total, {site: coarsen(sums, MIN_COUNT) for site, sums in found.items()})
+    return Evaluation(total, {site: measure(sums) for site, sums in found.items()})
 
 
 def run(

@@ -93,11 +93,16 @@ class PrivacyBill:
         return " ".join(lines)
 
 
-def exact_releases(*, noise: bool, histograms: bool, folds: int) -> Sequence[str]:
+def exact_releases(*, noise: bool, histograms: bool, folds: int, per_site: bool) -> Sequence[str]:
     """Return what leaves a site without noise in a run."""
     words = ["the histograms"] if histograms and not noise else []
     rules = "the rules grown on the site's patients"
-    return [*words, rules + f", and without each of {folds} folds" * (folds > 0)]
+    own = "the site's own patients and outcomes, in all and inside rules, and measures of its "
+    return [
+        *words,
+        rules + f", and without each of {folds} folds" * (folds > 0),
+        *([own + "predictions"] if per_site else []),
+    ]
 
 
 def summed_releases(

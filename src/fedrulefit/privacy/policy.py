@@ -27,6 +27,7 @@ ReleaseKind = Literal[
     "slopes",
     "summary",
     "evaluation",
+    "site-results",
 ]
 KINDS: Final[dict[ReleaseKind, str]] = {
     "histograms": "histograms of each covariate, with differentially private noise",
@@ -38,13 +39,16 @@ KINDS: Final[dict[ReleaseKind, str]] = {
     "slopes": "the gradient at the final coefficients, for the certificate",
     "summary": "patients and outcomes in all and inside each rule of the model",
     "evaluation": "histograms of the model's scores, with and without the outcome",
+    "site-results": "this site's own results, by name and without masks: patients and outcomes in "
+    "all and inside rules of the model, and how well it predicts them",
 }
-"""Every kind of release, in words; all but the two that are exact by choice are allowed."""
+"""Every kind of release, in words; all but three that a hospital must choose are allowed."""
 
 MIN_COUNT: Final = 5
 """Fewest patients that a number about a group may rest on, where nobody says otherwise."""
 
-_ALLOWED: Final = tuple(kind for kind in KINDS if kind not in ("exact-histograms", "spreads"))
+_BY_CHOICE: Final = ("exact-histograms", "spreads", "site-results")
+_ALLOWED: Final = tuple(kind for kind in KINDS if kind not in _BY_CHOICE)
 
 EXAMPLE: Final = """\
 # What may leave this hospital. The hospital owns this file; it wins over every request.
@@ -56,7 +60,8 @@ dataset = "patients"       # releases of these patients add up under this name
 min_count = 5
 max_rules = 5000
 
-# Kinds of release. Not here: "spreads" and "exact-histograms", which leave without noise.
+# Kinds of release. Not here: "spreads" and "exact-histograms", which leave without noise, and
+# "site-results", which leave under the hospital's name.
 allow = ["histograms", "rules", "dual", "curvature", "slopes", "summary",
          "evaluation"]
 

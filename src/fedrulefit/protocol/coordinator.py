@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.metadata import version
 from typing import Literal, TypeAlias, TypeVar
@@ -42,10 +42,18 @@ from fedrulefit.core.rules import (
     mirror,
     plausible_rules,
 )
-from fedrulefit.core.scores import ScoreSums, coarsen
+from fedrulefit.core.scores import Measures, ScoreSums, coarsen
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.evaluation import Evaluation
-from fedrulefit.model import Counts, LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
+from fedrulefit.model import (
+    Counts,
+    LinearTerm,
+    Model,
+    PathPoint,
+    Provenance,
+    RuleTerm,
+    Term,
+)
 from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
 from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.privacy.sums import SEED_BYTES, add_rings, open_sum
@@ -180,11 +188,6 @@ class Coordinator:
             raise FitError("a run needs at least one site")
         if len(set(sites)) != len(sites):
             raise FitError("two sites have the same name: names must differ")
-        if secure and study.settings.per_site:
-            raise FitError(
-                "the study asks for results per site, but sums are masked and show no site's own: "
-                "set per_site = false, or agree on sums without masks"
-            )
         self.study = study
         self.sites = tuple(sorted(sites))
         self.run = run or _name_run(study, self.sites)
@@ -428,7 +431,7 @@ class Coordinator:
         penalties = solution.penalty * found.factors
         scales = choose_scales(summed, solution.weight, penalties)
         n_rules = int(((terms > 0) & (terms <= len(found.rules))).sum())
-        sums, of_sites = yield from self._sum_and_parts(
+        sums = yield from self._sum(
             m.SummaryReply,
             summary_lengths(n_rules, len(terms)),
             partial(
@@ -438,23 +441,75 @@ class Coordinator:
                 scales=np.array(scales or (0.0, 0.0)),
             ),
         )
-        model = self._build_model(found, terms, summed, scales, sums, of_sites)
+        model = self._build_model(found, terms, summed, scales, sums)
         if self.study.settings.holdout > 0:
             evaluation = yield from self._evaluate_model(terms, coef[terms])
             model = replace(model, evaluation=evaluation)
+        if self.study.settings.per_site:
+            rules = [found.rules[k - 1] for k in terms[1 : n_rules + 1]]
+            model = yield from self._add_results(model, terms, coef[terms], rules)
         self.progress = replace(self.progress, step="done")
         return model
 
     def _evaluate_model(self, terms: Ints, coef: Floats) -> Talk[Evaluation]:
-        """Judge the model on held-out patients: of each site, where it can be seen."""
+        """Judge the model on held-out patients."""
         self.progress = replace(self.progress, step="evaluation")
-        total, of_sites = yield from self._sum_and_parts(
+        sums = yield from self._sum(
             m.EvaluateReply,
             evaluate_lengths(),
             partial(m.EvaluateRequest, terms=terms, coef=coef),
         )
-        sites = {reply.header.site: _scores(reply) for reply in of_sites}
-        return Evaluation(_scores(total), sites)
+        scores = ScoreSums(sums.cases, sums.others, sums.chances, sums.squares, sums.loss)
+        return Evaluation(coarsen(scores, MIN_COUNT))
+
+    def _add_results(
+        self, model: Model, terms: Ints, coef: Floats, rules: Sequence[Rule]
+    ) -> Talk[Model]:
+        """Add the sites' own results: those that all sites offer."""
+        self.progress = replace(self.progress, step="results")
+        offers = yield from self._ask(m.OfferReply, partial(m.OfferRequest, terms=terms))
+        shared = sorted(set.intersection(*(set(offer.rules.tolist()) for offer in offers)))
+        if not set(shared) <= set(range(len(rules))):
+            raise ProtocolError("the sites offer results of rules that the model does not have")
+        totals = all(offer.totals for offer in offers)
+        judged = all(offer.evaluation for offer in offers)
+        told: Ints = np.array(shared if totals else [], dtype=np.int64)
+        replies = yield from self._ask(
+            m.ResultsReply,
+            partial(
+                m.ResultsRequest,
+                terms=terms,
+                coef=coef,
+                rules=told,
+                totals=totals,
+                evaluation=judged,
+            ),
+        )
+        for reply in replies:
+            _check_results(reply, told, totals=totals)
+        by_site = tuple(Counts(*reply.totals.tolist()) for reply in replies) if totals else ()
+        counts = {
+            rules[k]: tuple(
+                Counts(float(reply.inside[place]), float(reply.events_inside[place]))
+                for reply in replies
+            )
+            for place, k in enumerate(told.tolist())
+        }
+        evaluation = model.evaluation
+        if judged and evaluation is not None:
+            measures = {reply.header.site: _read_measures(reply) for reply in replies}
+            evaluation = replace(evaluation, sites=measures)
+        return replace(
+            model,
+            terms=tuple(
+                replace(term, by_site=counts.get(term.rule, ()))
+                if isinstance(term, RuleTerm)
+                else term
+                for term in model.terms
+            ),
+            provenance=replace(model.provenance, by_site=by_site),
+            evaluation=evaluation,
+        )
 
     def _build_model(
         self,
@@ -463,7 +518,6 @@ class Coordinator:
         slopes: SlopeSums,
         scales: tuple[float, float] | None,
         sums: m.SummaryReply,
-        of_sites: Sequence[m.SummaryReply],
     ) -> Model:
         solution = found.solution
         coef = solution.coef
@@ -481,9 +535,7 @@ class Coordinator:
             study=self.study,
             grid=found.grid,
             intercept=float(coef[0]),
-            terms=_make_terms(
-                found, terms, importance, sums, of_sites, weighted=self.study.weight is not None
-            ),
+            terms=_make_terms(found, terms, importance, sums.inside, sums.events_inside),
             privacy=self._bill(found.noise, n_rounds),
             provenance=Provenance(
                 sites=self.sites,
@@ -505,7 +557,6 @@ class Coordinator:
                 history=tuple(solution.history),
                 path=_path_points(solution.path),
                 software=_software(),
-                by_site=tuple(Counts(reply.total, reply.events) for reply in of_sites),
             ),
         )
 
@@ -524,6 +575,7 @@ class Coordinator:
                     noise=private,
                     histograms=noise is not None,
                     folds=folds,
+                    per_site=settings.per_site,
                 )
             ),
             sums=tuple(
@@ -541,26 +593,17 @@ class Coordinator:
         self, kind: type[SumReply], lengths: Lengths, request: Callable[[m.Header], m.Request]
     ) -> Talk[SumReply]:
         """Ask all sites for a sum; return their total."""
-        return (yield from self._sum_and_parts(kind, lengths, request))[0]
-
-    def _sum_and_parts(
-        self, kind: type[SumReply], lengths: Lengths, request: Callable[[m.Header], m.Request]
-    ) -> Talk[tuple[SumReply, Sequence[SumReply]]]:
-        """Ask all sites for a sum; return their total, and their own if the study shows these."""
-        replies: list[SumReply] = []
         try:
             if self.secure:
                 total = yield from self._add_sealed(size(lengths), request)
             else:
-                replies = yield from self._ask(kind, request)
-                total = _add_replies(replies, lengths)
+                total = _add_replies((yield from self._ask(kind, request)), lengths)
         except ProtocolError as error:
             if error.code == "overflow" and self.study.settings.solver == "fedda":
                 raise self._diverges(f"the numbers outgrow a sum ({error})") from None
             raise
         header = m.Header(m.PROTOCOL_VERSION, self.run, self._steps, "", self.study.digest)
-        shown = replies if self.study.settings.per_site else []
-        return from_total(kind, header, lengths, total), shown
+        return from_total(kind, header, lengths, total)
 
     def _add_sealed(self, length: int, request: Callable[[m.Header], m.Request]) -> Talk[Ints]:
         while True:
@@ -627,7 +670,7 @@ class Coordinator:
             raise ProtocolError(
                 f"no reply from {lost}: the run can be resumed once they are back", "lost"
             )
-        if self.progress.step in ("summary", "evaluation"):
+        if self.progress.step in ("summary", "evaluation", "results"):
             raise ProtocolError(
                 f"no reply from {lost}: the model rests on their patients; "
                 "the run can be resumed once they are back",
@@ -657,9 +700,32 @@ def _add_replies(replies: Sequence[m.Sum], lengths: Lengths) -> Ints:
     return add_rings([ring_of(reply, len(replies)) for reply in replies], size(lengths))
 
 
-def _scores(reply: m.EvaluateReply) -> ScoreSums:
-    sums = ScoreSums(reply.cases, reply.others, reply.chances, reply.squares, reply.loss)
-    return coarsen(sums, MIN_COUNT)
+def _check_results(reply: m.ResultsReply, rules: Ints, *, totals: bool) -> None:
+    """Refuse results that are not those asked for."""
+    site, n_known = reply.header.site, len(reply.known)
+    lengths = (
+        (reply.totals, 2 if totals else 0),
+        (reply.inside, len(rules)),
+        (reply.events_inside, len(rules)),
+        (reply.measures, n_known),
+    )
+    places = set(reply.known.tolist())
+    if any(array.shape != (length,) for array, length in lengths) or len(places) < n_known:
+        raise ProtocolError(f"site {site!r} sent other results than were asked for")
+    if not places <= set(range(len(fields(Measures)))):
+        raise ProtocolError(f"site {site!r} sent a measure that does not exist")
+    parts = [(reply.events_inside, reply.inside)]
+    if totals:
+        parts.append((reply.totals[1:], reply.totals[:1]))
+        parts.append((reply.inside, np.full(len(rules), reply.totals[0])))
+    if any((few < 0).any() or (few > many * (1 + 1e-9)).any() for few, many in parts):
+        raise ProtocolError(f"site {site!r} counts more patients in a part than in the whole")
+
+
+def _read_measures(reply: m.ResultsReply) -> Measures:
+    values = np.full(len(fields(Measures)), np.nan)
+    values[reply.known] = reply.measures
+    return Measures(*values.tolist())
 
 
 def _positive(total: float) -> float:
@@ -692,18 +758,9 @@ def _last(history: Sequence[float]) -> float | None:
 
 
 def _make_terms(
-    found: _Found,
-    terms: Ints,
-    importance: Floats,
-    sums: m.SummaryReply,
-    of_sites: Sequence[m.SummaryReply],
-    *,
-    weighted: bool,
+    found: _Found, terms: Ints, importance: Floats, inside: Floats, events_inside: Floats
 ) -> tuple[Term, ...]:
-    """Return the terms that stayed, most important first.
-
-    Weights hide how many patients stand behind a sum: no rule is told by site, then.
-    """
+    """Return the terms that stayed, most important first."""
     coef, n_rules = found.solution.coef, len(found.rules)
     points = found.solution.path.points if found.solution.path else ()
     made: list[Term] = []
@@ -711,28 +768,11 @@ def _make_terms(
         beta, size = float(coef[term]), float(importance[k])
         path = tuple(float(point.coef[term]) for point in points)
         if term <= n_rules:
-            counts = float(sums.inside[k - 1]), float(sums.events_inside[k - 1])
-            by_site = _count_by_site(of_sites, k - 1) if not weighted else ()
-            rule = found.rules[term - 1]
-            made.append(RuleTerm(rule, beta, size, *counts, path=path, by_site=by_site))
+            counts = float(inside[k - 1]), float(events_inside[k - 1])
+            made.append(RuleTerm(found.rules[term - 1], beta, size, *counts, path=path))
         else:
             made.append(LinearTerm(found.grid.linear[term - 1 - n_rules], beta, size, path))
     return tuple(sorted(made, key=lambda term: -term.importance))
-
-
-def _count_by_site(of_sites: Sequence[m.SummaryReply], rule: int) -> tuple[Counts, ...]:
-    """Return who satisfies a rule at each site; nothing where one of them has too few.
-
-    All or none: with the total known, one site left out would be told by the others.
-    """
-    found = []
-    for reply in of_sites:
-        here = Counts(float(reply.inside[rule]), float(reply.events_inside[rule]))
-        smallest = min(here.patients, reply.total - here.patients)
-        if min(smallest, here.events, here.patients - here.events) < MIN_COUNT:
-            return ()
-        found.append(here)
-    return tuple(found)
 
 
 def _path_points(path: Path | None) -> tuple[PathPoint, ...]:

@@ -324,6 +324,64 @@ class EvaluateReply:
 
 
 @dataclass(frozen=True, eq=False)
+class OfferRequest:
+    """Ask which of its own results a site would tell, by name and without masks.
+
+    Only in studies with ``per_site``. `terms` are the positions of the final model's
+    terms, the intercept first.
+    """
+
+    header: Header
+    terms: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class OfferReply:
+    """What the site has enough patients for, by its policy's smallest count.
+
+    The coordinator then asks for what all sites offer, and for nothing else: with a
+    total known, what one site keeps back would be told by the others.
+    """
+
+    header: Header
+    rules: Ints = _released(
+        "which rules of the model pass the disclosure gate here", shape="≤ rules in the model"
+    )
+    totals: bool = _released("whether there are k with and k without the outcome")
+    evaluation: bool = _released("the same among held-out patients")
+
+
+@dataclass(frozen=True, eq=False)
+class ResultsRequest:
+    """Ask for a site's own results: those that all sites offer.
+
+    `terms` and `coef` are the final model; `rules` are positions among its rules.
+    """
+
+    header: Header
+    terms: Ints
+    coef: Floats
+    rules: Ints
+    totals: bool
+    evaluation: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ResultsReply:
+    """A site's own results; each is empty unless asked for."""
+
+    header: Header
+    totals: Floats = _released("Σ w, Σ w·y: patients, and those with the outcome", shape="2")
+    inside: Floats = _released("Σ w·r", shape="rules asked for")
+    events_inside: Floats = _released("Σ w·y·r", shape="rules asked for")
+    known: Ints = _released("which measures of the predictions are defined", shape="≤ 12")
+    measures: Floats = _released(
+        "measures of the predictions for held-out patients: AUC, Brier score, calibration …",
+        shape="≤ 12",
+    )
+
+
+@dataclass(frozen=True, eq=False)
 class Refusal:
     """The site does not answer; `code` is for machines, `reason` for people."""
 
@@ -348,6 +406,8 @@ Request = (
     | GridRequest
     | RulesRequest
     | TermsRequest
+    | OfferRequest
+    | ResultsRequest
     | SumRequest
 )
 Sum = SpreadsReply | DualReply | CurvatureReply | SlopesReply | SummaryReply | EvaluateReply
@@ -360,6 +420,8 @@ Reply = (
     | GridReply
     | RulesReply
     | TermsReply
+    | OfferReply
+    | ResultsReply
     | Sum
     | Refusal
 )

@@ -47,14 +47,14 @@ from fedrulefit.core.importance import sum_terms
 from fedrulefit.core.losses import logistic_loss
 from fedrulefit.core.newton import sum_curvature
 from fedrulefit.core.rules import Rule, check_rules, merge_rules
-from fedrulefit.core.scores import count_scores
+from fedrulefit.core.scores import ScoreSums, count_scores, measure
 from fedrulefit.errors import DataError, ProtocolError
 from fedrulefit.model import describe_rule
 from fedrulefit.privacy.gate import Gated, gate_rules
 from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.ledger import EXACT, Ledger, Release
 from fedrulefit.privacy.mechanisms import Noise, OpenDPLaplace
-from fedrulefit.privacy.policy import KINDS, OPEN, Policy, ReleaseKind
+from fedrulefit.privacy.policy import KINDS, MIN_COUNT, OPEN, Policy, ReleaseKind
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.schedule import make_factors, make_schedule
@@ -85,6 +85,8 @@ _ORDER: Final[dict[type, int]] = {
     m.SlopesRequest: 8,
     m.SummaryRequest: 9,
     m.EvaluateRequest: 10,
+    m.OfferRequest: 11,
+    m.ResultsRequest: 12,
 }
 """Requests come in this order; only fitting rounds repeat."""
 
@@ -116,6 +118,8 @@ _KINDS: Final[dict[type, ReleaseKind]] = {
     m.SlopesRequest: "slopes",
     m.SummaryRequest: "summary",
     m.EvaluateRequest: "evaluation",
+    m.OfferRequest: "site-results",
+    m.ResultsRequest: "site-results",
 }
 
 
@@ -350,6 +354,8 @@ class Site:
             needed.append(m.SpreadsRequest)
         if settings.holdout > 0:
             needed.append(m.EvaluateRequest)
+        if settings.per_site:
+            needed.append(m.ResultsRequest)
         if settings.solver == "fedda" and settings.rounds + 4 > self.policy.max_rounds:
             most = self.policy.max_rounds
             raise ProtocolError(f"the site's policy allows {most} sums in a run", "policy")
@@ -435,6 +441,10 @@ class Site:
                 return self._grow(request)
             case m.TermsRequest(header):
                 return m.TermsReply(header, self._ready_design().n_terms)
+            case m.OfferRequest():
+                return self._offer(request)
+            case m.ResultsRequest():
+                return self._tell_results(request)
             case _:
                 return self._add_up(request)
 
@@ -621,24 +631,85 @@ class Site:
 
     def _evaluate(self, request: m.EvaluateRequest) -> m.EvaluateReply:
         """Judge the finished model on the patients that were held out."""
-        n_terms, terms, test = self._ready_design().n_terms, request.terms, self._held_out
-        _check_coefs(terms, request.coef, n_terms)
+        sums = self._count_scores(request.terms, request.coef)
+        return m.EvaluateReply(
+            request.header, sums.cases, sums.others, sums.chances, sums.squares, sums.loss
+        )
+
+    def _count_scores(self, terms: Ints, coef: Floats) -> ScoreSums:
+        """Return the score sums of a model over the patients that were held out."""
+        n_terms, test = self._ready_design().n_terms, self._held_out
+        _check_coefs(terms, coef, n_terms)
         if self._grid is None or test.outcome is None or self.study.settings.holdout == 0:
             raise ProtocolError("the study holds no patients out", "order")
         n_rules = len(self._rules)
-        kept = [self._rules[k - 1] for k in terms.tolist() if 1 <= k <= n_rules]
         linear = linear_values(test.values, self._grid)[:, terms[terms > n_rules] - n_rules - 1]
-        design = build_design(encode(test.values, self._grid), kept, linear)
-        sums = count_scores(expit(design.dot(request.coef)), test.outcome, test.weights)
-        return m.EvaluateReply(
-            request.header, sums.cases, sums.others, sums.chances, sums.squares, sums.loss
+        design = build_design(encode(test.values, self._grid), self._rules_of(terms), linear)
+        return count_scores(expit(design.dot(coef)), test.outcome, test.weights)
+
+    def _rules_of(self, terms: Ints) -> list[Rule]:
+        """Return the rules among a model's terms."""
+        return [self._rules[k - 1] for k in terms.tolist() if 1 <= k <= len(self._rules)]
+
+    def _offer(self, request: m.OfferRequest) -> m.OfferReply:
+        """Say which of the site's own results rest on enough patients."""
+        grid, codes, n_terms = self._grid, self._codes, self._ready_design().n_terms
+        _check_terms(request.terms, n_terms)
+        if grid is None or codes is None or not self.study.settings.per_site:
+            raise ProtocolError("the study asks for no results of single sites", "order")
+        rules = self._rules_of(request.terms)
+        told = set(
+            gate_rules(
+                rules, codes, self._outcome, grid, min_count=self._min_count, max_rules=len(rules)
+            ).rules
+        )
+        return m.OfferReply(
+            request.header,
+            np.array([k for k, rule in enumerate(rules) if rule in told], dtype=np.int64),
+            self._has_enough(self._outcome),
+            self.study.settings.holdout > 0 and self._has_enough(self._held_out.outcome),
+        )
+
+    @property
+    def _min_count(self) -> int:
+        """Smallest count behind the site's own results, which stand in the model file."""
+        return max(self.policy.min_count, MIN_COUNT)
+
+    def _has_enough(self, outcome: Floats | None) -> bool:
+        """Whether there are k patients with and k without the outcome."""
+        if outcome is None:
+            return False
+        return bool(min((outcome == 1).sum(), (outcome == 0).sum()) >= self._min_count)
+
+    def _tell_results(self, request: m.ResultsRequest) -> m.ResultsReply:
+        """Tell the site's own results: those asked for, if it offers them."""
+        terms, rules = request.terms, request.rules
+        _check_coefs(terms, request.coef, self._ready_design().n_terms)
+        offer = self._offer(m.OfferRequest(request.header, terms))
+        offered = np.isin(rules, offer.rules).all() and (np.diff(rules) > 0).all()
+        if not offered or request.totals > offer.totals or request.evaluation > offer.evaluation:
+            raise ProtocolError("the site does not offer these results of its own", "policy")
+        sums = sum_terms(self._ready_design().take(terms), self._outcome, self._weights)
+        measures: Floats = np.empty(0)
+        if request.evaluation:
+            found = measure(self._count_scores(terms, request.coef))
+            measures = np.array(list(vars(found).values()))
+        known = np.flatnonzero(np.isfinite(measures))
+        return m.ResultsReply(
+            request.header,
+            np.array([sums.total, sums.events] if request.totals else []),
+            sums.inside[rules],
+            sums.events_inside[rules],
+            known,
+            measures[known],
         )
 
     @property
     def finished(self) -> bool:
         """Whether the run has asked for everything that it can."""
-        last = m.EvaluateRequest if self.study.settings.holdout > 0 else m.SummaryRequest
-        return self._order == _ORDER[last]
+        settings = self.study.settings
+        last = m.EvaluateRequest if settings.holdout > 0 else m.SummaryRequest
+        return self._order == _ORDER[m.ResultsRequest if settings.per_site else last]
 
     @property
     def _by_patients(self) -> bool:
@@ -687,7 +758,7 @@ class Site:
                 lines += self._review_rules(reply)
             case _:
                 under = "without masks: the coordinator sees this site's own numbers"
-                if self._seals.active:
+                if self._seals.active and isinstance(reply, m.Sum):
                     under = f"inside secure sums over {', '.join(self._seals.sites)}"
                 lines.append(f"They leave {under}.")
                 if kind in ("dual", "curvature"):

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from scipy.special import expit
 
 from fedrulefit.core.rules import format_number
-from fedrulefit.core.scores import discriminate
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import Model, RuleTerm, level_words
 from fedrulefit.study import Category, Number, YesNo
@@ -236,8 +235,7 @@ def tell_model(model: Model) -> list[str]:
 
 def tell_validation(validation: Evaluation) -> str:
     """Return the internal–external validation in a sentence."""
-    own = [discriminate(sums).auc for sums in validation.sites.values()]
-    known = [auc for auc in own if not math.isnan(auc)]
+    known = [found.auc for found in validation.sites.values() if not math.isnan(found.auc)]
     span = f" from {min(known):.3f} to {max(known):.3f}" if known else ""
     return (
         "Each site was left out once: a model was learnt from all others and judged on it. The AUC "

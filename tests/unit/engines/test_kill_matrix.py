@@ -36,7 +36,7 @@ NAMES = ("north", "south", "west")
 ROOT = Path(__file__).resolve().parents[3]
 BEFORE = ("JoinRequest", "KeyRequest", "PeersRequest", "GridRequest", "SpreadsRequest",
           "RulesRequest", "TermsRequest")  # fmt: skip
-AFTER = ("SlopesRequest", "SummaryRequest", "EvaluateRequest")
+AFTER = ("SlopesRequest", "SummaryRequest", "EvaluateRequest", "OfferRequest", "ResultsRequest")
 SITE_PHASES = ("unkept", "kept", "unsent")
 POLICY = killable.policy_of({"dropouts": "wait"})
 LEADER_PHASES = ("asking", "unkept", "kept")
@@ -44,7 +44,7 @@ LEADER_PHASES = ("asking", "unkept", "kept")
 
 def study_of(solver: str, **settings: Any) -> Any:
     small = {"n_trees": 5, "rounds": 3, "epsilon": 1.0, "spreads": "exact"}
-    return make_study(**{**small, **SOLVERS[solver], "holdout": 0.2, **settings})
+    return make_study(**{**small, **SOLVERS[solver], "holdout": 0.2, "per_site": True, **settings})
 
 
 def kinds_of(solver: str, dropouts: str = "wait") -> tuple[str, ...]:

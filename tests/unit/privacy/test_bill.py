@@ -81,12 +81,14 @@ def test_sums_are_listed_with_what_left_openly_or_on_their_own() -> None:
 @pytest.mark.parametrize("noise", [True, False])
 @pytest.mark.parametrize("histograms", [True, False])
 @pytest.mark.parametrize("folds", [0, 5])
+@pytest.mark.parametrize("per_site", [True, False])
 def test_exact_releases_name_all_that_leaves_without_noise(
-    noise: bool, histograms: bool, folds: int
+    noise: bool, histograms: bool, folds: int, per_site: bool
 ) -> None:
-    words = exact_releases(noise=noise, histograms=histograms, folds=folds)
+    words = exact_releases(noise=noise, histograms=histograms, folds=folds, per_site=per_site)
     assert ("the histograms" in words) == (histograms and not noise)
-    (rules,) = (w for w in words if "histograms" not in w)
+    assert any("the site's own patients" in line for line in words) == per_site
+    (rules,) = (w for w in words if w.startswith("the rules"))
     assert "rules" in rules
     assert ("without each of 5 folds" in rules) == (folds > 0)
 

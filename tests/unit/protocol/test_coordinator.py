@@ -20,7 +20,7 @@ from fedrulefit.protocol.coordinator import FORBIDDEN, Coordinator, _forbid
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
 from fedrulefit.table import Table
-from tests.samples import make_study, make_tables, record
+from tests.samples import SOLVERS, make_study, make_tables, record
 
 Replies = dict[str, Any]
 STUDY = make_study(rounds=2)
@@ -152,6 +152,32 @@ def test_numbers_of_another_length_are_refused(kind: type, field: str) -> None:
     dtype = np.int64 if field == "counts" else np.float64
     with pytest.raises(ProtocolError, match=r"where .* were due"):
         run(study, tamper=change("west", kind, **{field: np.ones(3, dtype)}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "why"),
+    [
+        (m.OfferReply, {"rules": np.array([0, 1, 10**6])}, None),  # what others do not offer
+        (m.ResultsReply, {"totals": np.ones(3)}, "other results than were asked for"),
+        (m.ResultsReply, {"inside": np.ones(77)}, "other results than were asked for"),
+        (m.ResultsReply, {"events_inside": np.empty(0)}, "other results than were asked for"),
+        (m.ResultsReply, {"measures": np.ones(3)}, "other results than were asked for"),
+        (m.ResultsReply, {"known": np.zeros(12, np.int64)}, "other results than were asked for"),
+        (m.ResultsReply, {"known": np.arange(12) + 1}, "a measure that does not exist"),
+        (m.ResultsReply, {"totals": np.array([10.0, 11.0])}, "more patients in a part"),
+        (m.ResultsReply, {"totals": np.array([3.0, -1.0])}, "more patients in a part"),
+    ],
+)
+def test_results_that_were_not_asked_for_are_refused(kind: type, fields: Any, why: Any) -> None:
+    study = make_study(**SOLVERS["exact"], holdout=0.3, per_site=True)
+    tables = make_tables(study, sizes=(200, 150, 150))
+    sites = {name: Site(name, table, study) for name, table in tables.items()}
+    if why is None:
+        model = run(study, sites, tamper=change("west", kind, **fields))
+        assert all(len(term.by_site) in (0, 3) for term in model.rule_terms)
+        return
+    with pytest.raises(ProtocolError, match=why):
+        run(study, sites, tamper=change("west", kind, **fields))
 
 
 @pytest.mark.parametrize("number", [0.0, -5.0])

@@ -14,10 +14,11 @@ import pytest
 
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.newton import Query
-from fedrulefit.core.rules import Condition, Rule
+from fedrulefit.core.rules import Condition, Rule, conjoin
 from fedrulefit.errors import DataError
 from fedrulefit.privacy.ledger import EXACT, Ledger
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
+from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.site import RECENT, Site, _draw_folds, blank_header
@@ -139,6 +140,10 @@ def test_nothing_is_answered_before_joining(grid: Grid) -> None:
         m.SlopesRequest(head(), empty.astype(np.int64), empty),
         m.SummaryRequest(head(), empty.astype(np.int64), empty, empty),
         m.EvaluateRequest(head(), empty.astype(np.int64), empty),
+        m.OfferRequest(head(), empty.astype(np.int64)),
+        m.ResultsRequest(
+            head(), empty.astype(np.int64), empty, empty.astype(np.int64), False, False
+        ),
     )
     assert {type(request) for request in requests} == {*get_args(m.Request)} - {m.JoinRequest}
     for request in requests:
@@ -433,6 +438,83 @@ def test_a_summary_is_the_site_s_own_sums(ready: Site) -> None:
     log_odds = 0.3 - 0.2 * icu
     loss = -np.where(y == 1, -np.log1p(np.exp(-log_odds)), -np.log1p(np.exp(log_odds))).sum()
     assert reply.loss == pytest.approx(loss, rel=1e-12)
+
+
+# --- the site's own results ---------------------------------------------------------------
+
+
+def own_site(study: Study, **options: Any) -> Site:
+    """Return a site that holds two rules: one on many patients, one on hardly any."""
+    site = Site("north", make_tables(study, sizes=(200,))["north"], study, **options)
+    grid = shared_grid(study)
+    rare = conjoin([Condition(0, 0b1), Condition(2, 0b1), Condition(3, 0b1000)], grid)
+    assert rare is not None
+    rules = (Rule((Condition(3, 0b1),)), rare)
+    for request in (
+        join(study),
+        m.GridRequest(head(study)),
+        m.RulesRequest(head(study), grid),
+        m.TermsRequest(head(study), rules),
+    ):
+        assert not isinstance(site.handle(request), m.Refusal)
+    return site
+
+
+OWN = make_study(rounds=3, per_site=True, holdout=0.3)
+TERMS, COEF = np.array([0, 1, 2]), np.array([0.1, 0.5, -0.2])
+
+
+def ask(**changes: Any) -> m.ResultsRequest:
+    facts: dict[str, Any] = {"rules": np.array([0]), "totals": True, "evaluation": True, **changes}
+    return m.ResultsRequest(head(OWN), TERMS, COEF, **facts)
+
+
+def test_a_site_offers_only_results_on_enough_patients() -> None:
+    offer = own_site(OWN).handle(m.OfferRequest(head(OWN), TERMS))
+    assert isinstance(offer, m.OfferReply)
+    assert offer.rules.tolist() == [0], "the other rule holds for too few"
+    assert offer.totals
+    assert offer.evaluation
+    careful = own_site(OWN, policy=Policy.model_validate({**OPEN.model_dump(), "min_count": 60}))
+    offer = careful.handle(m.OfferRequest(head(OWN), TERMS))
+    assert isinstance(offer, m.OfferReply)
+    assert offer.rules.tolist() == [], "the policy's own count"
+    assert not offer.evaluation
+
+
+def test_a_site_tells_its_own_results_and_only_those_asked_for() -> None:
+    site = own_site(OWN)
+    reply = site.handle(ask())
+    assert isinstance(reply, m.ResultsReply)
+    assert reply.totals[0] == 140
+    assert 0 < reply.events_inside[0] < reply.inside[0] < 140
+    assert reply.known.tolist() == list(range(12))
+    assert reply.measures[0] == 60
+    nothing = own_site(OWN).handle(ask(rules=np.empty(0, np.int64), totals=False, evaluation=False))
+    assert isinstance(nothing, m.ResultsReply)
+    for name in ("totals", "inside", "events_inside", "known", "measures"):
+        assert len(getattr(nothing, name)) == 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rules": np.array([1])}, {"rules": np.array([0, 1])}, {"rules": np.array([0, 0])},
+     {"rules": np.array([-1])}, {"rules": np.array([7])}],
+)  # fmt: skip
+def test_what_a_site_does_not_offer_it_does_not_tell(changes: Any) -> None:
+    assert "does not offer" in refusal(own_site(OWN), ask(**changes), "policy")
+
+
+def test_results_are_asked_for_once_and_only_where_the_study_says_so() -> None:
+    site = own_site(OWN)
+    assert not site.finished
+    site.handle(ask())
+    assert site.finished
+    assert "out of turn" in refusal(site, ask(rules=np.empty(0, np.int64)), "order")
+    silent = OWN.with_settings(per_site=False)
+    other = own_site(silent)
+    request = m.OfferRequest(head(silent), TERMS)
+    assert "no results of single sites" in refusal(other, request, "order")
 
 
 # --- the exact solver ---------------------------------------------------------------------

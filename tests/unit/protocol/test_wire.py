@@ -84,6 +84,14 @@ EXAMPLES: dict[str, m.Message] = {
         m.SummaryReply(HEADER, 9.0, 3.0, np.ones(1), np.zeros(1), np.ones(2), 4.5, -3.0),
         m.EvaluateRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
         m.EvaluateReply(HEADER, np.ones(3), np.zeros(3), np.ones(3), 0.5, 1.5),
+        m.OfferRequest(HEADER, np.array([0, 2])),
+        m.OfferReply(HEADER, np.array([0]), True, False),
+        m.ResultsRequest(
+            HEADER, np.array([0, 2]), np.array([0.1, 0.2]), np.array([0]), True, False
+        ),
+        m.ResultsReply(
+            HEADER, np.array([9.0, 3.0]), np.ones(1), np.zeros(1), np.array([2]), np.array([0.8])
+        ),
         m.Refusal(HEADER, "bad-request", "why"),
     )
 }
