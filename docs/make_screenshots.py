@@ -34,9 +34,10 @@ def main(folder: Path) -> None:
         browser = driver.chromium.launch(
             executable_path=which("chromium"), args=[] if os.geteuid() else ["--no-sandbox"]
         )
-        for scheme, top, bottom in (
-            ("light", "header", "#calculator"),
-            ("dark", "#rules", "#effects"),
+        for name, scheme, top, bottom in (
+            ("report-light.png", "light", "header", "#calculator"),
+            ("report-dark.png", "dark", "#rules", "#effects"),
+            ("report-performance.png", "light", "#performance", "#performance"),
         ):
             page = browser.new_page(
                 viewport={"width": 1040, "height": 900},
@@ -48,7 +49,7 @@ def main(folder: Path) -> None:
             for place, text in PATIENT.items():
                 page.locator(place).fill(text)
             page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
-            take(page, f"report-{scheme}.png", top, bottom)
+            take(page, name, top, bottom)
         browser.close()
 
 

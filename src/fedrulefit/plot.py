@@ -77,22 +77,21 @@ def subgroups(
     frame = model.subgroups_frame(top=top, min_support=min_support)
     if frame.empty:
         return _say(ax, f"No rule with support above {min_support:g}")
+    of_sites = model.subgroups_frame(top=top, min_support=min_support, by_site=True)
     place = np.arange(len(frame))[::-1]
     for shift, column, colour, label in (
         (0.2, "inside", INSIDE, "patients inside the rule"),
         (-0.2, "outside", OUTSIDE, "patients outside"),
     ):
-        rate = 100 * frame[f"rate_{column}"]
-        ax.barh(place + shift, rate, 0.38, color=colour, label=label)
-        for y, x in zip(place + shift, rate, strict=True):
-            ax.annotate(f"{x:.0f} %", (x, y), (3, 0), textcoords="offset points", va="center")
-    of_sites = model.subgroups_frame(top=top, min_support=min_support, by_site=True)
-    rows = dict(zip(frame["rule"], place, strict=True))
+        ax.barh(place + shift, 100 * frame[f"rate_{column}"], 0.38, color=colour, label=label)
+        for y, rule, rate in zip(place, frame["rule"], frame[f"rate_{column}"], strict=True):
+            own = of_sites.loc[of_sites["rule"] == rule, f"rate_{column}"]
+            ax.plot(100 * own, np.full(len(own), y + shift), "o", color=NEUTRAL, markersize=4)
+            end = 100 * max(rate, *own) if len(own) else 100 * rate
+            words, spot = f"{100 * rate:.0f} %", (end, y + shift)
+            ax.annotate(words, spot, (4, 0), textcoords="offset points", va="center")
     if not of_sites.empty:
-        y = of_sites["rule"].map(rows)
-        x = np.concatenate([of_sites["rate_inside"], of_sites["rate_outside"]])
-        y = np.concatenate([y + 0.2, y - 0.2])
-        ax.scatter(100 * x, y, s=14, color=NEUTRAL, zorder=3, label="each site")
+        ax.plot([], [], "o", color=NEUTRAL, markersize=4, label="each site")
     ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
     ax.set_xlim(0, 110)
     ax.set_xlabel(f"{model.study.outcome.label or model.study.outcome.column} (%)")

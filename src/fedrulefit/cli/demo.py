@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shutil import which
@@ -17,12 +18,18 @@ from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, stderr, stdout
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError
+from fedrulefit.study import Study
 from fedrulefit.table import load_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from fedrulefit.demo import Match
+
+SHOWN = """\
+holdout = 0.2      # of each hospital's patients: the model is judged on them
+per_site = true    # tell each hospital's own results, too
+"""
 
 EPILOG = "Example: fedrulefit demo --output demo"
 
@@ -43,9 +50,10 @@ def demo(
     from fedrulefit.report import write_report
 
     console = stdout()
-    study = registry.demo_study()
+    text = registry.STUDY_TOML + SHOWN
+    study = Study.from_mapping(tomllib.loads(text))
     frames = registry.draw_registry(seed)
-    _write_inputs(output, frames, registry.STUDY_TOML)
+    _write_inputs(output, frames, text)
     console.print(Text("Three made-up hospitals (synthetic data, no real patient):"))
     for name, frame in frames.items():
         rate = 100 * frame["mortality"].mean()
@@ -64,6 +72,7 @@ def demo(
     console.print()
     _show_planted(console, registry.match_planted(model, registry.draw_fresh(seed)))
     console.print()
+    show.print_evaluation(console, model)
     console.print(Text(f"Covariates by importance: {show.importance_line(model)}"))
     console.print(Text(f"Privacy: {model.privacy.words()}"))
     console.print()

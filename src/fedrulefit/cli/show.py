@@ -150,16 +150,23 @@ def print_model(console: Console, model: Model, *, top: int, written: str) -> No
         console.print()
         console.print(rules_table(model, model.rules_frame(top=top)))
     console.print()
+    print_evaluation(console, model)
+    console.print(Text(f"Covariates by importance: {importance_line(model)}"))
+    console.print(Text(f"Privacy: {model.privacy.words()}"))
+    console.print(Text(f"Wrote {written}."))
+
+
+def print_evaluation(console: Console, model: Model) -> None:
+    """Print how well the model predicts, where that was tried."""
     if model.evaluation is not None:
         console.print(Text(model.evaluation.words()))
         if model.evaluation.sites:
             console.print(_metrics_table(model.evaluation, "Held-out patients by site", "site"))
+        console.print()
     if model.validation is not None:
         title = "Learnt without each site, judged on it"
         console.print(_metrics_table(model.validation, title, "left out"))
-    console.print(Text(f"Covariates by importance: {importance_line(model)}"))
-    console.print(Text(f"Privacy: {model.privacy.words()}"))
-    console.print(Text(f"Wrote {written}."))
+        console.print()
 
 
 def _metrics_table(evaluation: Evaluation, title: str, first: str) -> Table:

@@ -15,9 +15,9 @@ from fedrulefit.core.rules import format_number
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.report.charts import Tick, draw_path, round_steps
 
-WIDTH: Final = 340
+WIDTH: Final = 350
 HEIGHT: Final = 250
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 44
+LEFT, RIGHT, TOP, BOTTOM = 62, 12, 12, 44
 Point = tuple[float, float]
 
 

@@ -249,9 +249,13 @@ def tell_heterogeneity(evaluation: Evaluation) -> str:
     tau = evaluation.heterogeneity()
     if math.isnan(tau):
         return ""
+    if tau < 0.005:
+        return (
+            "The sites' AUCs differ no more than chance explains (DerSimonian and Laird's τ = 0)."
+        )
     return (
-        f"Between sites the AUC varies beyond chance by a standard deviation of {tau:.2f} on the "
-        "logit scale (DerSimonian and Laird's τ)."
+        f"Beyond chance, the sites' AUCs differ by a standard deviation of τ = {tau:.2f} on the "
+        "logit scale (DerSimonian and Laird)."
     )
 
 
