@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from fedrulefit.cli.app import app
 from fedrulefit.engines import inprocess
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.report import render_report
+from fedrulefit.study import Study
 from fedrulefit.table import load_table
 
 runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"})
@@ -93,7 +96,11 @@ def test_demo_writes_everything_it_names(tmp_path: Path) -> None:
     text = succeed("demo", "--output", folder).stdout
     for name in ("model.json", "model.png", "report.html", "study.toml", "rural.csv"):
         assert (folder / name).stat().st_size > 0
-    assert Model.load(folder / "model.json").provenance.patients == 2500
+    model = Model.load(folder / "model.json")
+    assert model.provenance.patients == 2000, "a fifth of 2,500 is held out"
+    assert model.evaluation is not None
+    assert model.evaluation.words() in " ".join(text.split())
+    assert Study.load(folder / "study.toml") == model.study
     assert "synthetic data, no real patient" in text
     assert "The rules we planted" in text
     assert "no finite ε" in " ".join(text.split())
@@ -476,3 +483,13 @@ def test_a_wrong_option_is_a_usage_error() -> None:
     result = run("fit", "--nonsense")
     assert result.exit_code == 2
     assert "Traceback" not in result.output
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fedrulefit", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == succeed("--version").stdout
