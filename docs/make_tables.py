@@ -185,7 +185,10 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.Model.explain",
             "fedrulefit.Model.rules_frame",
             "fedrulefit.Model.subgroups_frame",
+            "fedrulefit.Model.importance_frame",
+            "fedrulefit.Model.history_frame",
             "fedrulefit.Model.path_frame",
+            "fedrulefit.Model.coefficients_frame",
             "fedrulefit.Model.variable_importance",
             "fedrulefit.Model.partial_dependence",
             "fedrulefit.Model.to_sql",
@@ -742,7 +745,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "inside": "Patients who satisfy the rule, over all sites (with weights).",
         "events_inside": "Those of them with the event.",
         "path": "Its coefficient at each λ of the path; empty where λ was given.",
-        "by_site": "`[inside, events_inside]` of each site; empty where the study does not ask for "
+        "by_site": "`[inside, events_inside]` of each site, rounded; empty where the study does not ask for "
         "it (`per_site`), or where a site has too few.",
     },
     "_ConditionPart": {
@@ -772,7 +775,8 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "_EvaluationPart": {
         "overall": "Score sums over all sites.",
-        "sites": "Measures of each site, with `per_site`; else empty.",
+        "sites": "Measures of each site, rounded; empty without `per_site` (of `evaluation`), or "
+        "where a site has too few patients.",
     },
     "_MeasuresPart": {
         "patients": "Patients judged (with weights).",
@@ -809,7 +813,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "cross-validation at the λ of that round.",
         "path": "The λs of the cross-validation, falling; empty where λ was given.",
         "software": "Versions of fedrulefit and the libraries of the coordinator.",
-        "by_site": "`[patients, events]` of each site, with `per_site`; else empty.",
+        "by_site": "`[patients, events]` of each site, rounded, with `per_site`; else empty.",
     },
     "_CertificatePart": {
         "residual": "KKT residual: the largest entry of the least subgradient.",

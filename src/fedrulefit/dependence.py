@@ -11,7 +11,8 @@ nothing else (a linear term is 0 at its centre; the intercept is left out):
 * ``log_odds`` is the sum over all terms that name a covariate of S: the partial
   dependence. The share is support / P(t_S), never above 1. The support is in the model;
   P(t_S) is taken as the share of codes that satisfy t_S, a product over covariates:
-  cut-offs are quantiles, so that each code holds about as many patients as the next.
+  cut-offs are quantiles, so that each code holds about as many patients as the next. For
+  levels and for "missing" that is a guess: the line is too flat where a level is rare.
 * ``alone`` is the sum over terms that name **only** covariates of S. It is exact.
 * ``lowest`` and ``highest`` are ``alone`` plus all negative, or all positive,
   coefficients of the rules that name others too and that the values of S leave open:

@@ -72,7 +72,7 @@ class Evaluation:
         DerSimonian and Laird's estimate on the logit scale; NaN with fewer than two
         sites that can be seen.
         """
-        usable = [found for found in self.sites.values() if 0 < found.auc < 1]
+        usable = [f for f in self.sites.values() if 0 < f.auc_low < f.auc < f.auc_high < 1]
         if len(usable) < 2:
             return float("nan")
         centre = np.array([_logit(found.auc) for found in usable])

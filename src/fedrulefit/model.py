@@ -8,6 +8,7 @@ A model holds no patient. Saving and loading is in :mod:`fedrulefit.modelfile`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -36,7 +37,11 @@ if TYPE_CHECKING:
 
 
 class Counts(NamedTuple):
-    """Patients of one site, and those of them with the outcome (with their weights)."""
+    """Patients of one site, and those of them with the outcome.
+
+    With their weights, and rounded as the site told them: to multiples of five, or of
+    its policy's smallest count.
+    """
 
     patients: float
     events: float
@@ -347,6 +352,31 @@ class Model:
         columns = ["rule", "inside", "rate_inside", "outside", "rate_outside"]
         return pd.DataFrame(rows, columns=["site", *columns] if by_site else columns)
 
+    def importance_frame(self) -> pd.DataFrame:
+        """Return the covariates with their importance (paper 2.3), most important first."""
+        import pandas as pd
+
+        columns = {"covariate": list(self.study.names), "importance": self.variable_importance()}
+        return pd.DataFrame(columns).sort_values(
+            "importance", ascending=False, kind="stable", ignore_index=True
+        )
+
+    def history_frame(self) -> pd.DataFrame:
+        """Return the penalised mean loss, round by round."""
+        import pandas as pd
+
+        losses = self.provenance.history
+        return pd.DataFrame({"round": range(len(losses)), "objective": losses})
+
+    def coefficients_frame(self) -> pd.DataFrame:
+        """Return the coefficient of every term at every λ of the path; empty where λ was given."""
+        import pandas as pd
+
+        columns: dict[str, object] = {"penalty": [p.penalty for p in self.provenance.path]}
+        if self.provenance.path:
+            columns |= {self.describe(term): term.path for term in self.terms}
+        return pd.DataFrame(columns)
+
     def path_frame(self) -> pd.DataFrame:
         """Return the path of the cross-validation; empty where λ was given."""
         import pandas as pd
@@ -520,4 +550,5 @@ def _rates(inside: Counts, whole: Counts) -> dict[str, object]:
 
 
 def _rate(counts: Counts) -> float:
-    return counts.events / counts.patients if counts.patients > 0 else float("nan")
+    """Share with the outcome; counts of single sites are rounded, so it is cut to 0 … 1."""
+    return min(max(counts.events / counts.patients, 0.0), 1.0) if counts.patients > 0 else math.nan

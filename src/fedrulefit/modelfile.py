@@ -121,7 +121,10 @@ class _ProvenancePart(_Part):
 
 
 class _ScoresPart(_Part):
-    bins: list[Annotated[list[float], Field(min_length=4, max_length=4)]]
+    bins: Annotated[
+        list[Annotated[list[Annotated[float, Field(ge=-1e-6)]], Field(min_length=4, max_length=4)]],
+        Field(min_length=1),
+    ]
     squares: float = Field(ge=0)
     loss: float = Field(ge=0)
 
@@ -370,18 +373,20 @@ def _check_counts(file: _File) -> None:
     """No rule holds more patients than there are; a hair is left for rounding."""
     origin = file.provenance
     pairs = [(origin.events, origin.patients)]
+    pairs += [(events, patients) for patients, events in origin.by_site]
     for part in file.terms:
         if not isinstance(part, _RulePart):
             continue
         pairs += [(part.inside, origin.patients), (part.events_inside, part.inside)]
         if part.by_site and len(part.by_site) != len(origin.by_site):
             raise ModelFileError("a rule counts other sites than the model")
-        for (inside, with_outcome), (patients, _) in zip(
-            part.by_site, origin.by_site, strict=False
-        ):
-            pairs += [(with_outcome, inside), (inside, patients)]
+        for inside, whole in zip(part.by_site, origin.by_site, strict=False):
+            pairs += [(inside[1], inside[0]), (inside[0], whole[0]), (inside[1], whole[1])]
     if origin.by_site and len(origin.by_site) != len(origin.sites):
         raise ModelFileError("the counts per site do not fit the sites")
+    for judged in (file.evaluation, file.validation):
+        if judged is not None and not set(judged.sites) <= set(origin.sites):
+            raise ModelFileError("a site was judged that the model does not name")
     if any(few > many * (1 + 1e-9) for few, many in pairs):
         raise ModelFileError("a part has more patients than the whole")
 

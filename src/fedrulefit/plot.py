@@ -54,13 +54,13 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
 
 
 def importance(model: Model, ax: Axes | None = None) -> Axes:
-    """Draw the importance of the covariates (:meth:`Model.variable_importance`)."""
+    """Draw the importance of the covariates (:meth:`Model.importance_frame`)."""
     ax = _axes(ax)
-    value = model.variable_importance()
-    order = np.argsort(value, kind="stable")[-20:]
-    names = [model.study.names[j] for j in order]
-    ax.barh(np.arange(len(order)), 100 * value[order] / max(value.max(), 1e-300), color=NEUTRAL)
-    ax.set_yticks(np.arange(len(order)), [_shorten(name) for name in names])
+    frame = model.importance_frame()[:20][::-1]
+    place = np.arange(len(frame))
+    largest = max(frame["importance"].max(), 1e-300)
+    ax.barh(place, 100 * frame["importance"] / largest, color=NEUTRAL)
+    ax.set_yticks(place, [_shorten(name) for name in frame["covariate"]])
     ax.set_xlabel("Importance (largest = 100)")
     ax.set_title("Covariates")
     return ax
@@ -101,9 +101,10 @@ def subgroups(
 
 
 def history(model: Model, ax: Axes | None = None) -> Axes:
-    """Draw the objective over the rounds (``Model.provenance.history``)."""
+    """Draw the objective over the rounds (:meth:`Model.history_frame`)."""
     ax = _axes(ax)
-    ax.plot(np.arange(len(model.provenance.history)), model.provenance.history, color=NEUTRAL)
+    frame = model.history_frame()
+    ax.plot(frame["round"], frame["objective"], color=NEUTRAL)
     ax.set_xlabel("Round")
     ax.set_ylabel("Penalised mean loss")
     ax.set_title("Fit")
@@ -139,23 +140,23 @@ def path(model: Model, ax: Axes | None = None) -> Axes:
 
 
 def coefficients(model: Model, ax: Axes | None = None, *, top: int = 8) -> Axes:
-    """Draw how the terms' coefficients grow along the path (``term.path``).
+    """Draw how the coefficients grow along the path (:meth:`Model.coefficients_frame`).
 
     All terms of the model are drawn; the `top` most important are named.
     """
     ax = _axes(ax)
-    frame = model.path_frame()
+    frame = model.coefficients_frame()
     if frame.empty or not model.terms:
         return _say(ax, "There is no path: λ was given, or no term stayed")
-    for k, term in enumerate(model.terms):
+    for k, term in enumerate(frame.columns[1:]):
         named = k < top
         ax.plot(
             frame["penalty"],
-            term.path,
+            frame[term],
             color=f"C{k}" if named else OUTSIDE,
             linewidth=1.5 if named else 0.7,
             zorder=2 if named else 1,
-            label=_shorten(model.describe(term)) if named else None,
+            label=_shorten(term) if named else None,
         )
     ax.axvline(model.provenance.penalty, color=NEUTRAL, linestyle="--")
     ax.set_xscale("log")

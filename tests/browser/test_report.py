@@ -68,9 +68,16 @@ def test_the_calculator_explains_as_the_model_does(open_report: Open) -> None:
             "#parts tbody tr", "rows => rows.map(r => [...r.cells].map(c => c.textContent))"
         )
         (explanation,) = model.explain(patient[None, :])
-        told = {part.term: f"{part.contribution:+.3f}" for part in explanation.contributions}
+        told = [(part.kind, part.term, part.contribution) for part in explanation.contributions]
         assert rows[0][0] == "Starting point"
-        assert {row[0]: row[1].replace("−", "-") for row in rows[1:]} == told
+        shown = {row[0]: row[1].replace("−", "-") for row in rows[1:]}
+        assert sorted(shown.values()) == sorted(f"{adds:+.3f}" for _, _, adds in told)
+        for kind, term, adds in told:
+            if kind == "rule":
+                assert shown[term] == f"{adds:+.3f}"
+            else:  # at the patient's own value
+                name = term.split(",")[0]
+                assert any(w.startswith(f"{name} = ") and w.endswith(" (linear)") for w in shown)
 
 
 def test_the_curve_follows_the_value_that_moves(open_report: Open) -> None:
@@ -87,6 +94,9 @@ def test_the_curve_follows_the_value_that_moves(open_report: Open) -> None:
         first = page.locator(f"#x{j}").input_value()
         page.locator("#move").press("End")
         assert page.locator(f"#x{j}").input_value() != first
+        page.get_by_role("button", name="Back to the value entered").click()
+        assert not page.locator("#back").is_visible()
+        page.locator("#move").press("End")
         shown = float(page.locator("#risk").get_attribute("data-risk"))
         assert f"now {100 * shown:.1f} %" in page.locator("#curve-words").inner_text()
 

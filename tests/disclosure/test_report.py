@@ -35,7 +35,7 @@ from fedrulefit.report.facts import (
 )
 from fedrulefit.report.island import island_facts
 from tests.reports import empty_model, evaluated_model, path_model, sample_model, weird_tables
-from tests.samples import SOLVERS, make_study
+from tests.samples import SOLVERS, make_study, make_tables
 
 MODELS = {
     "sample": sample_model,
@@ -59,7 +59,9 @@ def visible_text(page: str) -> str:
 def static_numbers() -> set[str]:
     """Numbers in our own words: the checklist's reference, "largest = 100", column counts."""
     return set(
-        NUMBER.findall("100 95 BMJ 2024;385:e078378 BMJ 2023;380:e071018 SHA-256 Apache-2.0 fig. 3")
+        NUMBER.findall(
+            "100 95 BMJ 2024;385:e078378 BMJ 2023;380:e071018 SHA-256 Apache-2.0 fig. 3 0.4"
+        )
     )
 
 
@@ -176,6 +178,58 @@ def test_what_the_page_shows_was_released_by_every_site() -> None:
     patients = model.provenance.patients
     inside = [x for t in model.rule_terms for x in (t.inside, patients - t.inside)]
     assert counts == [format_count(x) for x in inside]
+
+
+JUDGED = {
+    **SHOWN,
+    "scores of held-out patients": ("EvaluateReply", "cases"),
+    "their probabilities": ("EvaluateReply", "chances"),
+    "their Brier score": ("EvaluateReply", "squares"),
+    "their log-loss": ("EvaluateReply", "loss"),
+    "patients of each site": ("ResultsReply", "totals"),
+    "inside rules at each site": ("ResultsReply", "inside"),
+    "with the outcome inside at each site": ("ResultsReply", "events_inside"),
+    "measures of each site": ("ResultsReply", "measures"),
+}
+
+
+@pytest.mark.parametrize("secure", [True, False])
+def test_results_that_the_page_shows_were_released_as_the_ledger_says(secure: bool) -> None:
+    study = make_study(**SOLVERS["exact"], holdout=0.3, per_site=True)
+    tables = make_tables(study, sizes=(400, 350, 300))
+    ledgers = {name: Ledger() for name in tables}
+    fitted = inprocess.fit(study, tables, make_ledger=ledgers.__getitem__, secure=secure)
+    model, page = fitted.model, render_report(fitted.model)
+    n_told = sum(bool(term.by_site) for term in model.rule_terms)
+    assert n_told > 0
+    for ledger in ledgers.values():
+        left = {(r.message, r.quantity): r for r in ledger.releases}
+        assert [what for what, release in JUDGED.items() if release not in left] == []
+        # Every sum is masked; what is not, is what stands under the site's name.
+        openly = {r.message for r in ledger.releases if r.sum_of is None}
+        if secure:
+            assert openly == {"GridReply", "RulesReply", "ResultsReply"}
+        assert left["ResultsReply", "inside"].shape == (n_told,)
+    table = page[page.index('id="site-subgroups-table"') :]
+    counts = re.findall(
+        r'<span class="name">of ([\d\u202f]+)</span>', table[: table.index("</table>")]
+    )
+    assert len(counts) == 2 * 3 * n_told
+    assert all(int(count.replace("\u202f", "")) % 5 == 0 for count in counts), "rounded"
+    # Nothing of a single site is shown where the study does not ask for it.
+    silent = inprocess.fit(study.with_settings(per_site=False), tables, secure=secure)
+    assert "ResultsReply" not in {r.message for r in silent.ledgers["north"].releases}
+    hidden = render_report(silent.model)
+    assert "site-subgroups-table" not in hidden
+    assert '<th scope="col" class="num"><bdi>north</bdi></th>' in page
+    assert '<th scope="col" class="num"><bdi>north</bdi></th>' not in hidden
+
+
+def test_a_number_that_was_not_released_would_be_noticed() -> None:
+    model = evaluated_model()
+    page = render_report(model).replace("</main>", "<p>Of north: 123456</p></main>")
+    shown = set(NUMBER.findall(visible_text(page)))
+    assert shown - derivable(model) - static_numbers() - {"52", "22"} == {"123456"}
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -20,7 +20,6 @@ from fedrulefit.errors import DataError, FitError
 from fedrulefit.evaluation import ALL_SITES, Evaluation
 from fedrulefit.model import Model
 from fedrulefit.modelfile import load_model, model_facts
-from fedrulefit.privacy.gate import gate_rules
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import KINDS, MIN_COUNT, Policy
 from fedrulefit.protocol.site import Site, _hold_out
@@ -70,13 +69,14 @@ def test_the_measures_are_those_of_the_held_out_patients(model: Model) -> None:
     cases += [(site, tables[site].outcome, chance[site]) for site in chance]
     for name, outcome, p in cases:
         row = frame.loc[name]
-        assert row["patients"] == len(outcome)
-        assert row["events"] == pytest.approx(outcome.sum())
-        assert abs(row["auc"] - roc_auc_score(outcome, p)) <= row["auc_bound"] + 1e-9
+        off = 0 if name == ALL_SITES else MIN_COUNT / 2  # what a site tells is rounded
+        assert abs(row["patients"] - len(outcome)) <= off + 1e-6
+        assert abs(row["events"] - outcome.sum()) <= off + 1e-6
+        assert abs(row["auc"] - roc_auc_score(outcome, p)) <= row["auc_bound"] + 1e-3
         assert row["auc_low"] < row["auc"] < row["auc_high"]
-        assert row["brier"] == pytest.approx(brier_score_loss(outcome, p), abs=1e-8)
-        assert row["log_loss"] == pytest.approx(log_loss(outcome, p), abs=1e-8)
-        assert row["expected"] == pytest.approx(p.mean(), abs=1e-8)
+        assert row["brier"] == pytest.approx(brier_score_loss(outcome, p), abs=1e-3)
+        assert row["log_loss"] == pytest.approx(log_loss(outcome, p), abs=1e-3)
+        assert row["expected"] == pytest.approx(p.mean(), abs=2e-3)
     assert model.provenance.patients == 650 - len(outcomes), "they were not learnt from"
     assert "AUC" in model.evaluation.words()
     assert model.evaluation.heterogeneity() >= 0
@@ -113,13 +113,13 @@ def test_results_per_site_leave_openly_while_sums_are_masked(model: Model) -> No
     bill = others.pop("privacy")
     assert facts.pop("privacy") == {**bill, "sum_of": None}
     assert facts == others, "the same as without masks"
-    assert any("the site's own patients" in words for words in bill["exact"])
+    assert any("under the site's name" in words for words in bill["exact"])
     for ledger in fitted.ledgers.values():
         rows = [r for r in ledger.releases if r.message in ("OfferReply", "ResultsReply")]
         assert {r.quantity for r in rows} == {
             "rules", "totals", "evaluation", "inside", "events_inside", "known", "measures",
         }  # fmt: skip
-        assert {r.sum_of for r in rows} == {None}
+        assert {(r.message, r.sum_of) for r in rows} == {("OfferReply", 3), ("ResultsReply", None)}
         assert all(r.epsilon is None for r in rows)
 
 
@@ -155,34 +155,23 @@ def test_subgroups_by_site_are_those_of_the_patients(model: Model) -> None:
     assert [c.patients for c in model.provenance.by_site] == [
         len(t.values) for t in learnt.values()
     ]
-    rules = [term.rule for term in model.rule_terms]
-    passed = [
-        set(
-            gate_rules(
-                rules, encode(table.values, model.grid), table.outcome, model.grid,
-                min_count=MIN_COUNT, max_rules=10**6,
-            ).rules
-        )
-        for table in learnt.values()
-    ]  # fmt: skip
     shown = 0
     for term in model.rule_terms:
         hits = [fires(term.rule, encode(table.values, model.grid)) for table in learnt.values()]
-        inside = [hit.sum() for hit in hits]
-        cases = [t.outcome[hit].sum() for t, hit in zip(learnt.values(), hits, strict=True)]
-        assert bool(term.by_site) == all(term.rule in some for some in passed), "all or none"
-        if term.by_site:
-            shown += 1
-            np.testing.assert_allclose([c.patients for c in term.by_site], inside, atol=1e-6)
-            np.testing.assert_allclose([c.events for c in term.by_site], cases, atol=1e-6)
+        cells = []
+        for table, hit in zip(learnt.values(), hits, strict=True):
+            y = np.asarray(table.outcome)
+            cells.append([y[hit].sum(), (1 - y[hit]).sum(), y[~hit].sum(), (1 - y[~hit]).sum()])
+        assert bool(term.by_site) == (np.min(cells) >= MIN_COUNT), "all cells of all sites or none"
+        for counts, (cases, others, *_) in zip(term.by_site, cells, strict=False):
+            assert counts.patients % MIN_COUNT == counts.events % MIN_COUNT == 0
+            assert abs(counts.patients - (cases + others)) <= MIN_COUNT / 2
+            assert abs(counts.events - cases) <= MIN_COUNT / 2
+        shown += bool(term.by_site)
     assert 0 < shown < len(model.rule_terms)
     frame = model.subgroups_frame(by_site=True)
     assert len(frame) == shown * 3
-    whole = model.subgroups_frame().set_index("rule")
-    for rule, rows in frame.groupby("rule"):
-        assert rows["inside"].sum() == pytest.approx(whole.loc[rule, "inside"])
-        cases = (rows["inside"] * rows["rate_inside"]).sum()
-        assert cases == pytest.approx(whole.loc[rule, "inside"] * whole.loc[rule, "rate_inside"])
+    assert frame[["rate_inside", "rate_outside"]].stack().between(0, 1).all()
     assert fit().model.subgroups_frame(by_site=True).empty
 
 
@@ -245,7 +234,7 @@ def test_predictions_at_hand_can_be_judged(model: Model) -> None:
     found = Evaluation.of_predictions(model.predict_proba(table.values), table.outcome)
     assert model.evaluation is not None
     frame = model.evaluation.metrics_frame().set_index("site")
-    assert found.metrics_frame().loc[0, "auc"] == pytest.approx(frame.loc["north", "auc"])
+    assert found.metrics_frame().loc[0, "auc"] == pytest.approx(frame.loc["north", "auc"], abs=0.02)
 
 
 def test_the_plots_show_the_frames(model: Model) -> None:
@@ -275,7 +264,7 @@ def test_leaving_a_site_out_judges_it_by_the_others() -> None:
     assert outcome is not None
     frame = found.metrics_frame().set_index("site")
     expected = roc_auc_score(outcome, model.predict_proba(TABLES["south"].values))
-    assert abs(frame.loc["south", "auc"] - expected) <= frame.loc["south", "auc_bound"]
+    assert abs(frame.loc["south", "auc"] - expected) <= frame.loc["south", "auc_bound"] + 1e-3
     assert frame.loc[ALL_SITES, "patients"] == 650
     with pytest.raises(FitError, match="two are needed"):
         inprocess.leave_one_site_out(STUDY, {"north": TABLES["north"]})

@@ -87,8 +87,11 @@ def fit(
         )
         model = fitted.model
         if leave_one_site_out:
-            found = inprocess.leave_one_site_out(agreed, tables, n_threads=jobs)
-            model = replace(model, validation=found)
+            found = inprocess.leave_one_site_out(
+                agreed, tables, make_ledger=fitted.ledgers.__getitem__, n_threads=jobs
+            )
+            bill = model.privacy.with_validation(len(tables))
+            model = replace(model, validation=found, privacy=bill)
     model.save(output)
     write_page(model, page)
     if as_json:

@@ -20,7 +20,7 @@ Oracle: scikit-learn on the patients themselves, within the bound
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -109,11 +109,12 @@ def add_scores(parts: Sequence[ScoreSums]) -> ScoreSums:
 
 
 def coarsen(sums: ScoreSums, least: float) -> ScoreSums:
-    """Merge neighbouring bins until each that holds anybody holds at least `least` patients.
+    """Merge neighbouring bins until each that holds anybody holds a weight of at least `least`.
 
-    A merged group stands in the bin of its mean probability, so that a few patients'
-    scores cannot be read off. Brier score, log-loss and all totals stay; the bound of the
-    AUC grows, and says by how much. Fewer patients than `least` stand in one bin.
+    A merged group stands in the bin of its mean probability. That mean is rounded to three
+    digits, the sums of squares and losses to four: exact sums over a few patients would give
+    their scores away. The bound of the AUC grows, and says by how much; a decision counts a
+    group as a whole. A smaller total than `least` stands in one bin.
     """
     weight = sums.cases + sums.others
     group = np.zeros(N_BINS, dtype=np.int64)
@@ -124,15 +125,26 @@ def coarsen(sums: ScoreSums, least: float) -> ScoreSums:
         left -= weight[b]
         if held >= least and left >= least:  # the last group takes what is left over
             k, held = k + 1, 0.0
-    mean = np.bincount(group, sums.chances) / np.maximum(np.bincount(group, weight), 1e-300)
-    place = np.searchsorted(EDGES, mean, side="right")[group]
+    whole = np.bincount(group, weight)
+    mean = _round(np.bincount(group, sums.chances) / np.maximum(whole, 1e-300), 3)
+    place = np.searchsorted(EDGES, mean, side="right")
+    squares, loss = _round(np.array([sums.squares, sums.loss]), 4).tolist()
 
     def merge(part: Floats) -> Floats:
-        return np.bincount(place, part, N_BINS).astype(np.float64)
+        return np.bincount(place[group], part, N_BINS).astype(np.float64)
 
-    return replace(
-        sums, cases=merge(sums.cases), others=merge(sums.others), chances=merge(sums.chances)
+    return ScoreSums(
+        cases=merge(sums.cases),
+        others=merge(sums.others),
+        chances=np.bincount(place, whole * mean, N_BINS).astype(np.float64),
+        squares=squares,
+        loss=loss,
     )
+
+
+def _round(values: Floats, digits: int) -> Floats:
+    """Round to significant digits."""
+    return np.array([float(f"{value:.{digits}g}") for value in values.tolist()])
 
 
 @dataclass(frozen=True)
@@ -282,6 +294,33 @@ class Measures:
     calibration_intercept: float
     observed: float
     expected: float
+
+    def __post_init__(self) -> None:
+        slack = 1e-6  # sums are in fixed point
+        areas = (self.auc, self.auc_low, self.auc_high, self.auc_bound)
+        shares = (*areas, self.brier, self.observed, self.expected)
+        if any(share < -slack or share > 1 + slack for share in shares):
+            raise ValueError("a measure that lies between 0 and 1 does not")
+        if not -slack <= self.events <= self.patients + slack or self.log_loss < -slack:
+            raise ValueError("a measure contradicts itself")
+        if self.auc_low > self.auc or self.auc > self.auc_high:
+            raise ValueError("an AUC lies outside of its interval")
+
+    def rounded(self, base: int) -> Measures:
+        """Return counts as multiples of `base` and the rest with three decimals.
+
+        Exact measures of few patients give away the table that they were computed from.
+        """
+        patients, events = round_to(np.array([self.patients, self.events]), base).tolist()
+        facts = {name: round(value, 3) for name, value in vars(self).items()}
+        observed = round(min(events / patients, 1.0), 3) if patients > 0 else float("nan")
+        return Measures(**{**facts, "patients": patients, "events": events, "observed": observed})
+
+
+def round_to(counts: Floats, base: int) -> Floats:
+    """Round to multiples of `base`, so that differences of counts isolate nobody."""
+    rounded: Floats = base * np.rint(counts / base)
+    return rounded
 
 
 def measure(sums: ScoreSums) -> Measures:

@@ -90,22 +90,27 @@ def leave_one_site_out(
     tables: Mapping[str, Table],
     *,
     make_noise: Callable[[str], Noise | None] = lambda site: None,
+    make_ledger: Callable[[str], Ledger] = lambda site: Ledger(),
     n_threads: int = 1,
     on_site: Callable[[str], None] | None = None,
 ) -> Evaluation:
     """Validate internally–externally: learn without each site, and judge on it.
 
+    Each site takes part in the runs of all others: what leaves it, and what that costs,
+    adds up in its ledger.
+
     Parameters
     ----------
-    study, tables, make_noise, n_threads
-        As for :func:`fit`.
+    study, tables, make_noise, make_ledger, n_threads
+        As for :func:`fit`; a ledger may be one that a run has already written to.
     on_site : callable, optional
         Told which site is left out next.
 
     Returns
     -------
     evaluation : Evaluation
-        Each site's patients as judged by the model of the others, and all together.
+        Each site's patients as judged by the model of the others, and all together; only
+        together where a site has fewer than five patients with or without the outcome.
 
     Raises
     ------
@@ -120,12 +125,18 @@ def leave_one_site_out(
         if on_site is not None:
             on_site(site)
         others = {name: other for name, other in tables.items() if name != site}
-        model = fit(learnt, others, make_noise=make_noise, n_threads=n_threads).model
+        model = fit(
+            learnt, others, make_noise=make_noise, make_ledger=make_ledger, n_threads=n_threads
+        ).model
         if table.outcome is not None:
             chance = model.predict_proba(table.values)
             found[site] = count_scores(chance, table.outcome, table.weights)
-    total = coarsen(add_scores(list(found.values())), MIN_COUNT)
-    return Evaluation(total, {site: measure(sums) for site, sums in found.items()})
+    least = MIN_COUNT * (1.0 if study.weight is None else study.weight.max)
+    total = coarsen(add_scores(list(found.values())), least)
+    if any(min(sums.n_cases, sums.n_others) < least for sums in found.values()):
+        return Evaluation(total)
+    own = {site: measure(coarsen(sums, least)).rounded(MIN_COUNT) for site, sums in found.items()}
+    return Evaluation(total, own)
 
 
 def run(

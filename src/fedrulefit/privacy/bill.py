@@ -8,7 +8,7 @@ without noise has no finite ε at all (erratum 10). The bill says both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedrulefit.privacy.ledger import EXACT
 
@@ -59,25 +59,9 @@ class PrivacyBill:
 
     def words(self) -> str:
         """Return the bill as a paragraph."""
-        each, total = self.epsilon_per_histogram, self.epsilon_histograms
-        if self.n_histograms == 0:
-            lines = ["No histogram left a site: the cut-offs come from the data themselves."]
-        elif each is None or total is None:
-            how = "WITHOUT noise" if self.mechanism == EXACT else "WITHOUT a privacy guarantee"
-            lines = [f"{self.n_histograms} histograms left each site {how} ({self.mechanism})."]
-        else:
-            lines = [
-                f"Histograms: {self.n_histograms} of ε = {each:g} each, together ε = {total:g} for "
-                f"adding or removing one patient, ε = {2 * total:g} for replacing one "
-                f"({self.mechanism})."
-            ]
-        if self.ranges_from_data:
-            lines.append(
-                "The covariates' ranges were read from the data: no ε covers them. "
-                "Declare them in a study to mend that."
-            )
         secure = self.sum_of is not None
         openly = self.exact if secure else (*self.exact, *self.sums)
+        lines = [*self._histograms(), *self._ranges()]
         if openly:
             lines.append(f"Released without noise: {'; '.join(openly)}.")
         if secure:
@@ -85,23 +69,69 @@ class PrivacyBill:
                 f"Seen by the coordinator only as sums over {self.sum_of} sites, without noise: "
                 f"{'; '.join(self.sums)}."
             )
-        if openly or secure:
-            lines.append(
-                "The run as a whole therefore has no finite ε; what is released exactly rests on "
-                + ("the number of patients and sites behind it." if secure else _TRUST)
-            )
-        return " ".join(lines)
+        return " ".join([*lines, *self._rest()])
+
+    def cost(self) -> str:
+        """Return what it costs, without the list of what left."""
+        return " ".join([*self._histograms(), *self._ranges(), *self._rest()])
+
+    def with_validation(self, n_sites: int) -> PrivacyBill:
+        """Return the bill with a further run without each site, and judged on it.
+
+        Each site takes part in all of these runs but one.
+        """
+        told = (
+            f"all of this again in {n_sites - 1} runs without one other site each, and measures of "
+            "how well the others' model predicts the site's patients"
+        )
+        return replace(self, n_histograms=n_sites * self.n_histograms, exact=(*self.exact, told))
+
+    def _histograms(self) -> list[str]:
+        each, total = self.epsilon_per_histogram, self.epsilon_histograms
+        if self.n_histograms == 0:
+            return ["No histogram left a site: the cut-offs come from the data themselves."]
+        if each is None or total is None:
+            how = "WITHOUT noise" if self.mechanism == EXACT else "WITHOUT a privacy guarantee"
+            return [f"{self.n_histograms} histograms left each site {how} ({self.mechanism})."]
+        return [
+            f"Histograms: {self.n_histograms} of ε = {each:g} each, together ε = {total:g} for "
+            f"adding or removing one patient, ε = {2 * total:g} for replacing one "
+            f"({self.mechanism})."
+        ]
+
+    def _ranges(self) -> list[str]:
+        if not self.ranges_from_data:
+            return []
+        return [
+            "The covariates' ranges were read from the data: no ε covers them. "
+            "Declare them in a study to mend that."
+        ]
+
+    def _rest(self) -> list[str]:
+        """What all that has no ε rests on."""
+        if not self.exact and not self.sums:
+            return []
+        trust = _TRUST if self.sum_of is None else "the number of patients and sites behind it."
+        return [
+            "The run as a whole therefore has no finite ε; what is released exactly rests on "
+            + trust
+        ]
 
 
-def exact_releases(*, noise: bool, histograms: bool, folds: int, per_site: bool) -> Sequence[str]:
+def exact_releases(
+    *, noise: bool, histograms: bool, folds: int, per_site: bool, evaluation: bool
+) -> Sequence[str]:
     """Return what leaves a site without noise in a run."""
     words = ["the histograms"] if histograms and not noise else []
     rules = "the rules grown on the site's patients"
-    own = "the site's own patients and outcomes, in all and inside rules, and measures of its "
+    own = (
+        "under the site's name and rounded, where no site has too few: its patients and outcomes, "
+    )
+    own += "in all and inside rules" + ", and measures of its predictions" * evaluation
     return [
         *words,
         rules + f", and without each of {folds} folds" * (folds > 0),
-        *([own + "predictions"] if per_site else []),
+        *([own] if per_site else []),
     ]
 
 

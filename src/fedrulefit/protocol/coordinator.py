@@ -68,6 +68,7 @@ from fedrulefit.protocol.sums import (
     dual_lengths,
     evaluate_lengths,
     from_total,
+    offer_lengths,
     ring_of,
     size,
     slope_lengths,
@@ -460,20 +461,20 @@ class Coordinator:
             partial(m.EvaluateRequest, terms=terms, coef=coef),
         )
         scores = ScoreSums(sums.cases, sums.others, sums.chances, sums.squares, sums.loss)
-        return Evaluation(coarsen(scores, MIN_COUNT))
+        most = 1.0 if self.study.weight is None else self.study.weight.max
+        return Evaluation(coarsen(scores, MIN_COUNT * most))
 
     def _add_results(
         self, model: Model, terms: Ints, coef: Floats, rules: Sequence[Rule]
     ) -> Talk[Model]:
-        """Add the sites' own results: those that all sites offer."""
+        """Add the sites' own results: those that no site keeps back."""
         self.progress = replace(self.progress, step="results")
-        offers = yield from self._ask(m.OfferReply, partial(m.OfferRequest, terms=terms))
-        shared = sorted(set.intersection(*(set(offer.rules.tolist()) for offer in offers)))
-        if not set(shared) <= set(range(len(rules))):
-            raise ProtocolError("the sites offer results of rules that the model does not have")
-        totals = all(offer.totals for offer in offers)
-        judged = all(offer.evaluation for offer in offers)
-        told: Ints = np.array(shared if totals else [], dtype=np.int64)
+        kept_back = yield from self._sum(
+            m.OfferReply, offer_lengths(len(rules)), partial(m.OfferRequest, terms=terms)
+        )
+        # Sums of zeros and ones, in fixed point.
+        totals, judged = kept_back.totals < 0.5, kept_back.evaluation < 0.5
+        told = np.flatnonzero(kept_back.rules < 0.5) if totals else np.empty(0, dtype=np.int64)
         replies = yield from self._ask(
             m.ResultsReply,
             partial(
@@ -486,7 +487,7 @@ class Coordinator:
             ),
         )
         for reply in replies:
-            _check_results(reply, told, totals=totals)
+            _check_results(reply, told, totals=totals, evaluation=judged)
         by_site = tuple(Counts(*reply.totals.tolist()) for reply in replies) if totals else ()
         counts = {
             rules[k]: tuple(
@@ -576,6 +577,7 @@ class Coordinator:
                     histograms=noise is not None,
                     folds=folds,
                     per_site=settings.per_site,
+                    evaluation=settings.holdout > 0,
                 )
             ),
             sums=tuple(
@@ -670,7 +672,14 @@ class Coordinator:
             raise ProtocolError(
                 f"no reply from {lost}: the run can be resumed once they are back", "lost"
             )
-        if self.progress.step in ("summary", "evaluation", "results"):
+        if self.study.settings.per_site:
+            raise ProtocolError(
+                f"no reply from {lost}: the study tells results of single sites, and the "
+                "difference to earlier sums would tell theirs; the run can be resumed once they "
+                "are back",
+                "lost",
+            )
+        if self.progress.step in ("summary", "evaluation"):
             raise ProtocolError(
                 f"no reply from {lost}: the model rests on their patients; "
                 "the run can be resumed once they are back",
@@ -700,7 +709,7 @@ def _add_replies(replies: Sequence[m.Sum], lengths: Lengths) -> Ints:
     return add_rings([ring_of(reply, len(replies)) for reply in replies], size(lengths))
 
 
-def _check_results(reply: m.ResultsReply, rules: Ints, *, totals: bool) -> None:
+def _check_results(reply: m.ResultsReply, rules: Ints, *, totals: bool, evaluation: bool) -> None:
     """Refuse results that are not those asked for."""
     site, n_known = reply.header.site, len(reply.known)
     lengths = (
@@ -710,7 +719,10 @@ def _check_results(reply: m.ResultsReply, rules: Ints, *, totals: bool) -> None:
         (reply.measures, n_known),
     )
     places = set(reply.known.tolist())
+    wanted = {0, 1} if evaluation else set()
     if any(array.shape != (length,) for array, length in lengths) or len(places) < n_known:
+        raise ProtocolError(f"site {site!r} sent other results than were asked for")
+    if not wanted <= places or (places and not evaluation):
         raise ProtocolError(f"site {site!r} sent other results than were asked for")
     if not places <= set(range(len(fields(Measures)))):
         raise ProtocolError(f"site {site!r} sent a measure that does not exist")
@@ -718,6 +730,7 @@ def _check_results(reply: m.ResultsReply, rules: Ints, *, totals: bool) -> None:
     if totals:
         parts.append((reply.totals[1:], reply.totals[:1]))
         parts.append((reply.inside, np.full(len(rules), reply.totals[0])))
+        parts.append((reply.events_inside, np.full(len(rules), reply.totals[1])))
     if any((few < 0).any() or (few > many * (1 + 1e-9)).any() for few, many in parts):
         raise ProtocolError(f"site {site!r} counts more patients in a part than in the whole")
 
@@ -725,7 +738,10 @@ def _check_results(reply: m.ResultsReply, rules: Ints, *, totals: bool) -> None:
 def _read_measures(reply: m.ResultsReply) -> Measures:
     values = np.full(len(fields(Measures)), np.nan)
     values[reply.known] = reply.measures
-    return Measures(*values.tolist())
+    try:
+        return Measures(*values.tolist())
+    except ValueError as error:
+        raise ProtocolError(f"site {reply.header.site!r}: {error}") from None
 
 
 def _positive(total: float) -> float:

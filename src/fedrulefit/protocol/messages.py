@@ -325,7 +325,7 @@ class EvaluateReply:
 
 @dataclass(frozen=True, eq=False)
 class OfferRequest:
-    """Ask which of its own results a site would tell, by name and without masks.
+    """Ask how many sites would not tell some of their own results.
 
     Only in studies with ``per_site``. `terms` are the positions of the final model's
     terms, the intercept first.
@@ -337,23 +337,24 @@ class OfferRequest:
 
 @dataclass(frozen=True, eq=False)
 class OfferReply:
-    """What the site has enough patients for, by its policy's smallest count.
+    """What the site has too few patients for: 1, and 0 where it has enough.
 
-    The coordinator then asks for what all sites offer, and for nothing else: with a
-    total known, what one site keeps back would be told by the others.
+    Their sum counts the sites that keep something back, not which. The coordinator then asks
+    for what no site keeps back: with totals known, what one site hides the others would tell.
     """
 
     header: Header
-    rules: Ints = _released(
-        "which rules of the model pass the disclosure gate here", shape="≤ rules in the model"
+    rules: Floats = _released(
+        "1 where a rule has too few patients inside or outside, with or without the outcome",
+        shape="rules in the model",
     )
-    totals: bool = _released("whether there are k with and k without the outcome")
-    evaluation: bool = _released("the same among held-out patients")
+    totals: float = _released("1 where too few have, or have not, the outcome")
+    evaluation: float = _released("the same among held-out patients")
 
 
 @dataclass(frozen=True, eq=False)
 class ResultsRequest:
-    """Ask for a site's own results: those that all sites offer.
+    """Ask for a site's own results: those that no site keeps back.
 
     `terms` and `coef` are the final model; `rules` are positions among its rules.
     """
@@ -368,15 +369,15 @@ class ResultsRequest:
 
 @dataclass(frozen=True, eq=False)
 class ResultsReply:
-    """A site's own results; each is empty unless asked for."""
+    """A site's own results, rounded; each is empty unless asked for."""
 
     header: Header
-    totals: Floats = _released("Σ w, Σ w·y: patients, and those with the outcome", shape="2")
-    inside: Floats = _released("Σ w·r", shape="rules asked for")
-    events_inside: Floats = _released("Σ w·y·r", shape="rules asked for")
+    totals: Floats = _released("Σ w and Σ w·y, to multiples of k", shape="2")
+    inside: Floats = _released("Σ w·r, to multiples of k", shape="rules asked for")
+    events_inside: Floats = _released("Σ w·y·r, to multiples of k", shape="rules asked for")
     known: Ints = _released("which measures of the predictions are defined", shape="≤ 12")
     measures: Floats = _released(
-        "measures of the predictions for held-out patients: AUC, Brier score, calibration …",
+        "measures of the predictions for held-out patients (AUC, Brier score …), to 3 decimals",
         shape="≤ 12",
     )
 
@@ -397,6 +398,7 @@ SumRequest = (
     | SlopesRequest
     | SummaryRequest
     | EvaluateRequest
+    | OfferRequest
 )
 Request = (
     JoinRequest
@@ -406,11 +408,18 @@ Request = (
     | GridRequest
     | RulesRequest
     | TermsRequest
-    | OfferRequest
     | ResultsRequest
     | SumRequest
 )
-Sum = SpreadsReply | DualReply | CurvatureReply | SlopesReply | SummaryReply | EvaluateReply
+Sum = (
+    SpreadsReply
+    | DualReply
+    | CurvatureReply
+    | SlopesReply
+    | SummaryReply
+    | EvaluateReply
+    | OfferReply
+)
 Reply = (
     JoinReply
     | KeyReply
@@ -420,7 +429,6 @@ Reply = (
     | GridReply
     | RulesReply
     | TermsReply
-    | OfferReply
     | ResultsReply
     | Sum
     | Refusal

@@ -47,7 +47,7 @@ from fedrulefit.core.importance import sum_terms
 from fedrulefit.core.losses import logistic_loss
 from fedrulefit.core.newton import sum_curvature
 from fedrulefit.core.rules import Rule, check_rules, merge_rules
-from fedrulefit.core.scores import ScoreSums, count_scores, measure
+from fedrulefit.core.scores import ScoreSums, coarsen, count_scores, measure, round_to
 from fedrulefit.errors import DataError, ProtocolError
 from fedrulefit.model import describe_rule
 from fedrulefit.privacy.gate import Gated, gate_rules
@@ -441,8 +441,6 @@ class Site:
                 return self._grow(request)
             case m.TermsRequest(header):
                 return m.TermsReply(header, self._ready_design().n_terms)
-            case m.OfferRequest():
-                return self._offer(request)
             case m.ResultsRequest():
                 return self._tell_results(request)
             case _:
@@ -463,6 +461,8 @@ class Site:
                 return self._summarise(request)
             case m.EvaluateRequest():
                 return self._evaluate(request)
+            case m.OfferRequest():
+                return self._offer(request)
 
     def _count(self, request: m.GridRequest) -> m.GridReply:
         """Paper 2.2.1, step 1."""
@@ -652,22 +652,26 @@ class Site:
         return [self._rules[k - 1] for k in terms.tolist() if 1 <= k <= len(self._rules)]
 
     def _offer(self, request: m.OfferRequest) -> m.OfferReply:
-        """Say which of the site's own results rest on enough patients."""
-        grid, codes, n_terms = self._grid, self._codes, self._ready_design().n_terms
-        _check_terms(request.terms, n_terms)
-        if grid is None or codes is None or not self.study.settings.per_site:
+        """Say which of the site's own results rest on too few patients."""
+        design, settings = self._ready_design(), self.study.settings
+        _check_terms(request.terms, design.n_terms)
+        if not settings.per_site:
             raise ProtocolError("the study asks for no results of single sites", "order")
-        rules = self._rules_of(request.terms)
-        told = set(
-            gate_rules(
-                rules, codes, self._outcome, grid, min_count=self._min_count, max_rules=len(rules)
-            ).rules
-        )
+        rules = design.take(request.terms[request.terms <= len(self._rules)])
+        counted = (self._weights > 0).astype(np.float64)
+        patients = rules.transpose_dot(counted)
+        cases = rules.transpose_dot(counted * self._outcome)
+        # Every cell of the table rule × outcome.
+        inside, outside = patients[1:], patients[0] - patients[1:]
+        sick, healthy = cases[1:], inside - cases[1:]
+        missed, well = cases[0] - cases[1:], outside - (cases[0] - cases[1:])
+        smallest = np.minimum.reduce([sick, healthy, missed, well])
+        test = self._held_out
         return m.OfferReply(
             request.header,
-            np.array([k for k, rule in enumerate(rules) if rule in told], dtype=np.int64),
-            self._has_enough(self._outcome),
-            self.study.settings.holdout > 0 and self._has_enough(self._held_out.outcome),
+            (smallest < self._min_count).astype(np.float64),
+            float(not self._has_enough(self._outcome, self._weights)),
+            float(settings.holdout == 0 or not self._has_enough(test.outcome, test.weights)),
         )
 
     @property
@@ -675,34 +679,47 @@ class Site:
         """Smallest count behind the site's own results, which stand in the model file."""
         return max(self.policy.min_count, MIN_COUNT)
 
-    def _has_enough(self, outcome: Floats | None) -> bool:
+    def _has_enough(self, outcome: Floats | None, weights: Floats) -> bool:
         """Whether there are k patients with and k without the outcome."""
         if outcome is None:
             return False
-        return bool(min((outcome == 1).sum(), (outcome == 0).sum()) >= self._min_count)
+        known = outcome[weights > 0]
+        return bool(min((known == 1).sum(), (known == 0).sum()) >= self._min_count)
 
     def _tell_results(self, request: m.ResultsRequest) -> m.ResultsReply:
-        """Tell the site's own results: those asked for, if it offers them."""
-        terms, rules = request.terms, request.rules
+        """Tell the site's own results: those asked for, if it does not keep them back."""
+        terms, rules, base = request.terms, request.rules, self._min_count
         _check_coefs(terms, request.coef, self._ready_design().n_terms)
         offer = self._offer(m.OfferRequest(request.header, terms))
-        offered = np.isin(rules, offer.rules).all() and (np.diff(rules) > 0).all()
-        if not offered or request.totals > offer.totals or request.evaluation > offer.evaluation:
-            raise ProtocolError("the site does not offer these results of its own", "policy")
+        places = (rules >= 0) & (rules < len(offer.rules))
+        if not (places.all() and (np.diff(rules) > 0).all()):
+            raise ProtocolError("rules must be increasing positions among the model's")
+        kept_back = (
+            offer.rules[rules].any()
+            or (request.totals and offer.totals)
+            or (request.evaluation and offer.evaluation)
+        )
+        if kept_back:
+            raise ProtocolError("the site keeps these results of its own back", "policy")
         sums = sum_terms(self._ready_design().take(terms), self._outcome, self._weights)
         measures: Floats = np.empty(0)
         if request.evaluation:
-            found = measure(self._count_scores(terms, request.coef))
-            measures = np.array(list(vars(found).values()))
+            scores = coarsen(self._count_scores(terms, request.coef), base * self._most_weight)
+            measures = np.array(list(vars(measure(scores).rounded(base)).values()))
         known = np.flatnonzero(np.isfinite(measures))
         return m.ResultsReply(
             request.header,
-            np.array([sums.total, sums.events] if request.totals else []),
-            sums.inside[rules],
-            sums.events_inside[rules],
+            round_to(np.array([sums.total, sums.events] if request.totals else []), base),
+            round_to(sums.inside[rules], base),
+            round_to(sums.events_inside[rules], base),
             known,
             measures[known],
         )
+
+    @property
+    def _most_weight(self) -> float:
+        """The most that one patient can count."""
+        return 1.0 if self.study.weight is None else self.study.weight.max
 
     @property
     def finished(self) -> bool:
@@ -756,6 +773,10 @@ class Site:
                     )
             case m.RulesReply():
                 lines += self._review_rules(reply)
+            case m.OfferReply():
+                lines.append("First how many sites keep something back, not which.")
+            case m.ResultsReply():
+                lines += self._review_results(reply)
             case _:
                 under = "without masks: the coordinator sees this site's own numbers"
                 if self._seals.active and isinstance(reply, m.Sum):
@@ -772,6 +793,19 @@ class Site:
             f"{len(rules)} rules; kept back: {gated.too_few} with too few patients, "
             f"{gated.too_near} too near to another, {gated.too_many} over the limit.",
             *(f"  {describe_rule(rule, self._grid, self.study)}" for rule in rules if self._grid),
+        ]
+
+    def _review_results(self, reply: m.ResultsReply) -> list[str]:
+        told = [f"patients, and with the outcome: {_list(reply.totals)}"] * (len(reply.totals) > 0)
+        if len(reply.inside):
+            told.append(f"inside {len(reply.inside)} rules: {_list(reply.inside)}")
+            told.append(f"with the outcome inside them: {_list(reply.events_inside)}")
+        if len(reply.measures):
+            told.append(f"measures of the predictions: {_list(reply.measures)}")
+        return [
+            f"They leave without masks, and stand under the name {self.name!r} in the model file "
+            "and the report.",
+            *(f"  {line}" for line in told or ["nothing: some site has too few patients"]),
         ]
 
     # --- 4. Masked, kept, recorded --------------------------------------------------------
@@ -939,6 +973,10 @@ def _hold_out(outcome: Floats, share: float, seed: int, site: str) -> Bools:
         rows = np.flatnonzero(outcome == value)
         held[rng.permutation(rows)[: round(share * len(rows))]] = True
     return held
+
+
+def _list(numbers: Floats) -> str:
+    return ", ".join(f"{number:g}" for number in numbers.tolist())
 
 
 def _round_of(request: m.Request) -> int | None:

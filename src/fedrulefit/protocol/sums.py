@@ -80,6 +80,11 @@ def evaluate_lengths() -> Lengths:
     return {**histograms, "squares": None, "loss": None}
 
 
+def offer_lengths(n_rules: int) -> Lengths:
+    """Return the lengths of an :class:`OfferReply` on the model's own rules."""
+    return {"rules": n_rules, "totals": None, "evaluation": None}
+
+
 def size(lengths: Lengths) -> int:
     """Return how many numbers a sum has in all."""
     return sum(1 if length is None else length for length in lengths.values())

@@ -126,15 +126,19 @@ def draw_calibration(evaluation: Evaluation) -> Curve:
 def draw_decision(evaluation: Evaluation) -> Curve:
     """Draw the net benefit of the model, of treating all and of treating nobody."""
     frame = evaluation.decision_frame()
-    thresholds = frame["threshold"].tolist()
     top = max(float(frame["net_benefit"].max()), float(frame["treat_all"].max()), 1e-3)
-    paper = _Paper(1.0, -0.15 * top, 1.08 * top)
+    # Beyond where the model is of any use the curve runs along 0.
+    useful = frame.loc[frame["net_benefit"] > 0.02 * top, "threshold"].max()
+    right = _round_up(min(1.0, 1.1 * useful)) if useful > 0 else 1.0
+    paper = _Paper(right, -0.15 * top, 1.08 * top)
+    frame = frame[frame["threshold"] <= right]
+    thresholds = frame["threshold"].tolist()
     model, treat_all = (
         list(zip(thresholds, frame[name].tolist(), strict=True))
         for name in ("net_benefit", "treat_all")
     )
     lines = (
-        Line("even", paper.path([(0.0, 0.0), (1.0, 0.0)]), "treat nobody"),
+        Line("even", paper.path([(0.0, 0.0), (right, 0.0)]), "treat nobody"),
         Line("line other", paper.path(_cut_below(treat_all, paper.low)), "treat all"),
         Line("line", paper.path(_cut_below(model, paper.low)), "model"),
     )

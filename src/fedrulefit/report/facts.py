@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from fedrulefit.core.rules import format_number
 from fedrulefit.evaluation import Evaluation
-from fedrulefit.model import Model, RuleTerm, level_words
+from fedrulefit.model import LinearTerm, Model, RuleTerm, level_words
 from fedrulefit.study import Category, Number, YesNo
 
 
@@ -251,7 +251,8 @@ def tell_heterogeneity(evaluation: Evaluation) -> str:
         return ""
     if tau < 0.005:
         return (
-            "The sites' AUCs differ no more than chance explains (DerSimonian and Laird's τ = 0)."
+            f"Beyond chance, no difference between the AUCs of {len(evaluation.sites)} sites is "
+            "seen (DerSimonian and Laird's τ = 0); with few patients it cannot be excluded."
         )
     return (
         f"Beyond chance, the sites' AUCs differ by a standard deviation of τ = {tau:.2f} on the "
@@ -307,6 +308,21 @@ def list_certificate(model: Model) -> list[Fact]:
             )
         )
     return facts
+
+
+def list_specification(model: Model) -> tuple[Sequence[str], list[list[str]]]:
+    """Return columns and rows of the whole model in numbers, as exact as the model file."""
+    columns = ("Term", "Coefficient", "Centre", "Spread", "Limits", "Fill")
+    rows = [["Starting point", repr(model.intercept), *[""] * 4]]
+    for term in model.terms:
+        words, numbers = model.describe(term), [""] * 4
+        if isinstance(term, LinearTerm):
+            axis = model.grid.axes[term.feature]
+            words = f"{model.study.names[term.feature]}, linear"
+            limits = f"{axis.limits[0]!r} to {axis.limits[1]!r}"
+            numbers = [repr(axis.centre), repr(axis.spread), limits, repr(axis.fill)]
+        rows.append([words, repr(term.coefficient), *numbers])
+    return columns, rows
 
 
 def list_settings(model: Model) -> list[Fact]:

@@ -138,12 +138,19 @@
     order.sort((a, b) => Math.abs(added[b]) - Math.abs(added[a]));
     const shown = everyPart ? order : order.slice(0, MOST_PARTS);
     const rows = [partRow("Starting point", island.intercept, true)];
-    for (const k of shown) rows.push(partRow(island.terms[k].words, added[k], false));
+    for (const k of shown) rows.push(partRow(tellTerm(island.terms[k], values), added[k], false));
     const left = order.slice(shown.length).reduce((sum, k) => sum + added[k], 0);
     if (shown.length < order.length) rows.push(partRow(order.length - shown.length + " smaller ones", left, false));
     byId("parts").tBodies[0].replaceChildren(...rows);
     byId("parts").hidden = false;
     byId("parts-all").hidden = shown.length === order.length;
+  }
+
+  /** A rule as it stands; a linear term at this patient's value. */
+  function tellTerm(term, values) {
+    if (term.linear === undefined) return term.words;
+    const axis = island.axes[term.linear];
+    return axis.name + " = " + wordOf(axis, values[term.linear]) + " (linear)";
   }
 
   function partRow(words, value, start) {
@@ -160,7 +167,8 @@
   // ---- one value moves ---------------------------------------------------
 
   const STEPS = 200;
-  const vary = byId("vary"), move = byId("move");
+  const vary = byId("vary"), move = byId("move"), back = byId("back");
+  let moved = null; // what stood in the control before the slider moved it
   const chosen = () => Number(vary.value);
 
   /** Place on the slider, 0 to 1, ↔ value. */
@@ -282,9 +290,22 @@
   vary.addEventListener("change", update);
   addEventListener("resize", update);
   move.addEventListener("input", () => {
-    controls[chosen()].value = String(toValue(island.axes[chosen()], Number(move.value) / STEPS));
+    const j = chosen();
+    if (moved === null || moved.j !== j) moved = { j, text: controls[j].value };
+    controls[j].value = String(toValue(island.axes[j], Number(move.value) / STEPS));
+    back.hidden = false;
     update();
   });
+  const forget = () => { moved = null; back.hidden = true; };
+  back.addEventListener("click", () => {
+    if (moved !== null) controls[moved.j].value = moved.text;
+    forget();
+    update();
+    move.focus();
+  });
+  form.addEventListener("input", forget);
+  form.addEventListener("reset", forget);
+  vary.addEventListener("change", forget);
   update();
 
   // ---- long tables -------------------------------------------------------

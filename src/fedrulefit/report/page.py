@@ -49,6 +49,23 @@ _MEASURES: Final = {
     "expected": "Predicted share",
 }
 """The measures that the table shows, in words."""
+_GROUPS: Final = {
+    "predicted": "Predicted risk",
+    "observed": "Observed share",
+    "low": "95 % interval from",
+    "high": "to",
+    "patients": "Patients",
+    "events": "With the outcome",
+}
+_DECISIONS: Final = {
+    "threshold": "Treat from a risk of",
+    "sensitivity": "Sensitivity",
+    "specificity": "Specificity",
+    "ppv": "Positive predictive value",
+    "npv": "Negative predictive value",
+    "net_benefit": "Net benefit",
+    "treat_all": "of treating all",
+}
 
 
 def render_report(model: Model) -> str:
@@ -83,6 +100,7 @@ def render_report(model: Model) -> str:
         bill=model.privacy,
         certificate=facts.list_certificate(model),
         path=model.provenance.path,
+        specification=_Table(*facts.list_specification(model)),
         settings=facts.list_settings(model),
         versions=facts.list_versions(model),
         digest=hashlib.sha256(model_text(model).encode("utf-8", "replace")).hexdigest(),
@@ -141,9 +159,9 @@ def _judge(title: str, words: Sequence[str], evaluation: Evaluation) -> _Judged:
         {
             "Discrimination and calibration": _tabulate_metrics(evaluation.metrics_frame()),
             "Calibration by groups of the predicted risk": _tabulate(
-                evaluation.calibration_frame()
+                evaluation.calibration_frame(), _GROUPS
             ),
-            "Decision curve": _tabulate(evaluation.decision_frame(_THRESHOLDS)),
+            "Decision curve": _tabulate(evaluation.decision_frame(_THRESHOLDS), _DECISIONS),
         },
     )
 
@@ -159,11 +177,10 @@ def _tabulate_metrics(frame: pd.DataFrame) -> _Table:
     return _Table(["", *frame["site"]], [[words, *cells] for words, cells in rows.items()])
 
 
-def _tabulate(frame: pd.DataFrame) -> _Table:
-    return _Table(
-        [_cell(column) for column in frame.columns],
-        [[_cell(value) for value in row] for row in frame.itertuples(index=False)],
-    )
+def _tabulate(frame: pd.DataFrame, words: Mapping[str, str]) -> _Table:
+    """Return the columns that `words` names, under these words."""
+    rows = frame[list(words)].itertuples(index=False)
+    return _Table(list(words.values()), [[_cell(value) for value in row] for row in rows])
 
 
 def _cell(value: object) -> str:

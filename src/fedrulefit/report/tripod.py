@@ -15,6 +15,7 @@ from typing import Final
 from fedrulefit.model import Model
 from fedrulefit.report.facts import Fact, format_count, tell_heterogeneity, tell_outcome
 
+_NOT_TOLD: Final = "Not known: the sites did not tell such results of their own in this run."
 AUTHORS: Final = "For the authors."
 
 
@@ -103,7 +104,7 @@ def list_cluster_items(model: Model) -> list[Fact]:
     effects = (
         "Outcome rates inside and outside rules by site: see “Subgroups”."
         if any(term.by_site for term in model.rule_terms)
-        else "Not known: no results of single sites were released in this run."
+        else _NOT_TOLD
     )
     left_out = (
         "Each site was left out in turn: see “Performance”."
@@ -197,7 +198,7 @@ def _heterogeneity(model: Model) -> str:
     for judged in (model.validation, model.evaluation):
         if judged is not None and judged.sites:
             return f"{tell_heterogeneity(judged)} By site under “Performance”."
-    return "Not known: no results of single sites were released in this run."
+    return _NOT_TOLD
 
 
 def _sites_in_fit(model: Model) -> str:
@@ -217,6 +218,16 @@ def _performance(model: Model) -> str:
 def _numbers(model: Model) -> str:
     origin = model.provenance
     return f"{format_count(origin.patients)} patients, {format_count(origin.events)} events."
+
+
+def _analyses(model: Model) -> str:
+    words = f"Development: {_numbers(model)}"
+    for judged, what in ((model.evaluation, "Held out"), (model.validation, "Sites left out")):
+        if judged is not None:
+            sums = judged.overall
+            patients, events = format_count(sums.total), format_count(sums.n_cases)
+            words += f" {what}: {patients} patients, {events} events."
+    return words
 
 
 def _constant(text: str) -> Callable[[Model], str]:
@@ -243,8 +254,8 @@ _ANSWERS: Final[dict[str, Callable[[Model], str]]] = {
     "13": _constant("No resampling: probabilities refer to the outcome's rate in these patients."),
     "15": _constant("A probability; no threshold is part of the model."),
     "18f": _constant("fedrulefit, Apache-2.0; versions in “Certificate and settings”."),
-    "21": _numbers,
-    "22": _constant("In full in this page (“Rules”, risk calculator) and in the model file."),
+    "21": _analyses,
+    "22": _constant("In full under “Certificate and settings”, and in the model file."),
     "23a": _performance,
     "23b": _heterogeneity,
     "27a": _constant(

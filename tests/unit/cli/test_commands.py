@@ -100,7 +100,7 @@ def test_demo_writes_everything_it_names(tmp_path: Path) -> None:
     assert model.provenance.patients == 2000, "a fifth of 2,500 is held out"
     assert model.evaluation is not None
     assert model.evaluation.words() in " ".join(text.split())
-    assert Study.load(folder / "study.toml") == model.study
+    assert Study.load(folder / "study.toml") == demo.demo_study()
     assert "synthetic data, no real patient" in text
     assert "The rules we planted" in text
     assert "no finite ε" in " ".join(text.split())

@@ -85,9 +85,12 @@ def test_sums_are_listed_with_what_left_openly_or_on_their_own() -> None:
 def test_exact_releases_name_all_that_leaves_without_noise(
     noise: bool, histograms: bool, folds: int, per_site: bool
 ) -> None:
-    words = exact_releases(noise=noise, histograms=histograms, folds=folds, per_site=per_site)
+    words = exact_releases(
+        noise=noise, histograms=histograms, folds=folds, per_site=per_site, evaluation=noise
+    )
     assert ("the histograms" in words) == (histograms and not noise)
-    assert any("the site's own patients" in line for line in words) == per_site
+    assert any("under the site's name" in line for line in words) == per_site
+    assert any("measures" in line for line in words) == (per_site and noise)
     (rules,) = (w for w in words if w.startswith("the rules"))
     assert "rules" in rules
     assert ("without each of 5 folds" in rules) == (folds > 0)

@@ -472,14 +472,13 @@ def ask(**changes: Any) -> m.ResultsRequest:
 def test_a_site_offers_only_results_on_enough_patients() -> None:
     offer = own_site(OWN).handle(m.OfferRequest(head(OWN), TERMS))
     assert isinstance(offer, m.OfferReply)
-    assert offer.rules.tolist() == [0], "the other rule holds for too few"
-    assert offer.totals
-    assert offer.evaluation
+    assert offer.rules.tolist() == [0, 1], "the other rule holds for too few"
+    assert (offer.totals, offer.evaluation) == (0, 0)
     careful = own_site(OWN, policy=Policy.model_validate({**OPEN.model_dump(), "min_count": 60}))
     offer = careful.handle(m.OfferRequest(head(OWN), TERMS))
     assert isinstance(offer, m.OfferReply)
-    assert offer.rules.tolist() == [], "the policy's own count"
-    assert not offer.evaluation
+    assert offer.rules.tolist() == [1, 1], "the policy's own count"
+    assert offer.evaluation == 1
 
 
 def test_a_site_tells_its_own_results_and_only_those_asked_for() -> None:
@@ -488,8 +487,11 @@ def test_a_site_tells_its_own_results_and_only_those_asked_for() -> None:
     assert isinstance(reply, m.ResultsReply)
     assert reply.totals[0] == 140
     assert 0 < reply.events_inside[0] < reply.inside[0] < 140
+    counts = np.concatenate([reply.totals, reply.inside, reply.events_inside, reply.measures[:2]])
+    assert (counts % 5 == 0).all(), "rounded"
     assert reply.known.tolist() == list(range(12))
     assert reply.measures[0] == 60
+    np.testing.assert_array_equal(reply.measures, reply.measures.round(3))
     nothing = own_site(OWN).handle(ask(rules=np.empty(0, np.int64), totals=False, evaluation=False))
     assert isinstance(nothing, m.ResultsReply)
     for name in ("totals", "inside", "events_inside", "known", "measures"):
@@ -501,8 +503,29 @@ def test_a_site_tells_its_own_results_and_only_those_asked_for() -> None:
     [{"rules": np.array([1])}, {"rules": np.array([0, 1])}, {"rules": np.array([0, 0])},
      {"rules": np.array([-1])}, {"rules": np.array([7])}],
 )  # fmt: skip
-def test_what_a_site_does_not_offer_it_does_not_tell(changes: Any) -> None:
-    assert "does not offer" in refusal(own_site(OWN), ask(**changes), "policy")
+def test_what_a_site_keeps_back_it_does_not_tell(changes: Any) -> None:
+    code = "policy" if 1 in changes["rules"] else "bad-request"
+    reason = refusal(own_site(OWN), ask(**changes), code)
+    assert "keeps these results" in reason or "increasing positions" in reason
+
+
+def test_a_person_sees_what_stands_under_the_hospital_s_name() -> None:
+    asked: list[list[str]] = []
+
+    def approve(kind: str, words: Any) -> bool:
+        if kind == "site-results":
+            asked.append(list(words))
+        return True
+
+    policy = Policy.model_validate({**OPEN.model_dump(), "approval": "review"})
+    site = own_site(OWN, policy=policy, approver=approve)
+    site.handle(m.OfferRequest(head(OWN), TERMS))
+    site.handle(ask())
+    assert len(asked) == 2, "once for the offer, once for the results"
+    assert "how many sites keep something back" in " ".join(asked[0])
+    told = " ".join(asked[1])
+    assert "under the name 'north' in the model file" in told
+    assert "patients, and with the outcome: 140, " in told
 
 
 def test_results_are_asked_for_once_and_only_where_the_study_says_so() -> None:

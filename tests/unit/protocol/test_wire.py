@@ -85,7 +85,7 @@ EXAMPLES: dict[str, m.Message] = {
         m.EvaluateRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
         m.EvaluateReply(HEADER, np.ones(3), np.zeros(3), np.ones(3), 0.5, 1.5),
         m.OfferRequest(HEADER, np.array([0, 2])),
-        m.OfferReply(HEADER, np.array([0]), True, False),
+        m.OfferReply(HEADER, np.array([0.0]), 1.0, 0.0),
         m.ResultsRequest(
             HEADER, np.array([0, 2]), np.array([0.1, 0.2]), np.array([0]), True, False
         ),
