@@ -204,6 +204,41 @@ def test_names_are_shown_as_text(open_report: Open) -> None:
     assert [text.split() for text in shown] == [model.describe(t).split() for t in model.terms]
 
 
+def test_every_control_is_reached_by_the_tab_key(open_report: Open) -> None:
+    page = open_report(evaluated_model())
+    page.locator("#x2").fill("7")
+    page.locator("#x4").select_option("1")
+    page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
+    page.evaluate("document.activeElement.blur(); window.reached = []")
+    page.evaluate("addEventListener('focusin', (e) => window.reached.push(e.target))")
+    wanted = """() => [...document.querySelectorAll(
+        'a[href], button, input, select, summary, [tabindex="0"]')]
+        .filter((e) => e.checkVisibility() && !e.disabled)"""
+    n_wanted = page.evaluate(f"({wanted})().length")
+    for _ in range(n_wanted + 5):
+        page.keyboard.press("Tab")
+    missed = f"({wanted})().filter((e) => !window.reached.includes(e)).map((e) => e.outerHTML)"
+    assert page.evaluate(missed) == []
+
+
+def test_folded_parts_open_by_key(open_report: Open) -> None:
+    page = open_report(evaluated_model())
+    for k in range(page.locator("summary").count()):
+        summary = page.locator("summary").nth(k)
+        summary.press("Enter")
+        assert summary.evaluate("e => e.parentElement.open")
+
+
+def test_row_headers_stay_readable_on_a_telephone(open_report: Open) -> None:
+    page = open_report(evaluated_model(), width=380)
+    page.evaluate("for (const d of document.querySelectorAll('details')) d.open = true")
+    widths = page.eval_on_selector_all(
+        "#performance tbody th, #tripod td:nth-child(2)",
+        "cells => cells.map(c => c.getBoundingClientRect().width)",
+    )
+    assert min(widths) > 70
+
+
 def test_an_empty_model_makes_sense(open_report: Open) -> None:
     page = open_report(empty_model())
     text = page.locator("main").inner_text()
