@@ -745,8 +745,8 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "inside": "Patients who satisfy the rule, over all sites (with weights).",
         "events_inside": "Those of them with the event.",
         "path": "Its coefficient at each λ of the path; empty where λ was given.",
-        "by_site": "`[inside, events_inside]` of each site, rounded; empty where the study does not "
-        "ask for it (`per_site`), or where a site has too few.",
+        "by_site": "`[inside, events_inside]` of each site, rounded; empty where the study does not"
+        " ask for it (`per_site`), or where a site has too few.",
     },
     "_ConditionPart": {
         "covariate": "Name of the covariate.",
