@@ -232,13 +232,15 @@ def _work_through(units: Sequence[Unit], jobs: int) -> Iterator[tuple[Unit, list
 def _work(unit: Unit) -> list[Row]:
     # Jobs share the cores: threads inside them would only wait for one another.
     with threadpool_limits(1):
-        return unit.run()
+        rows = unit.run()
+    gc.collect()
+    return rows
 
 
 def _start_worker() -> None:
     """End this process with its parent, even where that is killed; collect garbage less."""
-    # Rules are many small objects and no cycles: looking for some takes a sixth of the time.
-    gc.set_threshold(100_000, 20, 20)
+    # Rules are many small objects and no cycles: between units is often enough to look for some.
+    gc.disable()
     parent = multiprocessing.parent_process()
 
     def watch() -> None:
