@@ -15,6 +15,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.scores import (
+    Z95,
     Measures,
     ScoreSums,
     calibration_groups,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ALL_SITES: Final = "all sites"
-_Z: Final = 1.959964  # of a 95 % interval
 THRESHOLDS: Final = tuple(np.round(np.arange(0.01, 1.0, 0.01), 2).tolist())
 
 
@@ -58,8 +58,9 @@ class Evaluation:
         """Return a row for all sites, and for each that can be seen.
 
         Columns: patients, events, auc with its confidence interval and the bound of
-        its discretisation, brier, log_loss, calibration slope, intercept (in the
-        large), observed and expected share of the outcome.
+        its discretisation, brier, log_loss, slope and intercept (in the large) of the
+        calibration with their confidence intervals, observed and expected share of the
+        outcome.
         """
         import pandas as pd
 
@@ -77,7 +78,7 @@ class Evaluation:
             return float("nan")
         centre = np.array([_logit(found.auc) for found in usable])
         wide = [_logit(found.auc_high) - _logit(found.auc_low) for found in usable]
-        error = np.array(wide) / (2 * _Z)
+        error = np.array(wide) / (2 * Z95)
         weight = 1 / error**2
         mean = weight @ centre / weight.sum()
         excess = weight @ (centre - mean) ** 2 - (len(usable) - 1)
@@ -111,14 +112,14 @@ class Evaluation:
         return (
             f"On {found.patients:g} patients that it was not learnt from, {found.events:g} of them "
             f"with the outcome: AUC {found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f}), "
-            f"Brier score {found.brier:.3f}, calibration slope {found.calibration_slope:.2f}."
+            f"Brier score {found.brier:.3f}, calibration slope {found.slope:.2f}."
         )
 
 
 def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
     """Wilson's 95 % interval of a share."""
-    middle = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
-    wide = _Z * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2)) / (1 + _Z**2 / n)
+    middle = (share + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
+    wide = Z95 * np.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2)) / (1 + Z95**2 / n)
     return np.minimum(middle - wide, share), np.maximum(middle + wide, share)
 
 

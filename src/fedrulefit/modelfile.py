@@ -138,8 +138,12 @@ class _MeasuresPart(_Part):
     auc_bound: float | None
     brier: float | None
     log_loss: float | None
-    calibration_slope: float | None
-    calibration_intercept: float | None
+    slope: float | None
+    slope_low: float | None
+    slope_high: float | None
+    intercept: float | None
+    intercept_low: float | None
+    intercept_high: float | None
     observed: float | None
     expected: float | None
 

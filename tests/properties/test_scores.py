@@ -96,6 +96,10 @@ def test_calibration_agrees_with_a_logistic_regression(slope: float, shift: floa
     found = scores.calibrate(pooled(expit(score), outcome))
     fitted = LogisticRegression(C=np.inf).fit(score[:, None], outcome)
     assert found.slope == pytest.approx(fitted.coef_[0, 0], abs=2e-3)
+    x = np.column_stack([score, np.ones_like(score)])
+    p = expit(fitted.coef_[0, 0] * score + fitted.intercept_[0])
+    covariance = np.linalg.inv((x.T * (p * (1 - p))) @ x)
+    assert found.slope_error == pytest.approx(np.sqrt(covariance[0, 0]), rel=1e-2)
     assert found.observed == pytest.approx(outcome.mean())
     assert found.expected == pytest.approx(expit(score).mean())
     # In the large: with the scores as they are, observed and expected agree.

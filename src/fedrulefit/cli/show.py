@@ -176,5 +176,5 @@ def _metrics_table(evaluation: Evaluation, title: str, first: str) -> Table:
     for row in evaluation.metrics_frame().itertuples():
         auc = f"{row.auc:.3f} ({row.auc_low:.3f} to {row.auc_high:.3f})"
         numbers = (f"{row.patients:g}", f"{row.events:g}", auc, f"{row.brier:.3f}")
-        table.add_row(printable(str(row.site)), *numbers, f"{row.calibration_slope:.2f}")
+        table.add_row(printable(str(row.site)), *numbers, f"{row.slope:.2f}")
     return table

@@ -34,6 +34,9 @@ N_BINS: Final = 514
 EDGES: Final[Floats] = expit(np.linspace(-8, 8, N_BINS - 1))
 """Between the bins, as probabilities: bin b holds EDGES[b − 1] ≤ p < EDGES[b]."""
 
+Z95: Final = float(ndtri(0.975))
+"""Standard errors on either side in a 95 % interval."""
+
 _CLIP: Final = 1e-15
 """Probabilities nearer to 0 or 1 count as this near in the log-loss."""
 
@@ -202,12 +205,16 @@ class Calibration:
     slope, intercept : float
         Of a logistic regression of the outcome on the predicted log-odds; 1 and
         0 are perfect. The intercept is for slope 1 (calibration in the large).
+    slope_error, intercept_error : float
+        Their standard errors.
     observed, expected : float
         Mean outcome and mean predicted probability.
     """
 
     slope: float
+    slope_error: float
     intercept: float
+    intercept_error: float
     observed: float
     expected: float
 
@@ -218,18 +225,26 @@ def calibrate(sums: ScoreSums) -> Calibration:
     held = weight > 0
     score = logit(np.clip(sums.chances[held] / weight[held], 1e-9, 1 - 1e-9))
     cases, weight = sums.cases[held], weight[held]
-    slope, _ = _logistic(np.column_stack([score, np.ones_like(score)]), cases, weight, 0 * score)
-    intercept = _logistic(np.ones((len(score), 1)), cases, weight, score)[0]
+    both = np.column_stack([score, np.ones_like(score)])
+    slopes, slope_errors = _logistic(both, cases, weight, 0 * score)
+    large, large_errors = _logistic(np.ones((len(score), 1)), cases, weight, score)
     return Calibration(
-        float(slope),
-        float(intercept),
+        float(slopes[0]),
+        float(slope_errors[0]),
+        float(large[0]),
+        float(large_errors[0]),
         sums.n_cases / sums.total,
         float(sums.chances.sum()) / sums.total,
     )
 
 
-def _logistic(design: Floats, cases: Floats, weight: Floats, offset: Floats) -> Floats:
-    """Fit a small logistic regression by Newton's method; NaN where it does not end."""
+def _logistic(
+    design: Floats, cases: Floats, weight: Floats, offset: Floats
+) -> tuple[Floats, Floats]:
+    """Fit a small logistic regression by Newton's method; NaN where it does not end.
+
+    Returns coefficients and their standard errors.
+    """
     coef = np.zeros(design.shape[1])
     for _ in range(50):
         chance = expit(offset + design @ coef)
@@ -241,8 +256,9 @@ def _logistic(design: Floats, cases: Floats, weight: Floats, offset: Floats) -> 
             break
         coef = coef + step
         if np.abs(step).max() < 1e-10:
-            return coef
-    return np.full(design.shape[1], np.nan)
+            return coef, np.sqrt(np.diag(np.linalg.inv(hessian)))
+    unknown = np.full(design.shape[1], np.nan)
+    return unknown, unknown
 
 
 def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> Floats:
@@ -278,7 +294,11 @@ class Measures:
         As in :class:`Discrimination`.
     brier, log_loss : float
         Means over patients.
-    calibration_slope, calibration_intercept, observed, expected : float
+    slope, slope_low, slope_high : float
+        Calibration slope and its 95 % interval.
+    intercept, intercept_low, intercept_high : float
+        Calibration in the large and its 95 % interval.
+    observed, expected : float
         As in :class:`Calibration`.
     """
 
@@ -290,8 +310,12 @@ class Measures:
     auc_bound: float
     brier: float
     log_loss: float
-    calibration_slope: float
-    calibration_intercept: float
+    slope: float
+    slope_low: float
+    slope_high: float
+    intercept: float
+    intercept_low: float
+    intercept_high: float
     observed: float
     expected: float
 
@@ -303,8 +327,13 @@ class Measures:
             raise ValueError("a measure that lies between 0 and 1 does not")
         if not -slack <= self.events <= self.patients + slack or self.log_loss < -slack:
             raise ValueError("a measure contradicts itself")
-        if self.auc_low > self.auc or self.auc > self.auc_high:
-            raise ValueError("an AUC lies outside of its interval")
+        for low, value, high in (
+            (self.auc_low, self.auc, self.auc_high),
+            (self.slope_low, self.slope, self.slope_high),
+            (self.intercept_low, self.intercept, self.intercept_high),
+        ):
+            if low > value or value > high:
+                raise ValueError("a measure lies outside of its interval")
 
     def rounded(self, base: int) -> Measures:
         """Return counts as multiples of `base` and the rest with three decimals.
@@ -335,8 +364,12 @@ def measure(sums: ScoreSums) -> Measures:
         auc_bound=found.bound,
         brier=sums.squares / sums.total,
         log_loss=sums.loss / sums.total,
-        calibration_slope=fit.slope,
-        calibration_intercept=fit.intercept,
+        slope=fit.slope,
+        slope_low=fit.slope - Z95 * fit.slope_error,
+        slope_high=fit.slope + Z95 * fit.slope_error,
+        intercept=fit.intercept,
+        intercept_low=fit.intercept - Z95 * fit.intercept_error,
+        intercept_high=fit.intercept + Z95 * fit.intercept_error,
         observed=fit.observed,
         expected=fit.expected,
     )

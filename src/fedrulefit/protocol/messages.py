@@ -375,10 +375,10 @@ class ResultsReply:
     totals: Floats = _released("Σ w and Σ w·y, to multiples of k", shape="2")
     inside: Floats = _released("Σ w·r, to multiples of k", shape="rules asked for")
     events_inside: Floats = _released("Σ w·y·r, to multiples of k", shape="rules asked for")
-    known: Ints = _released("which measures of the predictions are defined", shape="≤ 12")
+    known: Ints = _released("which measures of the predictions are defined", shape="≤ 16")
     measures: Floats = _released(
         "measures of the predictions for held-out patients (AUC, Brier score …), to 3 decimals",
-        shape="≤ 12",
+        shape="≤ 16",
     )
 
 

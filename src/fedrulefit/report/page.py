@@ -43,8 +43,10 @@ _MEASURES: Final = {
     "auc_bound": "AUC, most that counting in bins can shift it",
     "brier": "Brier score",
     "log_loss": "Log-loss",
-    "calibration_slope": "Calibration slope (1 is right)",
-    "calibration_intercept": "Calibration intercept (0 is right)",
+    "slope": "Calibration slope (1 is right)",
+    "slope_range": "Calibration slope, 95 % interval",
+    "intercept": "Calibration intercept (0 is right)",
+    "intercept_range": "Calibration intercept, 95 % interval",
     "observed": "Observed share with the outcome",
     "expected": "Predicted share",
 }
@@ -171,7 +173,8 @@ def _tabulate_metrics(frame: pd.DataFrame) -> _Table:
     rows: dict[str, list[str]] = {}
     for site in frame.to_dict("records"):
         cells = {name: _cell(value) for name, value in site.items()}
-        cells["auc_range"] = f"{cells['auc_low']} to {cells['auc_high']}"
+        for name in ("auc", "slope", "intercept"):
+            cells[f"{name}_range"] = f"{cells[f'{name}_low']} to {cells[f'{name}_high']}"
         for name, words in _MEASURES.items():
             rows.setdefault(words, []).append(cells[name])
     return _Table(["", *frame["site"]], [[words, *cells] for words, cells in rows.items()])

@@ -489,7 +489,7 @@ def test_a_site_tells_its_own_results_and_only_those_asked_for() -> None:
     assert 0 < reply.events_inside[0] < reply.inside[0] < 140
     counts = np.concatenate([reply.totals, reply.inside, reply.events_inside, reply.measures[:2]])
     assert (counts % 5 == 0).all(), "rounded"
-    assert reply.known.tolist() == list(range(12))
+    assert reply.known.tolist() == list(range(16))
     assert reply.measures[0] == 60
     np.testing.assert_array_equal(reply.measures, reply.measures.round(3))
     nothing = own_site(OWN).handle(ask(rules=np.empty(0, np.int64), totals=False, evaluation=False))
