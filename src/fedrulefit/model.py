@@ -512,10 +512,14 @@ class Model:
 def unit_change(axis: Axis) -> float:
     """Return the change of x for which a linear term's odds ratio is told.
 
-    For a number s*/0.4, for which the term itself changes by 1; for yes/no
-    the whole way from no to yes.
+    For a number 1, 2 or 5 times a power of ten, the nearest to its spread s*; for
+    yes/no the whole way from no to yes.
     """
-    return axis.spread / RULE_SPREAD if axis.kind == "number" else 1.0
+    if axis.kind != "number":
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(axis.spread))
+    steps = [step * power for step in (1, 2, 5, 10)]
+    return float(min(steps, key=lambda step: abs(math.log(step / axis.spread))))
 
 
 def level_words(covariate: Category | YesNo) -> tuple[str, ...]:
