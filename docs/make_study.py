@@ -2,7 +2,8 @@
 
 ``python docs/make_study.py paper-study`` takes the folder of a full run of
 ``fedrulefit experiment simulation``, ``cutoffs`` and ``trauma``, puts their tables
-and claims between the page's markers, and copies the figures to ``docs/images``.
+and claims between the page's markers, and copies the figures to ``docs/images`` and the
+rows behind all of it to ``docs/results``.
 An experiment that was not run leaves its part of the page as it is.
 """
 
@@ -19,6 +20,7 @@ from fedrulefit.experiments.markdown import fill_parts
 HERE: Final = Path(__file__).resolve().parent
 PAGE: Final = "paper-study.md"
 IMAGES: Final = "images"
+RESULTS: Final = "results"
 TEXTS: Final[Mapping[str, Sequence[str]]] = {
     "simulation": ("run", "claims", "tables", "costs"),
     "cutoffs": ("run", "claims", "tables"),
@@ -48,6 +50,9 @@ def make_parts(experiment: str, folder: Path) -> dict[str, str]:
         f"{experiment}-{name}": (folder / f"{name}.md").read_text(encoding="utf-8").strip()
         for name in TEXTS[experiment]
     }
+    parts[f"{experiment}-run"] += (
+        f" The rows behind it: [{experiment}.parquet]({RESULTS}/{experiment}.parquet)."
+    )
     parts[f"{experiment}-figures"] = "\n\n".join(
         f"![{words}]({IMAGES}/{image_name(figure)})"
         for figure, words in FIGURES[experiment].items()
@@ -76,11 +81,21 @@ def copy_figures(results: Path, images: Path) -> None:
                 shutil.copy(results / experiment / f"{figure}.png", images / image_name(figure))
 
 
+def copy_rows(results: Path, target: Path) -> None:
+    """Copy the rows of every experiment that was run."""
+    target.mkdir(exist_ok=True)
+    for experiment in TEXTS:
+        if (results / experiment / "run.md").exists():
+            rows = results / experiment / "results.parquet"
+            shutil.copy(rows, target / f"{experiment}.parquet")
+
+
 def main(results: Path) -> None:
-    """Rewrite the page, and copy the figures."""
+    """Rewrite the page, and copy figures and rows."""
     page = HERE / PAGE
     page.write_text(fill_page(page.read_text(encoding="utf-8"), results), encoding="utf-8")
     copy_figures(results, HERE / IMAGES)
+    copy_rows(results, HERE / RESULTS)
 
 
 if __name__ == "__main__":
