@@ -134,7 +134,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "holdout": "Share of each site's patients that the model is judged on, not learnt from.",
         "per_site": "Whether the model also tells each site's own results: outcome rates inside "
         "and outside rules, and the evaluation. Every site's policy must allow `site-results`.",
-        "seed": "Seed of leaf counts, subsamples and folds; never of privacy noise.",
+        "seed": "Seed of leaf counts, subsamples, folds and held-out patients; never of privacy "
+        "noise.",
     },
 }
 
@@ -817,7 +818,8 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "cross-validation at the λ of that round.",
         "path": "The λs of the cross-validation, falling; empty where λ was given.",
         "software": "Versions of fedrulefit and the libraries of the coordinator.",
-        "by_site": "`[patients, events]` of each site, rounded, with `per_site`; else empty.",
+        "by_site": "`[patients, events]` of each site, rounded; empty without `per_site`, or where "
+        "a site has too few with or without the outcome.",
     },
     "_CertificatePart": {
         "residual": "KKT residual: the largest entry of the least subgradient.",

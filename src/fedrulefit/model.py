@@ -147,7 +147,8 @@ class Provenance:
         The path of the cross-validation; empty where λ was given.
     software : tuple of (name, version)
     by_site : tuple of Counts
-        Patients of each site, where the study asked for results per site.
+        Patients of each site; empty without ``per_site``, or where a site has too few
+        with or without the outcome.
     """
 
     sites: tuple[str, ...]

@@ -114,10 +114,11 @@ def add_scores(parts: Sequence[ScoreSums]) -> ScoreSums:
 def coarsen(sums: ScoreSums, least: float) -> ScoreSums:
     """Merge neighbouring bins until each that holds anybody holds a weight of at least `least`.
 
-    A merged group stands in the bin of its mean probability. That mean is rounded to three
-    digits, the sums of squares and losses to four: exact sums over a few patients would give
-    their scores away. The bound of the AUC grows, and says by how much; a decision counts a
-    group as a whole. A smaller total than `least` stands in one bin.
+    A merged group stands in the bin of its mean probability. That mean, or one minus it where
+    that is smaller, is rounded to three digits, the sums of squares and losses to four: exact
+    sums over a few patients would give their scores away. The bound of the AUC grows, and
+    says by how much; a decision counts a group as a whole. A smaller total than `least`
+    stands in one bin.
     """
     weight = sums.cases + sums.others
     group = np.zeros(N_BINS, dtype=np.int64)
@@ -129,7 +130,8 @@ def coarsen(sums: ScoreSums, least: float) -> ScoreSums:
         if held >= least and left >= least:  # the last group takes what is left over
             k, held = k + 1, 0.0
     whole = np.bincount(group, weight)
-    mean = _round(np.bincount(group, sums.chances) / np.maximum(whole, 1e-300), 3)
+    mean = np.bincount(group, sums.chances) / np.maximum(whole, 1e-300)
+    mean = np.where(mean > 0.5, 1 - _round(1 - mean, 3), _round(mean, 3))
     place = np.searchsorted(EDGES, mean, side="right")
     squares, loss = _round(np.array([sums.squares, sums.loss]), 4).tolist()
 
@@ -335,7 +337,7 @@ class Measures:
             if low > value or value > high:
                 raise ValueError("a measure lies outside of its interval")
 
-    def rounded(self, base: int) -> Measures:
+    def rounded(self, base: float) -> Measures:
         """Return counts as multiples of `base` and the rest with three decimals.
 
         Exact measures of few patients give away the table that they were computed from.
@@ -346,8 +348,8 @@ class Measures:
         return Measures(**{**facts, "patients": patients, "events": events, "observed": observed})
 
 
-def round_to(counts: Floats, base: int) -> Floats:
-    """Round to multiples of `base`, so that differences of counts isolate nobody."""
+def round_to(counts: Floats, base: float) -> Floats:
+    """Round to multiples of `base`, so that one patient more or less seldom shows."""
     rounded: Floats = base * np.rint(counts / base)
     return rounded
 

@@ -96,8 +96,8 @@ def leave_one_site_out(
 ) -> Evaluation:
     """Validate internally–externally: learn without each site, and judge on it.
 
-    Each site takes part in the runs of all others: what leaves it, and what that costs,
-    adds up in its ledger.
+    Each site takes part in the runs of all others: what leaves it there, and what that costs,
+    adds up in its ledger. The measures of the site that is left out are not in it.
 
     Parameters
     ----------
@@ -110,7 +110,8 @@ def leave_one_site_out(
     -------
     evaluation : Evaluation
         Each site's patients as judged by the model of the others, and all together; only
-        together where a site has fewer than five patients with or without the outcome.
+        together where a site has fewer than five patients with or without the outcome (with
+        weights: less than five times the largest).
 
     Raises
     ------
@@ -135,7 +136,7 @@ def leave_one_site_out(
     total = coarsen(add_scores(list(found.values())), least)
     if any(min(sums.n_cases, sums.n_others) < least for sums in found.values()):
         return Evaluation(total)
-    own = {site: measure(coarsen(sums, least)).rounded(MIN_COUNT) for site, sums in found.items()}
+    own = {site: measure(coarsen(sums, least)).rounded(least) for site, sums in found.items()}
     return Evaluation(total, own)
 
 

@@ -80,9 +80,10 @@ class PrivacyBill:
 
         Each site takes part in all of these runs but one.
         """
+        n = n_sites - 1
         told = (
-            f"all of this again in {n_sites - 1} runs without one other site each, and measures of "
-            "how well the others' model predicts the site's patients"
+            f"rules and sums once more in {n} further run{'s' * (n != 1)}, each without one other "
+            "site; and measures of how well the model of the others predicts the site's patients"
         )
         return replace(self, n_histograms=n_sites * self.n_histograms, exact=(*self.exact, told))
 
@@ -136,7 +137,13 @@ def exact_releases(
 
 
 def summed_releases(
-    *, exact_spreads: bool, rounds: int, curvature: bool, folds: int, evaluation: bool
+    *,
+    exact_spreads: bool,
+    rounds: int,
+    curvature: bool,
+    folds: int,
+    evaluation: bool,
+    per_site: bool,
 ) -> Sequence[str]:
     """Return what is summed over sites without noise in a run."""
     words = ["the spread and number of known values of each covariate"] if exact_spreads else []
@@ -149,4 +156,5 @@ def summed_releases(
         "the number of patients and of outcomes in all and inside each rule of the final model, "
         "the spread of its terms, and its loss",
         *(judged if evaluation else []),
+        *(["how many sites have too few patients to tell results of their own"] * per_site),
     ]

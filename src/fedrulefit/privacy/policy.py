@@ -95,7 +95,9 @@ class Policy(BaseModel):
     min_count : int
         k: a rule leaves only with at least k patients inside and outside it, and
         k with and k without the outcome inside; and no difference of two nested
-        rules may hold fewer (but more than 0).
+        rules may hold fewer (but more than 0). Results under the site's name
+        (``site-results``) rest on at least k patients as well, and never on fewer
+        than 5.
     max_rules : int
         Most different rules sent in a run, those of the folds included.
     allow : list of str

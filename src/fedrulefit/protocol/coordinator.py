@@ -587,6 +587,7 @@ class Coordinator:
                     curvature=settings.solver == "exact",
                     folds=folds,
                     evaluation=settings.holdout > 0,
+                    per_site=settings.per_site,
                 )
             ),
         )

@@ -377,7 +377,8 @@ class ResultsReply:
     events_inside: Floats = _released("Σ w·y·r, to multiples of k", shape="rules asked for")
     known: Ints = _released("which measures of the predictions are defined", shape="≤ 16")
     measures: Floats = _released(
-        "measures of the predictions for held-out patients (AUC, Brier score …), to 3 decimals",
+        "held-out patients and outcomes, to multiples of k, and measures of the predictions for "
+        "them (AUC, Brier score …), to 3 decimals",
         shape="≤ 16",
     )
 

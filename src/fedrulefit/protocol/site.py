@@ -47,7 +47,7 @@ from fedrulefit.core.importance import sum_terms
 from fedrulefit.core.losses import logistic_loss
 from fedrulefit.core.newton import sum_curvature
 from fedrulefit.core.rules import Rule, check_rules, merge_rules
-from fedrulefit.core.scores import ScoreSums, coarsen, count_scores, measure, round_to
+from fedrulefit.core.scores import Measures, ScoreSums, coarsen, count_scores, measure, round_to
 from fedrulefit.errors import DataError, ProtocolError
 from fedrulefit.model import describe_rule
 from fedrulefit.privacy.gate import Gated, gate_rules
@@ -322,6 +322,11 @@ class Site:
             self._check_join(request)
         if isinstance(request, m.PeersRequest):
             self._seals.check_peers(request)
+            if self._seals.active and self.study.settings.per_site:
+                raise ProtocolError(
+                    "a study that tells results of single sites goes on without none of them",
+                    "set-changed",
+                )
         other = m.CurvatureRequest if self.study.settings.solver == "fedda" else m.DualRequest
         if isinstance(request, other):
             raise ProtocolError("a round of a solver that is not the study's", "order")
@@ -356,7 +361,8 @@ class Site:
             needed.append(m.EvaluateRequest)
         if settings.per_site:
             needed.append(m.ResultsRequest)
-        if settings.solver == "fedda" and settings.rounds + 4 > self.policy.max_rounds:
+        others = 4 + settings.per_site  # spreads, slopes, summary, evaluation, offer
+        if settings.solver == "fedda" and settings.rounds + others > self.policy.max_rounds:
             most = self.policy.max_rounds
             raise ProtocolError(f"the site's policy allows {most} sums in a run", "policy")
         for step in needed:
@@ -688,23 +694,28 @@ class Site:
 
     def _tell_results(self, request: m.ResultsRequest) -> m.ResultsReply:
         """Tell the site's own results: those asked for, if it does not keep them back."""
-        terms, rules, base = request.terms, request.rules, self._min_count
+        terms, rules, base = request.terms, request.rules, self._min_count * self._most_weight
         _check_coefs(terms, request.coef, self._ready_design().n_terms)
+        if self._memory.get("offered") != terms.tobytes():
+            raise ProtocolError("results of another model than the one offered for", "order")
         offer = self._offer(m.OfferRequest(request.header, terms))
         places = (rules >= 0) & (rules < len(offer.rules))
         if not (places.all() and (np.diff(rules) > 0).all()):
             raise ProtocolError("rules must be increasing positions among the model's")
         kept_back = (
-            offer.rules[rules].any()
+            self._memory.get("kept-back") is not None
+            or offer.rules[rules].any()
             or (request.totals and offer.totals)
             or (request.evaluation and offer.evaluation)
         )
         if kept_back:
+            # That much is told of the patients, and no more: every further request is refused.
+            self._memory.put({"kept-back": b"yes"})
             raise ProtocolError("the site keeps these results of its own back", "policy")
         sums = sum_terms(self._ready_design().take(terms), self._outcome, self._weights)
         measures: Floats = np.empty(0)
         if request.evaluation:
-            scores = coarsen(self._count_scores(terms, request.coef), base * self._most_weight)
+            scores = coarsen(self._count_scores(terms, request.coef), base)
             measures = np.array(list(vars(measure(scores).rounded(base)).values()))
         known = np.flatnonzero(np.isfinite(measures))
         return m.ResultsReply(
@@ -743,7 +754,7 @@ class Site:
         return self._design
 
     def _check_approval(self, request: m.Request, reply: m.Reply) -> None:
-        """In review mode, ask a person once for each kind of release in the run."""
+        """In review mode, ask a person once for each wording of a release in the run."""
         kind = self._kind(type(request))
         if self.policy.approval == "auto" or kind is None:
             return
@@ -760,7 +771,11 @@ class Site:
 
     def _review(self, kind: ReleaseKind, reply: m.Reply) -> list[str]:
         """Say in words what is about to leave."""
-        lines = [f"Study {self.study.name!r}, run {self._run}.", f"About to leave: {KINDS[kind]}."]
+        what = KINDS[kind]
+        if isinstance(reply, m.OfferReply):
+            what = "for each rule of the model, and for the totals, whether this site has too few "
+            what += "patients to tell results of its own (1) or enough (0)"
+        lines = [f"Study {self.study.name!r}, run {self._run}.", f"About to leave: {what}."]
         match reply:
             case m.GridReply():
                 names = ", ".join(self.study.names)
@@ -773,8 +788,6 @@ class Site:
                     )
             case m.RulesReply():
                 lines += self._review_rules(reply)
-            case m.OfferReply():
-                lines.append("First how many sites keep something back, not which.")
             case m.ResultsReply():
                 lines += self._review_results(reply)
             case _:
@@ -801,7 +814,9 @@ class Site:
             told.append(f"inside {len(reply.inside)} rules: {_list(reply.inside)}")
             told.append(f"with the outcome inside them: {_list(reply.events_inside)}")
         if len(reply.measures):
-            told.append(f"measures of the predictions: {_list(reply.measures)}")
+            names = [field.name for field in dataclasses.fields(Measures)]
+            pairs = zip(reply.known.tolist(), reply.measures.tolist(), strict=True)
+            told.append("predictions: " + ", ".join(f"{names[k]} = {x:g}" for k, x in pairs))
         return [
             f"They leave without masks, and stand under the name {self.name!r} in the model file "
             "and the report.",
@@ -829,6 +844,8 @@ class Site:
             self._note_run(request.header.run)
         if isinstance(request, m.KeyRequest):
             entries["secret"] = self._seals.secret
+        if isinstance(request, m.OfferRequest):
+            entries["offered"] = request.terms.tobytes()
         order = max(self._order, _ORDER.get(type(request), -1))
         n_sums, recent = self._n_sums, self._recent
         hashes = self._hashes(request, received) if isinstance(request, _STAGES) else self._handed

@@ -142,7 +142,8 @@ def draw_decision(evaluation: Evaluation) -> Curve:
         Line("line other", paper.path(_cut_below(treat_all, paper.low)), "treat all"),
         Line("line", paper.path(_cut_below(model, paper.low)), "model"),
     )
-    told = [f"{benefit:.3f} at {threshold:.2f}" for threshold, benefit in model[9::20]]
+    every = max(1, len(model) // 5)
+    told = [f"{benefit:.3f} at {threshold:.2f}" for threshold, benefit in model[::every]]
     return Curve(
         "Decision curve",
         "Threshold of the risk",

@@ -236,11 +236,12 @@ def tell_model(model: Model) -> list[str]:
 def tell_validation(validation: Evaluation) -> str:
     """Return the internal–external validation in a sentence."""
     known = [found.auc for found in validation.sites.values() if not math.isnan(found.auc)]
-    span = f" from {min(known):.3f} to {max(known):.3f}" if known else ""
+    span = "The AUC of single sites is not told: some site has too few patients."
+    if known:
+        span = f"By site the AUC is from {min(known):.3f} to {max(known):.3f}."
     return (
-        "Each site was left out once: a model was learnt from all others and judged on it. The AUC "
-        f"is{span or ' not known: no site has both outcomes'}. This tells how the model may do at "
-        "a hospital that it was not learnt from."
+        "Each site was left out once: a model was learnt from all others and judged on it. "
+        f"{span} This tells how the model may do at a hospital that it was not learnt from."
     )
 
 
@@ -311,7 +312,7 @@ def list_certificate(model: Model) -> list[Fact]:
 
 
 def list_specification(model: Model) -> tuple[Sequence[str], list[list[str]]]:
-    """Return columns and rows of the whole model in numbers, as exact as the model file."""
+    """Return the whole model in numbers: all exact, but cut-offs as people read them."""
     columns = ("Term", "Coefficient", "Centre", "Spread", "Limits", "Fill")
     rows = [["Starting point", repr(model.intercept), *[""] * 4]]
     for term in model.terms:

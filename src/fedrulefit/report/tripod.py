@@ -255,7 +255,9 @@ _ANSWERS: Final[dict[str, Callable[[Model], str]]] = {
     "15": _constant("A probability; no threshold is part of the model."),
     "18f": _constant("fedrulefit, Apache-2.0; versions in “Certificate and settings”."),
     "21": _analyses,
-    "22": _constant("In full under “Certificate and settings”, and in the model file."),
+    "22": _constant(
+        "In full in the model file; under “Certificate and settings” with cut-offs to four digits."
+    ),
     "23a": _performance,
     "23b": _heterogeneity,
     "27a": _constant(

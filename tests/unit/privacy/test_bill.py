@@ -107,6 +107,7 @@ def test_summed_releases_name_all_that_is_summed_without_noise(
         rounds=300,
         curvature=curvature,
         folds=folds,
+        per_site=False,
         evaluation=False,
     )
     with_scores = summed_releases(
@@ -114,6 +115,7 @@ def test_summed_releases_name_all_that_is_summed_without_noise(
         rounds=300,
         curvature=curvature,
         folds=folds,
+        per_site=False,
         evaluation=True,
     )
     assert [*words, with_scores[-1]] == list(with_scores)

@@ -443,7 +443,7 @@ def test_a_summary_is_the_site_s_own_sums(ready: Site) -> None:
 # --- the site's own results ---------------------------------------------------------------
 
 
-def own_site(study: Study, **options: Any) -> Site:
+def own_site(study: Study, *, offered: bool = True, **options: Any) -> Site:
     """Return a site that holds two rules: one on many patients, one on hardly any."""
     site = Site("north", make_tables(study, sizes=(200,))["north"], study, **options)
     grid = shared_grid(study)
@@ -455,6 +455,7 @@ def own_site(study: Study, **options: Any) -> Site:
         m.GridRequest(head(study)),
         m.RulesRequest(head(study), grid),
         m.TermsRequest(head(study), rules),
+        *([m.OfferRequest(head(study), TERMS)] if offered else []),
     ):
         assert not isinstance(site.handle(request), m.Refusal)
     return site
@@ -470,11 +471,13 @@ def ask(**changes: Any) -> m.ResultsRequest:
 
 
 def test_a_site_offers_only_results_on_enough_patients() -> None:
-    offer = own_site(OWN).handle(m.OfferRequest(head(OWN), TERMS))
+    site = own_site(OWN, offered=False)
+    offer = site.handle(m.OfferRequest(head(OWN), TERMS))
     assert isinstance(offer, m.OfferReply)
     assert offer.rules.tolist() == [0, 1], "the other rule holds for too few"
     assert (offer.totals, offer.evaluation) == (0, 0)
-    careful = own_site(OWN, policy=Policy.model_validate({**OPEN.model_dump(), "min_count": 60}))
+    policy = Policy.model_validate({**OPEN.model_dump(), "min_count": 60})
+    careful = own_site(OWN, offered=False, policy=policy)
     offer = careful.handle(m.OfferRequest(head(OWN), TERMS))
     assert isinstance(offer, m.OfferReply)
     assert offer.rules.tolist() == [1, 1], "the policy's own count"
@@ -509,6 +512,24 @@ def test_what_a_site_keeps_back_it_does_not_tell(changes: Any) -> None:
     assert "keeps these results" in reason or "increasing positions" in reason
 
 
+def test_a_site_tells_once_at_most_that_it_keeps_something_back() -> None:
+    """Refusals would else tell, rule by rule, which hold for few."""
+    site = own_site(OWN)
+    assert "keeps these results" in refusal(site, ask(rules=np.array([1])), "policy")
+    assert "keeps these results" in refusal(site, ask(rules=np.array([0])), "policy")
+    empty = ask(rules=np.empty(0, np.int64), totals=False, evaluation=False)
+    assert "keeps these results" in refusal(site, empty, "policy")
+
+
+def test_results_are_of_the_model_that_the_offer_was_for() -> None:
+    early = own_site(OWN, offered=False)
+    assert "another model" in refusal(early, ask(), "order")
+    request = dataclasses.replace(ask(), terms=TERMS[:2], coef=COEF[:2])
+    late = own_site(OWN)
+    request = dataclasses.replace(request, header=head(OWN))
+    assert "another model" in refusal(late, request, "order")
+
+
 def test_a_person_sees_what_stands_under_the_hospital_s_name() -> None:
     asked: list[list[str]] = []
 
@@ -519,13 +540,13 @@ def test_a_person_sees_what_stands_under_the_hospital_s_name() -> None:
 
     policy = Policy.model_validate({**OPEN.model_dump(), "approval": "review"})
     site = own_site(OWN, policy=policy, approver=approve)
-    site.handle(m.OfferRequest(head(OWN), TERMS))
     site.handle(ask())
     assert len(asked) == 2, "once for the offer, once for the results"
-    assert "how many sites keep something back" in " ".join(asked[0])
+    assert "whether this site has too few patients" in " ".join(asked[0])
     told = " ".join(asked[1])
     assert "under the name 'north' in the model file" in told
     assert "patients, and with the outcome: 140, " in told
+    assert "predictions: patients = 60, events = " in told
 
 
 def test_results_are_asked_for_once_and_only_where_the_study_says_so() -> None:
@@ -535,7 +556,7 @@ def test_results_are_asked_for_once_and_only_where_the_study_says_so() -> None:
     assert site.finished
     assert "out of turn" in refusal(site, ask(rules=np.empty(0, np.int64)), "order")
     silent = OWN.with_settings(per_site=False)
-    other = own_site(silent)
+    other = own_site(silent, offered=False)
     request = m.OfferRequest(head(silent), TERMS)
     assert "no results of single sites" in refusal(other, request, "order")
 
