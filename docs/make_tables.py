@@ -200,6 +200,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.Model.rule_terms",
             "fedrulefit.Model.linear_terms",
             "fedrulefit.Model.read_values",
+            "fedrulefit.model.Counts",
             "fedrulefit.model.RuleTerm",
             "fedrulefit.model.LinearTerm",
             "fedrulefit.model.Explanation",
@@ -245,6 +246,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
         "Engine",
         (
             "fedrulefit.engines.inprocess.fit",
+            "fedrulefit.engines.inprocess.leave_one_site_out",
             "fedrulefit.engines.inprocess.Fitted",
             "fedrulefit.privacy.policy.Policy",
             "fedrulefit.privacy.policy.Policy.load",
@@ -263,6 +265,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.evaluation.Evaluation.calibration_frame",
             "fedrulefit.evaluation.Evaluation.decision_frame",
             "fedrulefit.evaluation.Evaluation.heterogeneity",
+            "fedrulefit.core.scores.Measures",
         ),
     ),
     (
