@@ -293,7 +293,7 @@ class Measures:
     ----------
     patients, events : float
     auc, auc_low, auc_high, auc_bound : float
-        As in :class:`Discrimination`.
+        Area under the ROC curve, its 95 % interval, and the most that the bins can shift it.
     brier, log_loss : float
         Means over patients.
     slope, slope_low, slope_high : float
@@ -301,7 +301,7 @@ class Measures:
     intercept, intercept_low, intercept_high : float
         Calibration in the large and its 95 % interval.
     observed, expected : float
-        As in :class:`Calibration`.
+        Share with the outcome, and mean predicted probability.
     """
 
     patients: float
