@@ -398,6 +398,11 @@ class Study(_Frozen):
         return tuple(self.covariates)
 
     @property
+    def most_weight(self) -> float:
+        """The most that one patient can count."""
+        return 1.0 if self.weight is None else self.weight.max
+
+    @property
     def n_features(self) -> int:
         """The number of covariates."""
         return len(self.covariates)

@@ -132,7 +132,7 @@ def leave_one_site_out(
         if table.outcome is not None:
             chance = model.predict_proba(table.values)
             found[site] = count_scores(chance, table.outcome, table.weights)
-    least = MIN_COUNT * (1.0 if study.weight is None else study.weight.max)
+    least = MIN_COUNT * study.most_weight
     total = coarsen(add_scores(list(found.values())), least)
     if any(min(sums.n_cases, sums.n_others) < least for sums in found.values()):
         return Evaluation(total)

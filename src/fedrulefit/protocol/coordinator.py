@@ -461,8 +461,7 @@ class Coordinator:
             partial(m.EvaluateRequest, terms=terms, coef=coef),
         )
         scores = ScoreSums(sums.cases, sums.others, sums.chances, sums.squares, sums.loss)
-        most = 1.0 if self.study.weight is None else self.study.weight.max
-        return Evaluation(coarsen(scores, MIN_COUNT * most))
+        return Evaluation(coarsen(scores, MIN_COUNT * self.study.most_weight))
 
     def _add_results(
         self, model: Model, terms: Ints, coef: Floats, rules: Sequence[Rule]

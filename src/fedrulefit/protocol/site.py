@@ -694,7 +694,7 @@ class Site:
 
     def _tell_results(self, request: m.ResultsRequest) -> m.ResultsReply:
         """Tell the site's own results: those asked for, if it does not keep them back."""
-        terms, rules, base = request.terms, request.rules, self._min_count * self._most_weight
+        terms, rules, base = request.terms, request.rules, self._min_count * self.study.most_weight
         _check_coefs(terms, request.coef, self._ready_design().n_terms)
         if self._memory.get("offered") != terms.tobytes():
             raise ProtocolError("results of another model than the one offered for", "order")
@@ -726,11 +726,6 @@ class Site:
             known,
             measures[known],
         )
-
-    @property
-    def _most_weight(self) -> float:
-        """The most that one patient can count."""
-        return 1.0 if self.study.weight is None else self.study.weight.max
 
     @property
     def finished(self) -> bool:
