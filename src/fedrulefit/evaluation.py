@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from scipy.special import logit
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.scores import (
@@ -76,9 +77,9 @@ class Evaluation:
         usable = [f for f in self.sites.values() if 0 < f.auc_low < f.auc < f.auc_high < 1]
         if len(usable) < 2:
             return float("nan")
-        centre = np.array([_logit(found.auc) for found in usable])
-        wide = [_logit(found.auc_high) - _logit(found.auc_low) for found in usable]
-        error = np.array(wide) / (2 * Z95)
+        areas = np.array([(found.auc_low, found.auc, found.auc_high) for found in usable])
+        low, centre, high = logit(areas).T
+        error = (high - low) / (2 * Z95)
         weight = 1 / error**2
         mean = weight @ centre / weight.sum()
         excess = weight @ (centre - mean) ** 2 - (len(usable) - 1)
@@ -121,7 +122,3 @@ def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
     middle = (share + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
     wide = Z95 * np.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2)) / (1 + Z95**2 / n)
     return np.minimum(middle - wide, share), np.maximum(middle + wide, share)
-
-
-def _logit(value: float) -> float:
-    return float(np.log(value / (1 - value)))

@@ -159,7 +159,7 @@ class Discrimination:
     Parameters
     ----------
     auc, low, high : float
-        The area and its confidence interval (DeLong's variance, on the logit scale).
+        The area and its 95 % interval (DeLong's variance, on the logit scale).
     bound : float
         Most that the area can be off because of the bins.
     """
@@ -170,7 +170,7 @@ class Discrimination:
     bound: float
 
 
-def discriminate(sums: ScoreSums, level: float = 0.95) -> Discrimination:
+def discriminate(sums: ScoreSums) -> Discrimination:
     """Return the area under the ROC curve; NaN where there is one class only."""
     cases, others = sums.cases, sums.others
     n1, n0 = sums.n_cases, sums.n_others
@@ -182,7 +182,7 @@ def discriminate(sums: ScoreSums, level: float = 0.95) -> Discrimination:
     above = 1 - (np.cumsum(cases) - 0.5 * cases) / n1
     auc = float(cases @ below / n1)
     variance = _variance(below, cases, auc) / n1 + _variance(above, others, auc) / n0
-    low, high = _logit_interval(auc, float(np.sqrt(variance)), level)
+    low, high = _logit_interval(auc, float(np.sqrt(variance)))
     return Discrimination(auc, low, high, float(0.5 * cases @ others / (n1 * n0)))
 
 
@@ -191,10 +191,10 @@ def _variance(places: Floats, weights: Floats, mean: float) -> float:
     return float(weights @ (places - mean) ** 2 / max(total - 1, 1))
 
 
-def _logit_interval(value: float, error: float, level: float) -> tuple[float, float]:
+def _logit_interval(value: float, error: float) -> tuple[float, float]:
     if not 0 < value < 1:
         return value, value
-    wide = ndtri(0.5 + level / 2) * error / (value * (1 - value))
+    wide = Z95 * error / (value * (1 - value))
     return float(expit(logit(value) - wide)), float(expit(logit(value) + wide))
 
 

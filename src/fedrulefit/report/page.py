@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -97,7 +97,7 @@ def render_report(model: Model) -> str:
         effects=charts.draw_effects(model, shown),
         pairs=[charts.tabulate_pair(model, pair) for pair in strongest_pairs(model, _PAIRS)],
         fields=facts.list_fields(model),
-        performance=[*_held_out(model.evaluation), *_left_out(model.validation)],
+        performance=_list_judged(model),
         origin=facts.list_origin(model),
         bill=model.privacy,
         certificate=facts.list_certificate(model),
@@ -141,16 +141,17 @@ class _Table:
     rows: Sequence[Sequence[str]]
 
 
-def _held_out(evaluation: Evaluation | None) -> Iterator[_Judged]:
-    if evaluation is not None:
-        words = [evaluation.words(), facts.tell_heterogeneity(evaluation)]
-        yield _judge("Held-out patients", words, evaluation)
-
-
-def _left_out(validation: Evaluation | None) -> Iterator[_Judged]:
-    if validation is not None:
-        words = [facts.tell_validation(validation), facts.tell_heterogeneity(validation)]
-        yield _judge("Sites left out", words, validation)
+def _list_judged(model: Model) -> list[_Judged]:
+    """Return every way in which the model was judged."""
+    ways = (
+        ("Held-out patients", model.evaluation, Evaluation.words),
+        ("Sites left out", model.validation, facts.tell_validation),
+    )
+    return [
+        _judge(title, [tell(found), facts.tell_heterogeneity(found)], found)
+        for title, found, tell in ways
+        if found is not None
+    ]
 
 
 def _judge(title: str, words: Sequence[str], evaluation: Evaluation) -> _Judged:
