@@ -137,7 +137,9 @@ def test_rules_are_sent_without_any_number_but_codes(case: tuple[dict[str, Table
             assert floats_in(packed) == 0
             assert set(packed) == {"type", "header", "rules", "fold_rules"}
             for sent in (packed["rules"], *packed["fold_rules"]):
-                assert all(set(rule) == {"conditions"} for rule in sent)
+                assert set(sent) == {"conditions", "rules"}
+                assert all(type(place) is int for rule in sent["rules"] for place in rule)
+                assert all(type(covariate) is int for covariate, _ in sent["conditions"])
             # Canonical order: nothing of the trees' order is left.
             for rules in (reply.rules, *reply.fold_rules):
                 assert list(rules) == sorted(set(rules), key=lambda r: (len(r), r))

@@ -35,8 +35,9 @@ Oracle: a recursive best-first grower over all splits
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -76,6 +77,10 @@ class _Column:
     feature: int
     level: int | None
     has_missing: bool
+
+
+_Reader = Callable[[int, float, bool], tuple[Condition, Condition]]
+"""From a split's column, threshold and side of missing values to its conditions."""
 
 
 def grow_trees(
@@ -144,8 +149,10 @@ def grow_trees(
             booster.reset_parameter({"num_leaves": n_leaves})
             last = n_leaves
         booster.update(fobj=objective)
+    # Boosted trees repeat their splits.
+    read = cache(partial(_read_split, columns, grid))
     dumped = booster.dump_model()["tree_info"]
-    return [Tree(_read_node(tree["tree_structure"], columns, grid)) for tree in dumped]
+    return [Tree(_read_node(tree["tree_structure"], read)) for tree in dumped]
 
 
 def draw_leaf_counts(n_trees: int, mean_leaves: float, rng: np.random.Generator) -> Ints:
@@ -217,31 +224,33 @@ def _make_booster(matrix: Any, init_score: Floats, params: dict[str, Any]) -> An
     return lightgbm.Booster(params, data)
 
 
-def _read_node(node: dict[str, Any], columns: list[_Column], grid: Grid) -> Split | None:
+def _read_node(node: dict[str, Any], read: _Reader) -> Split | None:
     if "split_feature" not in node:
         return None
-    column = columns[node["split_feature"]]
-    left, right = _read_split(node, column, grid)
+    left, right = read(node["split_feature"], node["threshold"], node["default_left"])
     return Split(
         left,
         right,
-        _read_node(node["left_child"], columns, grid),
-        _read_node(node["right_child"], columns, grid),
+        _read_node(node["left_child"], read),
+        _read_node(node["right_child"], read),
     )
 
 
-def _read_split(node: dict[str, Any], column: _Column, grid: Grid) -> tuple[Condition, Condition]:
-    """Turn ``value <= threshold`` into conditions on codes."""
+def _read_split(
+    columns: list[_Column], grid: Grid, place: int, threshold: float, default_left: bool
+) -> tuple[Condition, Condition]:
+    """Turn ``value <= threshold`` in a column into conditions on codes."""
+    column = columns[place]
     n_codes = grid.axes[column.feature].n_codes
-    left_missing = column.has_missing and bool(node["default_left"])
-    right_missing = column.has_missing and not node["default_left"]
+    left_missing = column.has_missing and default_left
+    right_missing = column.has_missing and not default_left
     if column.level is None:
-        cut = int(min(np.floor(node["threshold"]), n_codes - 1)) + 1
+        cut = int(min(np.floor(threshold), n_codes - 1)) + 1
         left, right = interval(0, cut), interval(cut, n_codes)
     else:
         every, this = interval(0, n_codes), 1 << column.level
         # Left is "0 and below": not this level. Above 1 only NaN is right.
-        left, right = (every & ~this, this) if node["threshold"] < 1 else (every, 0)
+        left, right = (every & ~this, this) if threshold < 1 else (every, 0)
     return (
         Condition(column.feature, left | left_missing << MISSING),
         Condition(column.feature, right | right_missing << MISSING),

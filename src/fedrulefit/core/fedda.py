@@ -171,12 +171,12 @@ def _local_steps(
         Largest summed change of the slopes since the first step.
     """
     columns = design.take(np.flatnonzero(live)).unpacked()
-    local = dual[live].copy()
+    local, own_factors = dual[live], factors[live]
     summed = np.zeros(design.n_rows)
     first: Floats | None = None
     drift = 0.0
     for step in range(schedule.local_steps):
-        coef = soft_threshold(local, schedule.threshold(round_, step), factors[live])
+        coef = soft_threshold(local, schedule.threshold(round_, step), own_factors)
         slope = logistic_slope(columns.dot(coef), outcome, share)
         first = slope if first is None else first
         drift = max(drift, float(np.abs(slope - first).sum()))

@@ -20,7 +20,7 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Rule
 
-PROTOCOL_VERSION: Final = 2
+PROTOCOL_VERSION: Final = 3
 
 
 def _released(formula: str, *, shape: str = "", mechanism: str = "exact") -> Any:

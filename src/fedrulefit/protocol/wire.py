@@ -1,10 +1,11 @@
 """Messages ↔ bytes, without pickle.
 
 A message is a MessagePack map: the class's name and its fields. Arrays travel
-as dtype, shape and little-endian bytes; a condition as its covariate and 32
-bytes of codes. Decoding builds nothing but the closed set of message classes:
-every field must be there, no other may be, and each must have its declared
-type; floats must be finite; lengths are bounded before anything is allocated.
+as dtype, shape and little-endian bytes. Rules share most of their conditions, so a
+list of rules tells each condition once, as its covariate and 32 bytes of codes, and
+of every rule the places of its conditions. Decoding builds nothing but the closed set
+of message classes: every field must be there, no other may be, and each must have its
+declared type; floats must be finite; lengths are bounded before anything is allocated.
 
 Equal messages have equal bytes, which the site's ledger hashes.
 """
@@ -16,7 +17,8 @@ import hashlib
 import math
 import typing
 from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from functools import cache, partial
+from itertools import chain
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgpack
@@ -32,6 +34,7 @@ MAX_ITEMS: Final = 1_000_000
 MAX_FIELDS: Final = 64
 
 _DTYPES: Final = {np.dtype(np.float64): "<f8", np.dtype(np.int64): "<i8"}
+_RULES: Final = tuple[Rule, ...]
 _MESSAGES: Final = {cls.__name__: cls for cls in get_args(messages.Message)}
 
 
@@ -109,13 +112,40 @@ def _check_version(header: Any) -> None:
         )
 
 
-def _pack(value: Any) -> Any:
-    packer = _PACKERS.get(type(value))
-    if packer is not None:
-        return packer(value)
-    if dataclasses.is_dataclass(value):
-        return _pack_fields(value)
-    return value.item() if isinstance(value, np.generic) else value
+Packer = Callable[[Any], Any]
+"""Turns a value into what MessagePack knows."""
+
+
+@cache
+def _packer(kind: Any) -> Packer:
+    """Return what packs values of type `kind`."""
+    origin = get_origin(kind)
+    if kind == _RULES:
+        return _pack_rules
+    if dataclasses.is_dataclass(kind):
+        return _pack_fields
+    if origin is np.ndarray:
+        return _pack_array
+    if origin is tuple:
+        return partial(_pack_tuple, get_args(kind))
+    return _pack_scalar
+
+
+def _pack_fields(value: Any) -> dict[str, Any]:
+    packers = _field_packers(value.__class__)
+    return {name: pack(getattr(value, name)) for name, pack in packers.items()}
+
+
+@cache
+def _field_packers(cls: type) -> dict[str, Packer]:
+    return {name: _packer(kind) for name, kind in _field_kinds(cls).items()}
+
+
+def _pack_tuple(kinds: tuple[Any, ...], value: tuple[Any, ...]) -> list[Any]:
+    if _is_open(kinds):
+        pack = _packer(kinds[0])
+        return [pack(item) for item in value]
+    return [_packer(kind)(item) for kind, item in zip(kinds, value, strict=True)]
 
 
 def _pack_array(value: Any) -> list[Any]:
@@ -123,29 +153,16 @@ def _pack_array(value: Any) -> list[Any]:
     return [code, list(value.shape), value.astype(code, order="C").tobytes()]
 
 
-def _pack_condition(value: Condition) -> list[Any]:
-    return [value.feature, value.codes.to_bytes(32, "little")]
+def _pack_scalar(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
 
 
-def _pack_rule(value: Rule) -> dict[str, Any]:
-    return {"conditions": [_pack_condition(condition) for condition in value.conditions]}
-
-
-def _pack_fields(value: Any) -> dict[str, Any]:
-    return {name: _pack(getattr(value, name)) for name in _names(value.__class__)}
-
-
-_PACKERS: Final[dict[type, Callable[[Any], Any]]] = {
-    np.ndarray: _pack_array,
-    Condition: _pack_condition,
-    Rule: _pack_rule,  # as any dataclass, only faster: rules are many
-    tuple: lambda value: [_pack(item) for item in value],
-}
-
-
-@cache
-def _names(cls: type) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(cls))
+def _pack_rules(rules: tuple[Rule, ...]) -> dict[str, Any]:
+    """Tell each condition once, in the order in which rules first use them."""
+    places: dict[Condition, int] = {}
+    used = [[places.setdefault(c, len(places)) for c in rule.conditions] for rule in rules]
+    conditions = [[c.feature, c.codes.to_bytes(32, "little")] for c in places]
+    return {"conditions": conditions, "rules": used}
 
 
 Builder = Callable[[Any, str], Any]
@@ -161,8 +178,8 @@ def _build(kind: Any, packed: Any, where: str) -> Any:
 def _builder(kind: Any) -> Builder:
     """Return what builds values of type `kind`."""
     origin = get_origin(kind)
-    if kind in _BUILDERS:
-        return _BUILDERS[kind]
+    if kind == _RULES:
+        return _build_rules
     if dataclasses.is_dataclass(kind):
         return partial(_build_dataclass, typing.cast(type, kind))
     if origin is np.ndarray:
@@ -195,7 +212,7 @@ def _build_scalar(kind: type, packed: Any, where: str) -> Any:
 def _build_tuple(kinds: tuple[Any, ...], packed: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(packed, list):
         raise ProtocolError(f"{where}: expected a list")
-    if len(kinds) == 2 and kinds[1] is Ellipsis:
+    if _is_open(kinds):
         build = _builder(kinds[0])
         return tuple([build(item, where) for item in packed])
     if len(kinds) != len(packed):
@@ -217,34 +234,30 @@ def _build_array(dtype: np.dtype[Any], packed: Any, where: str) -> Any:
     return array
 
 
+def _build_rules(packed: Any, where: str) -> tuple[Rule, ...]:
+    if not isinstance(packed, dict) or packed.keys() != {"conditions", "rules"}:
+        raise ProtocolError(f"{where}: fields missing or unknown")
+    told, rules = packed["conditions"], packed["rules"]
+    if not isinstance(told, list) or not isinstance(rules, list):
+        raise ProtocolError(f"{where}: expected a list")
+    conditions = [_build_condition(condition, where) for condition in told]
+    # One pass each, in C: rules are many.
+    if not set(map(type, rules)) <= {list}:
+        raise ProtocolError(f"{where}: not a rule")
+    places = list(chain.from_iterable(rules))
+    in_order = list(dict.fromkeys(places)) if set(map(type, places)) <= {int} else None
+    if in_order != list(range(len(conditions))) or len(set(conditions)) < len(conditions):
+        raise ProtocolError(f"{where}: conditions must be told once, in the order of their use")
+    return tuple([Rule(tuple([conditions[place] for place in rule])) for rule in rules])
+
+
 def _build_condition(packed: Any, where: str) -> Condition:
     if isinstance(packed, list) and len(packed) == 2:
         feature, codes = packed
         fits = type(feature) is int and type(codes) is bytes and len(codes) == 32
         if fits and 0 <= feature < 2**31:
-            return _make_condition(feature, codes)
+            return Condition(feature, int.from_bytes(codes, "little"))
     raise ProtocolError(f"{where}: not a condition")
-
-
-@lru_cache(maxsize=10_000)
-def _make_condition(feature: int, codes: bytes) -> Condition:
-    """Make a condition, or return an equal one: rules share most of theirs."""
-    return Condition(feature, int.from_bytes(codes, "little"))
-
-
-def _build_rule(packed: Any, where: str) -> Rule:
-    if not isinstance(packed, dict) or packed.keys() != {"conditions"}:
-        raise ProtocolError(f"{where}: fields missing or unknown")
-    conditions = packed["conditions"]
-    if not isinstance(conditions, list):
-        raise ProtocolError(f"{where}: expected a list")
-    return Rule(tuple([_build_condition(condition, where) for condition in conditions]))
-
-
-_BUILDERS: Final[dict[type, Builder]] = {
-    Condition: _build_condition,
-    Rule: _build_rule,  # as any dataclass, only faster: rules are many
-}
 
 
 def _build_dataclass(cls: type, packed: Any, where: str) -> Any:
@@ -262,5 +275,16 @@ def _build_dataclass(cls: type, packed: Any, where: str) -> Any:
 
 @cache
 def _field_builders(cls: type) -> dict[str, Builder]:
+    return {name: _builder(kind) for name, kind in _field_kinds(cls).items()}
+
+
+@cache
+def _field_kinds(cls: type) -> dict[str, Any]:
+    """Return the declared types of a class's fields."""
     hints = get_type_hints(cls)
-    return {name: _builder(hints[name]) for name in _names(cls)}
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def _is_open(kinds: tuple[Any, ...]) -> bool:
+    """Whether a tuple of these types may have any length."""
+    return len(kinds) == 2 and kinds[1] is Ellipsis

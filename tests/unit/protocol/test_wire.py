@@ -207,6 +207,13 @@ def test_any_rules_come_back(sent: tuple[Rule, ...]) -> None:
     assert again.rules == sent
 
 
+def test_a_condition_is_told_once() -> None:
+    shared = tuple(Condition(0, 1 << place) for place in range(10))
+    several = tuple(Rule((left, Condition(1, 5))) for left in shared) * 20
+    once, often = (to_bytes(m.TermsRequest(HEADER, rules)) for rules in (several[:10], several))
+    assert len(often) - len(once) <= 3 * 190 + 2  # a rule of known conditions: three bytes
+
+
 def test_arrays_are_writable_and_own_their_memory() -> None:
     again = from_bytes(to_bytes(EXAMPLES["DualReply"]))
     assert isinstance(again, m.DualReply)
@@ -231,6 +238,7 @@ def test_an_unknown_type_is_refused(name: object) -> None:
     assert "unknown type" in refused({**packed("JoinRequest"), "type": name})
 
 
+TOLD = [0, bytes(32)]
 WRONG_TYPES = [
     ("JoinRequest", "sites", "north"),
     ("JoinRequest", "sites", [1]),
@@ -314,14 +322,29 @@ WRONG_TYPES = [
     ("RulesReply", "rules", None),
     ("RulesReply", "rules", {}),
     ("RulesReply", "rules", [[0, bytes(32)]]),
-    ("RulesReply", "rules", [{"conditions": [[0, bytes(31)]]}]),
-    ("RulesReply", "rules", [{"conditions": [[0, bytes(33)]]}]),
-    ("RulesReply", "rules", [{"conditions": [[-1, bytes(32)]]}]),
-    ("RulesReply", "rules", [{"conditions": [[2**31, bytes(32)]]}]),
-    ("RulesReply", "rules", [{"conditions": [[True, bytes(32)]]}]),
-    ("RulesReply", "rules", [{"conditions": [["0", bytes(32)]]}]),
-    ("RulesReply", "rules", [{"conditions": [[0, bytes(32), 1]]}]),
-    ("RulesReply", "rules", [{}]),
+    ("RulesReply", "rules", {"conditions": [], "rules": [], "more": 1}),
+    ("RulesReply", "rules", {"conditions": {}, "rules": []}),
+    ("RulesReply", "rules", {"conditions": [], "rules": {}}),
+    ("RulesReply", "rules", {"conditions": [[0, bytes(31)]], "rules": [[0]]}),
+    ("RulesReply", "rules", {"conditions": [[0, bytes(33)]], "rules": [[0]]}),
+    ("RulesReply", "rules", {"conditions": [[-1, bytes(32)]], "rules": [[0]]}),
+    ("RulesReply", "rules", {"conditions": [[2**31, bytes(32)]], "rules": [[0]]}),
+    ("RulesReply", "rules", {"conditions": [[True, bytes(32)]], "rules": [[0]]}),
+    ("RulesReply", "rules", {"conditions": [["0", bytes(32)]], "rules": [[0]]}),
+    ("RulesReply", "rules", {"conditions": [[0, bytes(32), 1]], "rules": [[0]]}),
+    ("RulesReply", "rules", {"conditions": [TOLD], "rules": [0]}),
+    ("RulesReply", "rules", {"conditions": [TOLD], "rules": ["0"]}),
+    ("RulesReply", "rules", {"conditions": [TOLD], "rules": [{"0": 0}]}),
+    ("RulesReply", "rules", {"conditions": [TOLD], "rules": [[[0]]]}),
+    ("RulesReply", "rules", {"conditions": [TOLD], "rules": [[False]]}),
+    ("RulesReply", "rules", {"conditions": [TOLD], "rules": [[0.0]]}),
+    ("RulesReply", "rules", {"conditions": [TOLD], "rules": [[-1]]}),
+    ("RulesReply", "rules", {"conditions": [TOLD], "rules": [[0], [1]]}),
+    ("RulesReply", "rules", {"conditions": [TOLD], "rules": []}),
+    ("RulesReply", "rules", {"conditions": [TOLD, TOLD], "rules": [[0], [1]]}),
+    ("RulesReply", "rules", {"conditions": [TOLD, [1, bytes(32)]], "rules": [[1], [0]]}),
+    ("RulesReply", "fold_rules", [{"conditions": [TOLD], "rules": [[1]]}]),
+    ("TermsRequest", "rules", {"conditions": [TOLD], "rules": [[0, 1]]}),
 ]
 
 
