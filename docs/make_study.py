@@ -4,13 +4,14 @@
 ``fedrulefit experiment simulation``, ``cutoffs`` and ``trauma``, puts their tables
 and claims between the page's markers, and copies the figures to ``docs/images`` and the
 rows behind all of it to ``docs/results``.
-An experiment that was not run leaves its part of the page as it is.
+An experiment that was not run leaves its part of the page as it is; a quick run is refused.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -90,8 +91,19 @@ def copy_rows(results: Path, target: Path) -> None:
             shutil.copy(rows, target / f"{experiment}.parquet")
 
 
+def check_results(results: Path) -> None:
+    """Refuse a folder without results, or with those of a quick run."""
+    found = [results / name for name in TEXTS if (results / name / "run.md").exists()]
+    if not found:
+        raise SystemExit(f"{results} holds no finished experiment ({', '.join(TEXTS)})")
+    for folder in found:
+        if json.loads((folder / "run.json").read_text(encoding="utf-8"))["facts"]["quick"]:
+            raise SystemExit(f"{folder} is a quick run: its numbers mean nothing")
+
+
 def main(results: Path) -> None:
     """Rewrite the page, and copy figures and rows."""
+    check_results(results)
     page = HERE / PAGE
     page.write_text(fill_page(page.read_text(encoding="utf-8"), results), encoding="utf-8")
     copy_figures(results, HERE / IMAGES)
@@ -99,4 +111,6 @@ def main(results: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("results", type=Path, help="folder of a full run, such as paper-study")
+    main(parser.parse_args().results)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write beside `path`, then rename; on an OSError nothing is left behind."""
-    unfinished = path.with_name(path.name + ".part")
+    """Write beside `path`, then rename; on an error nothing is left behind."""
+    fill_whole(path, lambda draft: draft.write_bytes(data))
+
+
+def fill_whole(path: Path, fill: Callable[[Path], object]) -> None:
+    """Let `fill` write a file beside `path`, then rename; on an error nothing is left behind."""
+    draft = path.with_name(path.name + ".part")
     try:
-        unfinished.write_bytes(data)
-        unfinished.replace(path)
-    except OSError:
+        fill(draft)
+        draft.replace(path)
+    except Exception:
         with suppress(OSError):
-            unfinished.unlink()
+            draft.unlink()
         raise

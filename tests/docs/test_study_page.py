@@ -26,7 +26,6 @@ def test_the_page_has_a_place_for_every_result(tmp_path: Path) -> None:
     for experiment, names in study.TEXTS.items():
         for name in names:
             assert f"{experiment} {name} here" in filled
-    assert "Not run yet" not in filled
     assert study.fill_page(filled, tmp_path) == filled
     images = tmp_path / "images"
     images.mkdir()

@@ -30,8 +30,9 @@ d = 1 + n_features; the intercept comes first.
 What leaves a site: θ̂_m and Â_m, once.
 
 Departures from the R package BFI 3.x (``family = "binomial"``): sites share
-all parameters (no stratified intercepts), priors are multiples of the identity, and
-Newton's method runs to its own tolerance instead of R's optimiser.
+all parameters (no stratified intercepts), priors are multiples of the identity, by default
+with the precision of the package's examples (0.01), and Newton's method runs to its own
+tolerance instead of R's optimiser.
 
 Oracle: the closed-form algebra and the numbers of the R package
 (``tests/unit/baselines/test_bfi.py``).

@@ -5,14 +5,15 @@ Heider: *Federated Random Forests can improve local performance of predictive
 models for various healthcare applications*, Bioinformatics 2022.
 
 Each site grows trees on its own patients, and sends them. The pooled trees are
-the global forest; the probability of the outcome is the mean over trees.
+the global forest; the probability of the outcome is the mean over them.
 
 What leaves a site: its trees, with their leaves.
 
 Departures: the paper that we follow runs ``flextrees`` with its defaults,
 which it does not state. Here the forests are scikit-learn's with its
-defaults, `n_trees` in all. A site that counts by its patients contributes trees in
-proportion to them, at least one; trees then count alike.
+defaults, `n_trees` in all. Sites that count by their patients contribute trees in
+proportion to them, at least one, and all trees count alike. Sites that count alike
+contribute as many trees each as can be shared out, and the mean is over sites.
 
 Oracle: with one site, scikit-learn's own forest
 (``tests/unit/baselines/test_forest.py``).
@@ -60,8 +61,7 @@ class FederatedForestClassifier(ClassifierMixin, BaseEstimator):
     n_trees : int
         Trees in all.
     weighting : {"patients", "sites"}
-        Whether a site's share of the trees follows its patients, or all sites
-        have the same.
+        Whether a site counts by its patients, or all sites count alike.
     random_state : int, RandomState or None
 
     Attributes
@@ -110,14 +110,15 @@ class FederatedForestClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the mean over all trees of the probabilities, shape (n_rows, 2)."""
+        """Return the mean probabilities over trees, or over sites, shape (n_rows, 2)."""
         check_is_fitted(self)
         values = validate_data(self, X, dtype=np.float64, reset=False)
         forests = list(self.forests_.values())
+        by_trees = self.weighting == "patients"
         positive = np.average(
             [_positive(forest, values) for forest in forests],
             axis=0,
-            weights=[forest.n_estimators for forest in forests],
+            weights=[forest.n_estimators if by_trees else 1 for forest in forests],
         )
         return np.column_stack([1 - positive, positive])
 

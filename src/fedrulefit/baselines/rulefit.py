@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils import _safe_indexing
 
 from fedrulefit.estimators import RuleFitClassifier
 from fedrulefit.labels import read_sites
@@ -46,13 +47,13 @@ def fit_each_site(
     Parameters
     ----------
     estimator : RuleFitClassifier
-    X : array, shape (n_rows, n_features)
+    X : array or data frame, shape (n_rows, n_features)
     y : (n_rows,)
     sites : (n_rows,)
     """
-    X, y = np.asarray(X), np.asarray(y)
-    labels = read_sites(sites, len(X))
+    labels = read_sites(sites, len(y))
+    own = {name: np.flatnonzero(labels == name) for name in np.unique(labels).tolist()}
     return {
-        name: clone(estimator).fit(X[labels == name], y[labels == name])
-        for name in np.unique(labels).tolist()
+        name: clone(estimator).fit(_safe_indexing(X, rows), _safe_indexing(y, rows))
+        for name, rows in own.items()
     }

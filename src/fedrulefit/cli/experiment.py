@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedrulefit.experiments.claims import Claim
-    from fedrulefit.experiments.runs import Unit
+    from fedrulefit.experiments.runs import Folder, Unit
 
 app = typer.Typer(
     name="experiment",
@@ -29,7 +29,10 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Repetitions = Annotated[int, typer.Option(help="Repetitions of every setting.", min=2)]
+Repetitions = Annotated[
+    int | None,
+    typer.Option(help="Repetitions of every setting.", min=2, show_default="100; 2 with --quick"),
+]
 Jobs = Annotated[int, typer.Option(help="Processes that work at the same time.", min=1)]
 Seed = Annotated[int, typer.Option(help="Seed of patients, splits, trees and noise.", min=0)]
 Output = Annotated[
@@ -49,7 +52,7 @@ def _experiment() -> None:
 @friendly_errors()
 def simulation(
     output: Output = Path("paper-study/simulation"),
-    repetitions: Repetitions = 100,
+    repetitions: Repetitions = None,
     jobs: Jobs = 2,
     seed: Seed = 2026,
     quick: Quick = False,
@@ -58,18 +61,17 @@ def simulation(
     from fedrulefit.experiments import simulation as study
     from fedrulefit.experiments.methods import Effort
 
-    units = study.make_units(repetitions, seed=seed, effort=Effort(quick))
-    _run(
-        "simulation", units, study.write_results, output,
-        repetitions=repetitions, jobs=jobs, seed=seed, quick=quick,
-    )  # fmt: skip
+    folder = _open_folder(output, "simulation", seed=seed, quick=quick)
+    n = _count(repetitions, quick=quick)
+    units = study.make_units(n, seed=seed, effort=Effort(quick))
+    _run(folder, units, study.write_results, repetitions=n, jobs=jobs, quick=quick)
 
 
 @app.command(epilog="Example: fedrulefit experiment cutoffs --repetitions 100 --jobs 2")
 @friendly_errors()
 def cutoffs(
     output: Output = Path("paper-study/cutoffs"),
-    repetitions: Repetitions = 100,
+    repetitions: Repetitions = None,
     jobs: Jobs = 2,
     seed: Seed = 2026,
     quick: Quick = False,
@@ -78,11 +80,10 @@ def cutoffs(
     from fedrulefit.experiments import cutoffs as study
     from fedrulefit.experiments.methods import Effort
 
-    units = study.make_units(repetitions, seed=seed, effort=Effort(quick))
-    _run(
-        "cutoffs", units, study.write_results, output,
-        repetitions=repetitions, jobs=jobs, seed=seed, quick=quick,
-    )  # fmt: skip
+    folder = _open_folder(output, "cutoffs", seed=seed, quick=quick)
+    n = _count(repetitions, quick=quick)
+    units = study.make_units(n, seed=seed, effort=Effort(quick))
+    _run(folder, units, study.write_results, repetitions=n, jobs=jobs, quick=quick)
 
 
 @app.command(epilog="Example: fedrulefit experiment trauma --data trauma.csv")
@@ -93,7 +94,7 @@ def trauma(
         Path | None,
         typer.Option(help="trauma.csv or its folder; without it, FEDRULEFIT_DATA or a download."),
     ] = None,
-    repetitions: Repetitions = 100,
+    repetitions: Repetitions = None,
     jobs: Jobs = 2,
     seed: Seed = 2026,
     quick: Quick = False,
@@ -104,42 +105,51 @@ def trauma(
     from fedrulefit.experiments.traumadata import load_trauma
 
     effort = Effort(quick)
+    folder = _open_folder(output, "trauma", seed=seed, quick=quick)
     patients = load_trauma(data, folder=output)
-    units = study.make_units(repetitions, seed=seed, effort=effort, patients=patients)
+    n = _count(repetitions, quick=quick)
+    units = study.make_units(n, seed=seed, effort=effort, patients=patients)
 
     def write(rows: pd.DataFrame, folder: Path) -> list[Claim]:
         models = study.fit_all(patients, seed=seed, effort=effort)
         return study.write_results(rows, models, folder)
 
-    _run(
-        "trauma", units, write, output,
-        repetitions=repetitions, jobs=jobs, seed=seed, quick=quick,
-    )  # fmt: skip
+    _run(folder, units, write, repetitions=n, jobs=jobs, quick=quick)
+
+
+def _open_folder(output: Path, name: str, *, seed: int, quick: bool) -> Folder:
+    from fedrulefit.experiments.runs import Folder
+
+    return Folder(output, name, {"seed": seed, "quick": quick})
+
+
+def _count(repetitions: int | None, *, quick: bool) -> int:
+    return repetitions or (2 if quick else 100)
 
 
 def _run(
-    name: str,
+    folder: Folder,
     units: Sequence[Unit],
     write: Callable[[pd.DataFrame, Path], list[Claim]],
-    output: Path,
     *,
     repetitions: int,
     jobs: int,
-    seed: int,
     quick: bool,
 ) -> None:
     """Run what is left, write the results, and say what came out."""
     from fedrulefit.experiments.markdown import write_texts
-    from fedrulefit.experiments.runs import Folder, run_units, write_parquet
+    from fedrulefit.experiments.runs import run_units, write_parquet
 
-    folder = Folder(output, name, {"seed": seed, "quick": quick})
-    with _progress(stderr(), name) as tell:
+    with _progress(stderr(), folder.experiment) as tell:
         rows = run_units(units, folder, jobs=jobs, on_progress=tell)
-    write_parquet(output / "results.parquet", rows)
-    claims = write(rows, output)
-    write_texts(output, {"run.md": folder.describe(repetitions)})
-    _show_claims(stdout(), claims)
-    stdout().print(Text(f"In {output}/: results.parquet, tables, figures and claims.md."))
+    write_parquet(folder.path / "results.parquet", rows)
+    claims = write(rows, folder.path)
+    write_texts(folder.path, {"run.md": folder.describe(units, repetitions)})
+    if quick:
+        stdout().print(Text("A quick run: everything works, but its numbers mean nothing."))
+    else:
+        _show_claims(stdout(), claims)
+    stdout().print(Text(f"In {folder.path}/: results.parquet, tables, figures and claims.md."))
 
 
 @contextmanager
@@ -190,7 +200,6 @@ def _show_claims(console: Console, claims: Sequence[Claim]) -> None:
         console.print(Text(printable(claim.text), style="bold"))
         for label, verdict in (("paper", claim.paper), ("ours", claim.ours)):
             if verdict is not None:
-                style = "green" if verdict.holds else "red"
-                words = "holds" if verdict.holds else "does not hold"
+                style = {True: "green", False: "red", None: "yellow"}[verdict.holds]
                 numbers = printable(verdict.numbers)
-                console.print(Text.assemble(f"  {label:<6}", (words, style), f": {numbers}"))
+                console.print(Text.assemble(f"  {label:<6}", (verdict.word, style), f": {numbers}"))

@@ -1,23 +1,92 @@
-"""The paper's claims, each checked by code: holds, or does not hold, with the numbers."""
+"""The paper's claims, each checked by code: holds or does not, with the numbers.
+
+A claim is brought into the form "these numbers are all above 0" (its *margins*). It
+holds where their means are. It does not where one is below 0 by more than two
+Monte-Carlo standard errors; otherwise the repetitions do not decide.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
 from fedrulefit.experiments.markdown import make_table
+
+MARGIN: Final = 0.02
+"""Mean differences up to this count as comparable."""
+CLEAR: Final = 2.0
+"""Standard errors from which a difference counts as clear."""
+OUR_CHECK: Final = "*Our own check:* "
+"""Begins a row that the paper does not claim."""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over repetitions.
+
+    Parameters
+    ----------
+    mean : float
+    sd : float
+        Standard deviation over repetitions.
+    error : float
+        Monte-Carlo standard error of the mean.
+    """
+
+    mean: float
+    sd: float
+    error: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Mean:
+        """Return the mean of one number per repetition."""
+        sd = float(np.std(values, ddof=1))
+        return cls(float(np.mean(values)), sd, sd / float(np.sqrt(len(values))))
+
+    def shortfall(self, limit: float) -> Mean:
+        """Return `limit` minus the mean's size: above 0 where the mean is within ± `limit`."""
+        return Mean(limit - abs(self.mean), self.sd, self.error)
+
+    def words(self) -> str:
+        """Return mean and standard error."""
+        return f"{self.mean:+.4f} ± {self.error:.4f}"
+
+
+def judge(margins: Iterable[Mean]) -> bool | None:
+    """Return whether all `margins` are above 0; None where chance may decide, or none is there."""
+    margins = list(margins)
+    if any(margin.mean < -CLEAR * margin.error for margin in margins):
+        return False
+    return True if margins and all(margin.mean > 0 for margin in margins) else None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim holds, and the numbers that say so."""
+    """Whether a claim holds, and the numbers that say so.
 
-    holds: bool
+    Parameters
+    ----------
+    holds : bool or None
+        None where the numbers do not decide.
+    numbers : str
+    """
+
+    holds: bool | None
     numbers: str
 
+    @property
+    def word(self) -> str:
+        """The verdict alone."""
+        return {True: "holds", False: "does not hold", None: "not decided"}[self.holds]
+
     def words(self) -> str:
-        """Return the verdict in a line."""
-        return f"{'holds' if self.holds else '**does not hold**'}: {self.numbers}"
+        """Return verdict and numbers as Markdown."""
+        word = self.word if self.holds else f"**{self.word}**"
+        return f"{word}: {self.numbers}"
 
 
 @dataclass(frozen=True)

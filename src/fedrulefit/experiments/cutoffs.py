@@ -6,7 +6,8 @@ AUC, accuracy, F1, seconds, rules of the model, and candidate rules.
 
 Departures: the paper does not list the B and Q that it tried. Without a histogram its
 clients split at any of their own values; ours take the pooled values as
-cut-offs, which a code of one byte limits to 254 quantiles.
+cut-offs, which a code of one byte limits to 254 quantiles. So clients share cut-offs in
+both cases, fine or coarse: what sharing itself saves is not seen here.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from fedrulefit.core.arrays import MAX_CODES
+from fedrulefit.core.arrays import MAX_CODES, Floats
 from fedrulefit.core.grid import Grid
 from fedrulefit.estimators import FederatedRuleFitClassifier, pooled_grid
-from fedrulefit.experiments.claims import Claim, Verdict, claims_table
+from fedrulefit.experiments.claims import MARGIN, Claim, Mean, Verdict, claims_table, judge
 from fedrulefit.experiments.markdown import make_table, write_texts
-from fedrulefit.experiments.methods import METRICS, Effort, score, timed
+from fedrulefit.experiments.methods import METRICS, Effort, method_seed, score, timed
 from fedrulefit.experiments.runs import Row
 from fedrulefit.experiments.scenarios import (
     MODELS,
@@ -31,7 +32,6 @@ from fedrulefit.experiments.scenarios import (
     draw_repetition,
     simulation_study,
 )
-from fedrulefit.experiments.simulation import MARGIN, method_seed
 from fedrulefit.study import Study
 from fedrulefit.table import Table
 
@@ -45,8 +45,10 @@ NONE: Final = (0, 0)
 """Bins and quantiles of the run without histograms."""
 CHOSEN: Final = (100, 20)
 """Bins and quantiles of the paper's main runs (erratum 15)."""
+SUBSTANTIAL: Final = 0.25
+"""What must be saved at least for "substantially"."""
 _SCENARIO: Final = 1
-_SETTING: Final = SCENARIOS[_SCENARIO][1]
+_SETTING: Final = next(s for s in SCENARIOS[_SCENARIO] if s.name == "M = 5")
 _SHOWN: Final = {**METRICS, "seconds": "Seconds", "rules": "Rules", "candidates": "Candidates"}
 
 
@@ -73,8 +75,10 @@ class CutoffsUnit:
 
     def run(self) -> list[Row]:
         """Fit and score with every histogram, and with none."""
+        # Each repetition begins with another, so that none always pays for a cold start.
         points = [NONE, *((bins, quantiles) for bins in BINS for quantiles in QUANTILES)]
-        return [self._row(bins, quantiles) for bins, quantiles in points]
+        first = self.repetition % len(points)
+        return [self._row(*point) for point in (*points[first:], *points[:first])]
 
     def _row(self, bins: int, quantiles: int) -> Row:
         train, test = draw_repetition(_SCENARIO, self.model, self.repetition, seed=self.seed)
@@ -122,7 +126,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def results_table(summary: pd.DataFrame) -> str:
-    """Return the table as Markdown; AUC, accuracy and F1 with their standard errors."""
+    """Return the table as Markdown; scores and seconds with their standard errors."""
     head = ["model", "bins", "quantiles", *_SHOWN.values()]
     rows = []
     for row in summary.to_dict("records"):
@@ -132,7 +136,7 @@ def results_table(summary: pd.DataFrame) -> str:
                 str(row["model"]),
                 *((str(row["bins"]), str(row["quantiles"])) if drawn else ("none", "–")),
                 *(f"{row[f'{m}_mean']:.4f} ± {row[f'{m}_sem']:.4f}" for m in METRICS),
-                f"{row['seconds_mean']:.2f}",
+                f"{row['seconds_mean']:.2f} ± {row['seconds_sem']:.2f}",
                 f"{row['rules_mean']:.0f}",
                 f"{row['candidates_mean']:.0f}",
             ]
@@ -165,47 +169,60 @@ def draw_summary(summary: pd.DataFrame) -> Figure:
     return figure
 
 
-def check_claims(summary: pd.DataFrame) -> list[Claim]:
+def check_claims(rows: pd.DataFrame) -> list[Claim]:
     """Check what section 5 says of appendix 2, at the paper's own B and Q."""
-    cells = {
-        (row["model"], row["bins"], row["quantiles"]): row for row in summary.to_dict("records")
-    }
-    pairs = {model: (cells[(model, *CHOSEN)], cells[(model, *NONE)]) for model in MODELS}
-    gaps = {
-        (model, label): chosen[f"{metric}_mean"] - none[f"{metric}_mean"]
-        for model, (chosen, none) in pairs.items()
-        for metric, label in METRICS.items()
-    }
+    ordered = rows.sort_values("repetition", kind="stable")
+    parts = dict(iter(ordered.groupby(["model", "bins", "quantiles"])))
+
+    def pair(model: int, column: str) -> tuple[Floats, Floats]:
+        """Return one number per repetition, with the histogram and without."""
+        chosen, none = (parts[(model, *point)][column] for point in (CHOSEN, NONE))
+        return chosen.to_numpy(np.float64), none.to_numpy(np.float64)
+
+    def like_none() -> Verdict:
+        gaps = {
+            f"model {model}, {label}": Mean.of(np.subtract(*pair(model, metric)))
+            for model in MODELS
+            for metric, label in METRICS.items()
+        }
+        return Verdict(
+            judge(gap.shortfall(MARGIN) for gap in gaps.values()),
+            "; ".join(f"{place}: {gap.words()}" for place, gap in gaps.items()),
+        )
+
+    def fewer(column: str) -> Verdict:
+        margins, words = [], []
+        for model in MODELS:
+            chosen, none = pair(model, column)
+            margins.append(Mean.of((1 - SUBSTANTIAL) * none - chosen))
+            less = Mean.of(none - chosen)
+            share = 100 / none.mean()
+            words.append(
+                f"model {model}: {chosen.mean():.3g} against {none.mean():.3g}, "
+                f"{less.mean * share:.0f} ± {less.error * share:.0f} % less"
+            )
+        return Verdict(judge(margins), "; ".join(words))
+
     bins, quantiles = CHOSEN
+    least = f"at least {SUBSTANTIAL:.0%}".replace("%", " %")
     return [
         Claim(
             f"About 20 cut-offs perform like no histogram [B = {bins}, Q = {quantiles}: mean "
             f"differences within ± {MARGIN}]",
-            Verdict(
-                all(abs(gap) <= MARGIN for gap in gaps.values()),
-                "; ".join(f"model {m}, {label}: {gap:+.4f}" for (m, label), gap in gaps.items()),
-            ),
+            like_none(),
         ),
-        Claim("… with fewer rules in the model", _check_fewer(pairs, "rules")),
-        Claim("… and fewer candidate rules", _check_fewer(pairs, "candidates")),
-        Claim("… in less time", _check_fewer(pairs, "seconds")),
+        Claim(f"… with substantially fewer rule terms [{least}: rules kept]", fewer("rules")),
+        Claim(f"… [{least}: candidate rules]", fewer("candidates")),
+        Claim(
+            f"… at a substantially lower computational cost [{least}: seconds]", fewer("seconds")
+        ),
     ]
-
-
-def _check_fewer(pairs: dict[int, tuple[dict[Any, Any], dict[Any, Any]]], name: str) -> Verdict:
-    values = {
-        m: (chosen[f"{name}_mean"], none[f"{name}_mean"]) for m, (chosen, none) in pairs.items()
-    }
-    return Verdict(
-        all(chosen < none for chosen, none in values.values()),
-        "; ".join(f"model {m}: {a:.3g} against {b:.3g}" for m, (a, b) in values.items()),
-    )
 
 
 def write_results(rows: pd.DataFrame, folder: Path) -> list[Claim]:
     """Write table, figure and claims into `folder`; return the claims."""
     summary = summarise(rows)
-    claims = check_claims(summary)
+    claims = check_claims(rows)
     summary.to_csv(folder / "summary.csv", index=False)
     write_texts(folder, {"tables.md": results_table(summary), "claims.md": claims_table(claims)})
     draw_summary(summary).savefig(folder / "appendix2.png")

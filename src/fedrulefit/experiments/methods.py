@@ -1,9 +1,8 @@
 """The methods that the experiments compare, behind one call.
 
-``METHODS[name].fit(patients, clients, seed, effort)`` returns what predicts. All
-methods see the same patients. The noise of the histograms is drawn from the
-repetition's seed, so that a run can be repeated; on real patients that would not be
-private.
+``fit_method(name, task)`` returns what predicts. All methods see the same patients. The
+noise of the histograms is drawn from the repetition's seed, so that a run can be
+repeated; on real patients that would not be private.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from fedrulefit.baselines.bfi import BFIClassifier
 from fedrulefit.baselines.forest import FederatedForestClassifier
 from fedrulefit.baselines.rulefit import conventional_rulefit, fit_each_site
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.errors import FedRuleFitError, FitError
 from fedrulefit.estimators import FederatedRuleFitClassifier
 from fedrulefit.study import Study
 
@@ -162,12 +162,21 @@ METHODS: Final[Mapping[str, Method]] = {
 }
 
 
+def method_seed(*key: int) -> int:
+    """Return the seed of all methods in a repetition."""
+    return int(np.random.SeedSequence(key).generate_state(2)[1] % 2**31)
+
+
 def fit_method(name: str, task: Task) -> list[Any]:
     """Fit a method; returns one classifier, or one per client."""
+    method = METHODS[name]
     with warnings.catch_warnings():
         # Small clients separate perfectly; their models are judged as they are.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return METHODS[name].fit(task)
+        try:
+            return method.fit(task)
+        except FedRuleFitError as error:
+            raise FitError(f"{method.label}: {error}") from error
 
 
 def timed(fit: Callable[[], T]) -> tuple[T, float]:

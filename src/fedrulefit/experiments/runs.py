@@ -18,7 +18,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,7 +28,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from threadpoolctl import threadpool_limits
 
 from fedrulefit import __version__
-from fedrulefit.errors import DataError
+from fedrulefit.errors import DataError, FedRuleFitError, FitError
+from fedrulefit.files import fill_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,13 +92,18 @@ class Folder:
 
     def __init__(self, path: Path, experiment: str, facts: Mapping[str, Any]) -> None:
         self.path = path
-        self._experiment = experiment
+        self.experiment = experiment
         self._facts = {**facts, "version": __version__}
         try:
             (path / "parts").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(f"cannot write to {path}: {error.strerror}") from None
         found = self.read_record()
+        if found is None and any((path / "parts").glob("*.parquet")):
+            raise DataError(
+                f"{path} holds repetitions, but no run.json that says of what run: delete its "
+                "folder 'parts', or give another folder with --output"
+            )
         if found is not None and (found.experiment, found.facts) != (experiment, self._facts):
             raise DataError(
                 f"{path} holds another run ({found.experiment}: {_words(found.facts)}), this one "
@@ -107,7 +115,7 @@ class Folder:
         return self.path / "parts" / f"{unit.key}.parquet"
 
     def read_record(self) -> Record | None:
-        """Return what ``run.json`` says; None before the first unit is finished."""
+        """Return what ``run.json`` says; None before a run."""
         try:
             return Record(**json.loads((self.path / "run.json").read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -117,10 +125,11 @@ class Folder:
 
     def write_record(self, *, jobs: int, seconds: float) -> None:
         """Write ``run.json``."""
-        facts = vars(Record(self._experiment, self._facts, machine(), jobs, seconds))
-        _replace(self.path / "run.json", lambda path: path.write_text(json.dumps(facts, indent=2)))
+        facts = vars(Record(self.experiment, self._facts, machine(), jobs, seconds))
+        text = json.dumps(facts, indent=2)
+        _write(self.path / "run.json", lambda path: path.write_text(text, encoding="utf-8"))
 
-    def describe(self, repetitions: int) -> str:
+    def describe(self, units: Sequence[Unit], repetitions: int) -> str:
         """Return the command, how long it took, and on what machine."""
         record = self.read_record()
         if record is None:
@@ -129,8 +138,10 @@ class Folder:
         command += f" --jobs {record.jobs} --seed {record.facts['seed']}"
         command += " --quick" * bool(record.facts["quick"])
         hours, minutes = divmod(round(record.seconds / 60), 60)
+        n_parts = sum(1 for _ in (self.path / "parts").glob("*.parquet"))
+        more = "" if n_parts == len(units) else f", with {n_parts / len(units):.3g} times the work"
         return (
-            f"`{command}` took {hours} h {minutes} min ({record.machine}; "
+            f"`{command}` took {hours} h {minutes} min{more} ({record.machine}; "
             f"fedrulefit {record.facts['version']})."
         )
 
@@ -143,7 +154,13 @@ class Folder:
             raise DataError(f"{self.path} holds no finished repetition")
         with duckdb.connect() as connection:
             connection.execute("SET preserve_insertion_order = true")
-            rows: pd.DataFrame = connection.read_parquet(parts).df()
+            try:
+                rows: pd.DataFrame = connection.read_parquet(parts).df()
+            except duckdb.Error:
+                damaged = next((part for part in parts if not _is_parquet(part)), self.path)
+                raise DataError(
+                    f"{damaged} is damaged: delete it, and run the command again"
+                ) from None
         return rows
 
 
@@ -155,7 +172,7 @@ def write_parquet(path: Path, rows: pd.DataFrame) -> None:
         with duckdb.connect() as connection:
             connection.from_df(rows).write_parquet(str(target))
 
-    _replace(path, write)
+    _write(path, write)
 
 
 def run_units(
@@ -176,6 +193,13 @@ def run_units(
     on_progress : callable, optional
         Told how many units are finished, and how many there are: at the start,
         and after each.
+
+    Raises
+    ------
+    FitError
+        Where a unit fails; those that were finished are kept.
+    DataError
+        Where rows cannot be written or read.
     """
     import pandas as pd
 
@@ -183,6 +207,8 @@ def run_units(
     done = len(units) - len(left)
     record = folder.read_record()
     before = 0.0 if record is None else record.seconds
+    if record is None:
+        folder.write_record(jobs=jobs, seconds=0.0)  # before any work: can it be kept, and whose?
     started = time.monotonic()
     if on_progress is not None:
         on_progress(done, len(units))
@@ -210,7 +236,7 @@ def _work_through(units: Sequence[Unit], jobs: int) -> Iterator[tuple[Unit, list
     """Yield units with their rows as they are finished."""
     if jobs == 1 or len(units) < 2:
         for unit in units:
-            yield unit, _work(unit)
+            yield unit, _name_failure(unit, partial(_work, unit))
         return
     # Fresh processes: a fork would copy the locks of libraries' threads.
     context = multiprocessing.get_context("spawn")
@@ -223,8 +249,12 @@ def _work_through(units: Sequence[Unit], jobs: int) -> Iterator[tuple[Unit, list
                     running[pool.submit(_work, unit)] = unit
                 if not running:
                     return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
+                done = wait(running, return_when=FIRST_COMPLETED).done
+                if any(future.exception() is not None for future in done):
+                    done = wait(running).done  # what is under way can still be kept
+                for future in sorted(done, key=lambda future: future.exception() is not None):
+                    unit = running.pop(future)
+                    yield unit, _name_failure(unit, future.result)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -251,14 +281,40 @@ def _start_worker() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside `path`, then rename: whoever reads sees the old file or the new one."""
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
+def _name_failure(unit: Unit, result: Callable[[], list[Row]]) -> list[Row]:
+    """Return a unit's rows; an error says which unit it is of."""
     try:
-        write(draft)
-        draft.replace(path)
-    except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror}") from None
+        return result()
+    except FedRuleFitError as error:
+        raise FitError(f"{unit.key}: {error}") from error
+    except BrokenProcessPool:
+        raise FitError(
+            f"{unit.key}: its process was ended from outside, perhaps for lack of memory: run the "
+            "command again, with fewer --jobs"
+        ) from None
+    except Exception as error:
+        error.add_note(f"This happened in {unit.key}.")
+        raise
+
+
+def _write(path: Path, fill: Callable[[Path], object]) -> None:
+    import duckdb
+
+    try:
+        fill_whole(path, fill)
+    except (OSError, duckdb.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise DataError(f"cannot write {path}: {reason}") from None
+
+
+def _is_parquet(path: str) -> bool:
+    import duckdb
+
+    try:
+        duckdb.read_parquet(path).fetchall()
+    except duckdb.Error:
+        return False
+    return True
 
 
 def _words(facts: Mapping[str, Any]) -> str:

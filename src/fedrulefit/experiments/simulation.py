@@ -11,15 +11,25 @@ the paper's text has them (its caption says: to the proposed method).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from fedrulefit.core.arrays import Floats
 from fedrulefit.experiments import boxes
-from fedrulefit.experiments.claims import Claim, Verdict, claims_table
+from fedrulefit.experiments.claims import (
+    MARGIN,
+    OUR_CHECK,
+    Claim,
+    Mean,
+    Verdict,
+    claims_table,
+    judge,
+)
 from fedrulefit.experiments.markdown import make_table, write_texts
 from fedrulefit.experiments.methods import (
     METHODS,
@@ -30,6 +40,7 @@ from fedrulefit.experiments.methods import (
     Effort,
     Task,
     fit_method,
+    method_seed,
     score,
     timed,
 )
@@ -51,8 +62,7 @@ if TYPE_CHECKING:
 
 ALL: Final = "all"
 """The setting of methods that know no clients."""
-MARGIN: Final = 0.02
-"""Mean differences up to this count as comparable."""
+FIXED: Final = "centralised-fixed"
 _CELL: Final = ["scenario", "model", "setting", "method"]
 
 
@@ -105,11 +115,6 @@ class SimulationUnit:
         }
 
 
-def method_seed(*key: int) -> int:
-    """Return the seed of all methods in a repetition."""
-    return int(np.random.SeedSequence(key).generate_state(2)[1] % 2**31)
-
-
 def make_units(repetitions: int, *, seed: int, effort: Effort) -> list[SimulationUnit]:
     """Return the units, all of a repetition together."""
     return [
@@ -138,24 +143,28 @@ class _Place:
 
 
 class _Cells:
-    """The summary by place and method; methods on pooled data are in every setting."""
+    """The rows by place and method; methods on pooled data are in every setting."""
 
-    def __init__(self, summary: pd.DataFrame) -> None:
-        self._rows = {
-            (
-                _Place(row["scenario"], row["model"], row["setting"], row["metric"]),
-                row["method"],
-            ): row
-            for row in summary.to_dict("records")
-        }
+    def __init__(self, rows: pd.DataFrame) -> None:
+        ordered = rows.sort_values("repetition", kind="stable")
+        self._parts = dict(iter(ordered.groupby(_CELL)))
 
-    def get(self, place: _Place, method: str, column: str = "mean") -> float:
-        if METHODS[method].pooled:
-            place = replace(place, setting=ALL)
-        return float(self._rows[place, method][column])
+    def values(self, place: _Place, method: str, column: str | None = None) -> Floats:
+        """Return one number per repetition: the place's metric, or another column."""
+        setting = ALL if METHODS[method].pooled else place.setting
+        part = self._parts[place.scenario, place.model, setting, method]
+        return part[column or place.metric].to_numpy(np.float64)
 
-    def gap(self, place: _Place, method: str, other: str) -> float:
-        return self.get(place, method) - self.get(place, other)
+    def mean(self, place: _Place, method: str, column: str | None = None) -> Mean:
+        return Mean.of(self.values(place, method, column))
+
+    def gap(self, place: _Place, method: str, other: str) -> Mean:
+        """Return the mean difference between two methods on the same patients."""
+        return Mean.of(self.values(place, method) - self.values(place, other))
+
+    def change(self, before: _Place, after: _Place, method: str) -> Mean:
+        """Return the mean difference between two settings of the same patients."""
+        return Mean.of(self.values(after, method) - self.values(before, method))
 
 
 def _places(
@@ -214,9 +223,9 @@ def _reference(rows: pd.DataFrame, metric: str) -> pd.Series[float]:
     return found.set_axis(rows.index)
 
 
-def results_tables(summary: pd.DataFrame) -> str:
+def results_tables(rows: pd.DataFrame) -> str:
     """Return one Markdown table per scenario and metric: mean ± standard error (SD)."""
-    cells = _Cells(summary)
+    cells = _Cells(rows)
     return "\n\n".join(
         f"**Scenario {scenario}, {TITLES[scenario]}: {label}**\n\n"
         + _results_table(cells, _places([scenario], metrics=[metric]))
@@ -227,8 +236,8 @@ def results_tables(summary: pd.DataFrame) -> str:
 
 def _results_table(cells: _Cells, places: Sequence[_Place]) -> str:
     def cell(place: _Place, method: str) -> str:
-        mean, mcse, sd = (cells.get(place, method, column) for column in ("mean", "mcse", "sd"))
-        return f"{mean:.4f} ± {mcse:.4f} ({sd:.4f})"
+        found = cells.mean(place, method)
+        return f"{found.mean:.4f} ± {found.error:.4f} ({found.sd:.4f})"
 
     head = ["method", *(f"model {place.model}, {place.setting}" for place in places)]
     rows = [
@@ -237,19 +246,20 @@ def _results_table(cells: _Cells, places: Sequence[_Place]) -> str:
     return make_table(head, rows)
 
 
-def costs_table(summary: pd.DataFrame) -> str:
+def costs_table(rows: pd.DataFrame) -> str:
     """Return rules and seconds of every method in scenario 1, as Markdown."""
-    cells = _Cells(summary)
+    cells = _Cells(rows)
     places = _places([1], metrics=["auc"])
     head = ["method", *(f"model {place.model}, {place.setting}" for place in places)]
-    rows = []
-    for name, method in METHODS.items():
-        line = [method.label]
-        for place in places:
-            rules, seconds = (cells.get(place, name, column) for column in ("rules", "seconds"))
-            line.append(f"{seconds:.2f} s" + ("" if np.isnan(rules) else f", {rules:.0f} rules"))
-        rows.append(line)
-    return make_table(head, rows)
+
+    def cell(place: _Place, method: str) -> str:
+        rules, seconds = (cells.mean(place, method, column).mean for column in ("rules", "seconds"))
+        return f"{seconds:.2f} s" + ("" if np.isnan(rules) else f", {rules:.0f} rules")
+
+    lines = [
+        [method.label, *(cell(place, name) for place in places)] for name, method in METHODS.items()
+    ]
+    return make_table(head, lines)
 
 
 # --- figures ------------------------------------------------------------------------------
@@ -292,9 +302,9 @@ def draw_metric(rows: pd.DataFrame, metric: str) -> Figure:
 # --- claims -------------------------------------------------------------------------------
 
 
-def check_claims(summary: pd.DataFrame) -> list[Claim]:
+def check_claims(rows: pd.DataFrame) -> list[Claim]:
     """Check the claims of section 3.2 one by one."""
-    cells = _Cells(summary)
+    cells = _Cells(rows)
 
     def both(text: str, check: Callable[[str], Verdict]) -> Claim:
         return Claim(text, check(PROPOSED), check(OURS))
@@ -303,19 +313,40 @@ def check_claims(summary: pd.DataFrame) -> list[Claim]:
         return both(
             f"Scenario {scenario}: comparable to centralised RuleFit [mean difference within "
             f"± {MARGIN} for every setting, model and metric]",
-            lambda method: _check_comparable(cells, method, _places([scenario])),
+            lambda method: _check_comparable(cells, method, REFERENCE, _places([scenario])),
         )
 
     return [
         *map(comparable, SCENARIOS),
+        Claim(
+            f"{OUR_CHECK}all scenarios: comparable to centralised RuleFit with the same λ = 0.01 "
+            "[as above]",
+            _check_comparable(cells, PROPOSED, FIXED, _places()),
+        ),
         both(
-            f"Scenario 1, M = 5: difference in AUC to centralised RuleFit within ± {MARGIN} for "
-            "both models",
+            f"{OUR_CHECK}scenario 1, M = 5: difference in AUC to centralised RuleFit within "
+            f"± {MARGIN} for both models",
             lambda method: _check_comparable(
                 cells,
                 method,
+                REFERENCE,
                 [p for p in _places([1], metrics=["auc"]) if p.setting == "M = 5"],
             ),
+        ),
+        both(
+            "Differences to centralised RuleFit vary little [SD over repetitions at most "
+            f"{MARGIN} for every setting, model and metric]",
+            lambda method: _check_spread(cells, method),
+        ),
+        both(
+            "Stable over the settings of each scenario [means differ by at most "
+            f"{MARGIN} within a scenario, for every model and metric]",
+            lambda method: _check_stable(cells, method),
+        ),
+        Claim(
+            "Centralised RuleFit is stable over the scenarios [means differ by at most "
+            f"{MARGIN} for every model and metric]",
+            _check_reference(cells),
         ),
         both(
             "Outperforms the federated random forest in all settings [mean difference above 0 "
@@ -323,8 +354,14 @@ def check_claims(summary: pd.DataFrame) -> list[Claim]:
             lambda method: _check_above(cells, method, "forest", _places()),
         ),
         both(
-            "Higher accuracy than BFI in nonlinear scenarios [the same, model 2]",
+            "Outperforms BFI in nonlinear scenarios [mean difference above 0 for every setting "
+            "and metric, model 2]",
             lambda method: _check_above(cells, method, "bfi", _places(models=[2])),
+        ),
+        both(
+            "Remains competitive with BFI in linear settings [mean difference above "
+            f"-{MARGIN} for every setting and metric, model 1]",
+            lambda method: _check_above(cells, method, "bfi", _places(models=[1]), -MARGIN),
         ),
         Claim(
             "BFI performs best in linear scenarios [highest mean of the paper's methods in every "
@@ -333,98 +370,156 @@ def check_claims(summary: pd.DataFrame) -> list[Claim]:
             _check_best(cells, "bfi", _places(models=[1]), (OURS, "local", "forest")),
         ),
         Claim(
-            "Local RuleFit declines monotonically as M grows [mean AUC, both models]",
-            _check_falling(cells, "local", scenario=1, models=tuple(MODELS)),
+            "BFI deteriorates in nonlinear scenarios [mean of model 2 below model 1 for every "
+            "setting and metric]",
+            _check_drop(cells, "bfi"),
         ),
         Claim(
-            "Local RuleFit declines as sample sizes become imbalanced [mean AUC, both models]",
-            _check_falling(cells, "local", scenario=2, models=tuple(MODELS)),
+            "Local RuleFit declines monotonically as M grows [mean of every metric, both models]",
+            _check_falling(cells, "local", scenario=1),
         ),
         Claim(
-            "Local RuleFit declines as outcomes become imbalanced [mean AUC, both models]",
-            _check_falling(cells, "local", scenario=3, models=tuple(MODELS)),
+            "Local RuleFit declines as sample sizes become imbalanced [the same in scenario 2]",
+            _check_falling(cells, "local", scenario=2),
         ),
         Claim(
-            "… particularly in nonlinear settings [fall from balanced to high, model 2 above 1]",
+            "Local RuleFit declines as outcomes become imbalanced [the same in scenario 3]",
+            _check_falling(cells, "local", scenario=3),
+        ),
+        Claim(
+            "… particularly in nonlinear settings [fall of the mean AUC from balanced to high, "
+            "model 2 above 1]",
             _check_steeper(cells, "local"),
-        ),
-        both(
-            f"Stable over the settings of each scenario [means differ by at most {MARGIN} within "
-            "a scenario, for every model and metric]",
-            lambda method: _check_stable(cells, method),
         ),
     ]
 
 
-def _check_comparable(cells: _Cells, method: str, places: Sequence[_Place]) -> Verdict:
-    gaps = {place: cells.gap(place, method, REFERENCE) for place in places}
-    worst = max(gaps, key=lambda place: abs(gaps[place]))
-    error = cells.get(worst, method, "difference_mcse")
-    above = sum(gap > MARGIN for gap in gaps.values())
-    below = sum(gap < -MARGIN for gap in gaps.values())
+def _check_comparable(cells: _Cells, method: str, other: str, places: Sequence[_Place]) -> Verdict:
+    gaps = {place: cells.gap(place, method, other) for place in places}
+    worst = max(gaps, key=lambda place: abs(gaps[place].mean))
+    means = [gap.mean for gap in gaps.values()]
+    better, worse = sum(mean > MARGIN for mean in means), sum(mean < -MARGIN for mean in means)
     return Verdict(
-        above + below == 0,
-        f"{len(gaps) - above - below} of {len(gaps)} within, {above} above, {below} below; from "
-        f"{min(gaps.values()):+.4f} to {max(gaps.values()):+.4f}; largest {gaps[worst]:+.4f} "
-        f"± {error:.4f} ({worst.words()})",
+        judge(gap.shortfall(MARGIN) for gap in gaps.values()),
+        f"{len(gaps) - better - worse} of {len(gaps)} within, {better} better, {worse} worse; "
+        f"from {min(means):+.4f} to {max(means):+.4f}; largest {gaps[worst].words()} "
+        f"({worst.words()})",
     )
 
 
-def _check_above(cells: _Cells, method: str, other: str, places: Sequence[_Place]) -> Verdict:
-    gaps = {place: cells.gap(place, method, other) for place in places}
-    lowest = min(gaps, key=lambda place: gaps[place])
-    above = sum(gap > 0 for gap in gaps.values())
+def _check_spread(cells: _Cells, method: str) -> Verdict:
+    gaps = {place: cells.gap(place, method, REFERENCE) for place in _places()}
+    widest = max(gaps, key=lambda place: gaps[place].sd)
+    small = sum(gap.sd <= MARGIN for gap in gaps.values())
     return Verdict(
-        above == len(gaps),
-        f"{above} of {len(gaps)} above 0, from {gaps[lowest]:+.4f} ({lowest.words()}) to "
-        f"{max(gaps.values()):+.4f}",
+        small == len(gaps),
+        f"{small} of {len(gaps)}; largest {gaps[widest].sd:.4f} ({widest.words()})",
+    )
+
+
+def _check_above(
+    cells: _Cells, method: str, other: str, places: Sequence[_Place], limit: float = 0.0
+) -> Verdict:
+    gaps = {place: cells.gap(place, method, other) for place in places}
+    lowest = min(gaps, key=lambda place: gaps[place].mean)
+    means = [gap.mean for gap in gaps.values()]
+    return Verdict(
+        judge(replace(gap, mean=gap.mean - limit) for gap in gaps.values()),
+        f"{sum(mean > limit for mean in means)} of {len(means)} above {limit:g}, from "
+        f"{gaps[lowest].words()} ({lowest.words()}) to {max(means):+.4f}",
     )
 
 
 def _check_best(
     cells: _Cells, method: str, places: Sequence[_Place], others: Sequence[str]
 ) -> Verdict:
-    gaps = {
-        place: cells.get(place, method) - max(cells.get(place, other) for other in others)
+    leads = [
+        min((cells.gap(place, method, other) for other in others), key=lambda gap: gap.mean)
         for place in places
-    }
-    best = sum(gap > 0 for gap in gaps.values())
+    ]
+    means = [lead.mean for lead in leads]
     return Verdict(
-        best == len(gaps),
-        f"best in {best} of {len(gaps)}; lead from {min(gaps.values()):+.4f} to "
-        f"{max(gaps.values()):+.4f}",
+        judge(leads),
+        f"best in {sum(mean > 0 for mean in means)} of {len(means)}; lead from {min(means):+.4f} "
+        f"to {max(means):+.4f}",
     )
 
 
-def _check_falling(cells: _Cells, method: str, *, scenario: int, models: Sequence[int]) -> Verdict:
-    falls, words = True, []
-    for model in models:
-        series = [cells.get(p, method) for p in _places([scenario], [model], ["auc"])]
-        falls &= bool(np.all(np.diff(series) < 0))
-        words.append(f"model {model}: " + " → ".join(f"{value:.4f}" for value in series))
-    return Verdict(falls, "; ".join(words))
+def _check_drop(cells: _Cells, method: str) -> Verdict:
+    drops = [
+        _difference(cells.mean(place, method), cells.mean(replace(place, model=2), method))
+        for place in _places(models=[1])
+    ]
+    means = [drop.mean for drop in drops]
+    return Verdict(
+        judge(drops),
+        f"{sum(mean > 0 for mean in means)} of {len(means)} lower, by {min(means):.4f} to "
+        f"{max(means):.4f}",
+    )
+
+
+def _check_falling(cells: _Cells, method: str, *, scenario: int) -> Verdict:
+    falls: list[Mean] = []
+    words = []
+    for model, metric in product(MODELS, METRICS):
+        places = _places([scenario], [model], [metric])
+        falls += [cells.change(after, before, method) for before, after in pairwise(places)]
+        if metric == "auc":
+            series = " → ".join(f"{cells.mean(place, method).mean:.4f}" for place in places)
+            words.append(f"AUC of model {model}: {series}")
+    steps = sum(fall.mean > 0 for fall in falls)
+    return Verdict(judge(falls), f"{steps} of {len(falls)} steps go down; " + "; ".join(words))
 
 
 def _check_steeper(cells: _Cells, method: str) -> Verdict:
     falls = {}
     for model in MODELS:
-        series = [cells.get(p, method) for p in _places([3], [model], ["auc"])]
-        falls[model] = series[0] - series[-1]
-    return Verdict(falls[2] > falls[1], f"model 1: {falls[1]:.4f}, model 2: {falls[2]:.4f}")
+        first, *_, last = _places([3], [model], ["auc"])
+        falls[model] = cells.change(last, first, method)
+    return Verdict(
+        judge([_difference(falls[2], falls[1])]),
+        f"model 1: {falls[1].words()}, model 2: {falls[2].words()}",
+    )
 
 
 def _check_stable(cells: _Cells, method: str) -> Verdict:
-    ranges: dict[str, float] = {}
-    for scenario in SCENARIOS:
-        for model in MODELS:
-            for metric, label in METRICS.items():
-                series = [cells.get(p, method) for p in _places([scenario], [model], [metric])]
-                ranges[f"{label}, scenario {scenario}, model {model}"] = max(series) - min(series)
-    widest = max(ranges, key=lambda place: ranges[place])
-    stable = sum(width <= MARGIN for width in ranges.values())
+    ranges: dict[str, Mean] = {}
+    for scenario, model, (metric, label) in product(SCENARIOS, MODELS, METRICS.items()):
+        places = sorted(
+            _places([scenario], [model], [metric]), key=lambda p: cells.mean(p, method).mean
+        )
+        width = cells.change(places[0], places[-1], method)
+        ranges[f"{label}, scenario {scenario}, model {model}"] = width
+    return _check_ranges(ranges)
+
+
+def _check_reference(cells: _Cells) -> Verdict:
+    ranges: dict[str, Mean] = {}
+    for model, (metric, label) in product(MODELS, METRICS.items()):
+        means = sorted(
+            (cells.mean(_places([s], [model], [metric])[0], REFERENCE) for s in SCENARIOS),
+            key=lambda found: found.mean,
+        )
+        ranges[f"{label}, model {model}"] = _difference(means[-1], means[0])
+    return _check_ranges(ranges)
+
+
+def _check_ranges(ranges: Mapping[str, Mean]) -> Verdict:
+    widest = max(ranges, key=lambda place: ranges[place].mean)
+    stable = sum(width.mean <= MARGIN for width in ranges.values())
     return Verdict(
-        stable == len(ranges),
-        f"{stable} of {len(ranges)} stable; widest {ranges[widest]:.4f} ({widest})",
+        judge(width.shortfall(MARGIN) for width in ranges.values()),
+        f"{stable} of {len(ranges)} stable; widest {ranges[widest].mean:.4f} ± "
+        f"{ranges[widest].error:.4f} ({widest})",
+    )
+
+
+def _difference(one: Mean, other: Mean) -> Mean:
+    """Return the difference of two means over patients of their own."""
+    return Mean(
+        one.mean - other.mean,
+        float(np.hypot(one.sd, other.sd)),
+        float(np.hypot(one.error, other.error)),
     )
 
 
@@ -433,12 +528,11 @@ def _check_stable(cells: _Cells, method: str) -> Verdict:
 
 def write_results(rows: pd.DataFrame, folder: Path) -> list[Claim]:
     """Write tables, figures and claims into `folder`; return the claims."""
-    summary = summarise(rows)
-    claims = check_claims(summary)
-    summary.to_csv(folder / "summary.csv", index=False)
+    claims = check_claims(rows)
+    summarise(rows).to_csv(folder / "summary.csv", index=False)
     texts = {
-        "tables.md": results_tables(summary),
-        "costs.md": costs_table(summary),
+        "tables.md": results_tables(rows),
+        "costs.md": costs_table(rows),
         "claims.md": claims_table(claims),
     }
     write_texts(folder, texts)

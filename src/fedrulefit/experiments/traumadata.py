@@ -11,15 +11,17 @@ the site), a file is brought into one form, whose SHA-256 must be
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import http.client
 import os
-import urllib.error
 import urllib.request
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fedrulefit.errors import DataError
+from fedrulefit.files import write_whole
 from fedrulefit.study import Study
 
 if TYPE_CHECKING:
@@ -59,7 +61,8 @@ def load_trauma(path: Path | None, *, folder: Path) -> pd.DataFrame:
     ----------
     path : Path, optional
         The file, or a folder with it. None looks into the folder named by
-        ``FEDRULEFIT_DATA`` and into `folder`, and downloads the file otherwise.
+        ``FEDRULEFIT_DATA`` or, if it is not set, into `folder`, and downloads the file
+        otherwise.
     folder : Path
         Where a downloaded file is kept.
 
@@ -74,7 +77,7 @@ def load_trauma(path: Path | None, *, folder: Path) -> pd.DataFrame:
     frame = parse_trauma(_download(), where=URL)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / NAME).write_text(_canonical(frame), encoding="utf-8")
+        write_whole(folder / NAME, _canonical(frame).encode())
     except OSError as error:
         raise DataError(f"cannot write to {folder}: {error.strerror}") from None
     return frame
@@ -87,13 +90,15 @@ def parse_trauma(text: str, *, where: str) -> pd.DataFrame:
     try:
         frame = pd.read_csv(StringIO(text), sep=None, engine="python")
         frame = frame.rename(columns={"hospital": "site"})[list(COLUMNS)].astype(int)
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, csv.Error):
         raise DataError(
-            f"{where} is not the trauma data: it needs the columns {', '.join(COLUMNS)}, "
-            "all whole numbers"
+            f"{where} is not the trauma data, which has the columns {', '.join(COLUMNS)}, all "
+            f"whole numbers: {_advice()}"
         ) from None
     if hashlib.sha256(_canonical(frame).encode()).hexdigest() != SHA256:
-        raise DataError(f"{where} is not the trauma data of the paper: its checksum differs")
+        raise DataError(
+            f"{where} is not the trauma data of the paper, its checksum differs: {_advice()}"
+        )
     return frame
 
 
@@ -108,8 +113,12 @@ def _find(path: Path | None, folder: Path) -> Path | None:
             raise DataError(f"{file} does not exist: {_advice()}")
         return file
     named = os.environ.get(DATA_VARIABLE)
-    places = [Path(named)] if named else []
-    return next((p / NAME for p in (*places, folder) if (p / NAME).is_file()), None)
+    if named:
+        file = Path(named) / NAME
+        if not file.is_file():
+            raise DataError(f"{DATA_VARIABLE} is {named}, but {file} does not exist: {_advice()}")
+        return file
+    return folder / NAME if (folder / NAME).is_file() else None
 
 
 def _read(file: Path) -> str:
@@ -123,7 +132,7 @@ def _download() -> str:
     try:
         with urllib.request.urlopen(URL, timeout=30) as reply:
             text: str = reply.read().decode("utf-8")
-    except (urllib.error.URLError, OSError, UnicodeDecodeError) as error:
+    except (OSError, http.client.HTTPException, UnicodeDecodeError) as error:
         reason = getattr(error, "reason", error)
         raise DataError(f"the trauma data cannot be downloaded ({reason}): {_advice()}") from None
     return text

@@ -44,6 +44,16 @@ def test_sites_may_count_alike(problem) -> None:
     assert [forest.n_estimators for forest in model.forests_.values()] == [5, 5]
 
 
+def test_sites_count_alike_where_trees_cannot_be_shared_evenly(problem) -> None:
+    X, y = problem
+    sites = np.arange(len(y)) % 3
+    model = FederatedForestClassifier(n_trees=10, weighting="sites", random_state=0)
+    model.fit(X, y, sites=sites)
+    assert sorted(forest.n_estimators for forest in model.forests_.values()) == [3, 3, 4]
+    by_site = [forest.predict_proba(X)[:, 1] for forest in model.forests_.values()]
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], np.mean(by_site, axis=0))
+
+
 def test_a_site_may_have_one_class(problem) -> None:
     X, y = problem
     model = FederatedForestClassifier(n_trees=10, random_state=0).fit(X, y, sites=y)

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrulefit.errors import DataError
-from fedrulefit.experiments.runs import Folder, run_units
+from fedrulefit.errors import DataError, FitError
+from fedrulefit.experiments.runs import Folder, run_units, write_parquet
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "out", "toy", {"seed": 1})
     with pytest.raises(RuntimeError, match="stopped"):
         run_units([*units[:3], Broken(3, units[3].log)], folder)
-    (folder.path / "parts" / "toy-4.1.tmp").write_text("half a file")
+    (folder.path / "parts" / "toy-4.parquet.part").write_text("half a file")
     told: list[tuple[int, int]] = []
     again = Folder(tmp_path / "out", "toy", {"seed": 1})
     rows = run_units(units, again, on_progress=lambda done, total: told.append((done, total)))
@@ -148,6 +148,80 @@ def test_the_record_adds_up_time_over_sessions(tmp_path: Path) -> None:
     assert second is not None
     assert 0 < first.seconds < second.seconds
     assert "cores" in second.machine
+
+
+@dataclass(frozen=True)
+class Refused(Toy):
+    """A unit whose method refuses its data."""
+
+    def run(self) -> list[dict[str, object]]:
+        raise DataError("no patients")
+
+
+@dataclass(frozen=True)
+class Killed(Toy):
+    """A unit whose process dies."""
+
+    def run(self) -> list[dict[str, object]]:
+        os._exit(9)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_names_its_unit_and_keeps_the_others(tmp_path: Path, jobs: int) -> None:
+    units = [*toys(tmp_path, 2), Refused(7, "")]
+    folder = Folder(tmp_path / "out", "toy", {})
+    with pytest.raises(FitError, match="toy-7: no patients"):
+        run_units(units, folder, jobs=jobs)
+    assert folder.read(units[:2])["number"].tolist() == [0, 0, 1, 1]
+    with pytest.raises(RuntimeError) as caught:
+        run_units([Broken(8, ""), Broken(9, "")], folder, jobs=jobs)
+    assert "toy-8" in caught.value.__notes__[0] or "toy-9" in caught.value.__notes__[0]
+
+
+def test_a_process_that_is_killed_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FitError, match="ended from outside.*fewer --jobs"):
+        run_units([Killed(1, ""), Killed(2, "")], Folder(tmp_path / "out", "toy", {}), jobs=2)
+
+
+def test_a_damaged_part_is_named(tmp_path: Path) -> None:
+    units = toys(tmp_path, 3)
+    folder = Folder(tmp_path / "out", "toy", {})
+    run_units(units, folder)
+    folder.part(units[1]).write_text("half a file")
+    with pytest.raises(DataError, match=r"toy-1\.parquet is damaged: delete it"):
+        run_units(units, folder)
+
+
+def test_parts_of_an_unknown_run_are_refused(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "out", "toy", {"seed": 1})
+    run_units(toys(tmp_path, 1), folder)
+    (folder.path / "run.json").unlink()
+    with pytest.raises(DataError, match=r"no run\.json"):
+        Folder(tmp_path / "out", "toy", {"seed": 2})
+
+
+def test_rows_that_cannot_be_kept_are_told_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder(tmp_path / "out", "toy", {})
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(DataError, match=r"run\.json: No space left"):
+        run_units(toys(tmp_path, 1), folder)
+    assert not (tmp_path / "log.txt").exists()
+    with pytest.raises(DataError, match="cannot write"):
+        write_parquet(tmp_path / "no folder" / "rows.parquet", pd.DataFrame({"a": [1]}))
+
+
+def test_the_time_is_told_of_all_the_work(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "out", "toy", {"seed": 1, "quick": False})
+    units = toys(tmp_path, 4)
+    run_units(units, folder)
+    assert "took 0 h 0 min (" in folder.describe(units, 4)
+    assert "took 0 h 0 min, with 2 times the work (" in folder.describe(units[:2], 2)
 
 
 def test_faults_are_told(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""Appendix 2: verdicts from rows whose truth is known, and the order of the runs."""
+
+from __future__ import annotations
+
+import itertools
+
+import pandas as pd
+import pytest
+
+from fedrulefit.experiments import cutoffs
+from fedrulefit.experiments.methods import METRICS, Effort
+from fedrulefit.experiments.scenarios import MODELS
+
+
+def make_rows(**chosen: float) -> pd.DataFrame:
+    """Rows in which the paper's bins and quantiles differ from none by `chosen` times."""
+    points = [cutoffs.NONE, *itertools.product(cutoffs.BINS, cutoffs.QUANTILES)]
+    rows = []
+    for model, repetition, (bins, quantiles) in itertools.product(MODELS, range(4), points):
+        row = dict.fromkeys(METRICS, 0.9 + 0.001 * repetition)
+        row |= {"rules": 100.0, "candidates": 1000.0, "seconds": 4.0 + 0.1 * repetition}
+        if (bins, quantiles) == cutoffs.CHOSEN:
+            row = {name: value * chosen.get(name, 1.0) for name, value in row.items()}
+        place = {"model": model, "bins": bins, "quantiles": quantiles, "repetition": repetition}
+        rows.append(place | row)
+    return pd.DataFrame(rows)
+
+
+def verdicts(rows: pd.DataFrame) -> list[str]:
+    return [claim.paper.word for claim in cutoffs.check_claims(rows)]
+
+
+TRUE = {"rules": 0.5, "candidates": 0.6, "seconds": 0.7}
+
+
+def test_what_is_true_holds() -> None:
+    assert verdicts(make_rows(**TRUE)) == ["holds"] * 4
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"auc": 0.97}, 0),
+        ({"f1": 1.03}, 0),
+        ({"rules": 0.8}, 1),
+        ({"candidates": 0.9}, 2),
+        ({"seconds": 1.1}, 3),
+    ],
+)
+def test_what_is_false_does_not_hold(change: dict[str, float], place: int) -> None:
+    found = verdicts(make_rows(**TRUE | change))
+    assert found.pop(place) == "does not hold"
+    assert found == ["holds"] * 3
+
+
+def test_savings_are_told_with_their_error() -> None:
+    claim = cutoffs.check_claims(make_rows(**TRUE))[1]
+    assert "model 1: 50 against 100, 50 ± 0 % less" in claim.paper.numbers
+
+
+def test_every_repetition_begins_with_another_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        cutoffs.CutoffsUnit, "_row", lambda self, bins, quantiles: {"point": (bins, quantiles)}
+    )
+    orders = [
+        [row["point"] for row in cutoffs.CutoffsUnit(1, repetition, 0, Effort()).run()]
+        for repetition in range(13)
+    ]
+    assert len({order[0] for order in orders}) == 13
+    assert all(sorted(order) == sorted(orders[0]) for order in orders)
