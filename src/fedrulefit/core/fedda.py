@@ -84,7 +84,8 @@ class LocalRound:
 
 def soft_threshold(dual: Floats, threshold: float, factors: Floats) -> Floats:
     """Return argmin_w ⟨−z, w⟩ + threshold·Σ π_j|w_j| + ½‖w‖²; π = 0 for the intercept."""
-    coef: Floats = np.sign(dual) * np.maximum(np.abs(dual) - threshold * factors, 0.0)
+    limit = threshold * factors
+    coef: Floats = dual - np.minimum(np.maximum(dual, -limit), limit)
     return coef
 
 

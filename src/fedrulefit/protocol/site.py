@@ -590,7 +590,7 @@ class Site:
             if len(query.active) > max(settings.max_active, must + settings.max_active // 4 + 1):
                 raise ProtocolError("more active terms than the study allows")
             _check_coefs(query.terms, query.start, design.n_terms)
-            _check_coefs(query.terms, query.end, design.n_terms)
+            _check_length(query.end, len(query.terms), "coefficients")
             if not -1 <= query.fold < settings.folds:
                 raise ProtocolError(f"there is no fold {query.fold}")
             found.append(
