@@ -250,7 +250,7 @@ class Site:
         reply = self._draft[1]
         self._check_approval(request, reply)
         if isinstance(reply, m.Sum) and self._seals.active:
-            sealed = self._seals.seal(reply, question_digest(request, received), *self._handed)
+            sealed = self._seals.seal(reply, question_digest(request), *self._handed)
             data = to_bytes(sealed)
         else:
             if isinstance(reply, m.Sum) and not np.isfinite(flatten(reply)).all():
@@ -843,7 +843,7 @@ class Site:
             entries["offered"] = request.terms.tobytes()
         order = max(self._order, _ORDER.get(type(request), -1))
         n_sums, recent = self._n_sums, self._recent
-        hashes = self._hashes(request, received) if isinstance(request, _STAGES) else self._handed
+        hashes = self._hashes(request) if isinstance(request, _STAGES) else self._handed
         if isinstance(request, (*_SUMS, m.OpenRequest)):
             n_sums += isinstance(request, _SUMS)
             self._seals.note(opening=isinstance(request, m.OpenRequest))
@@ -857,10 +857,10 @@ class Site:
         self._step, self._order, self._n_sums, self._recent = step, order, n_sums, recent
         self._handed = hashes
 
-    def _hashes(self, request: m.Request, received: bytes) -> tuple[bytes, bytes]:
+    def _hashes(self, request: m.Request) -> tuple[bytes, bytes]:
         """Add what is handed out to the transcript, and to the subject of questions."""
         transcript, subject = self._handed
-        handed = question_digest(request, received)
+        handed = question_digest(request)
         transcript = hashlib.sha256(transcript + handed).digest()
         if isinstance(request, (m.RulesRequest, m.TermsRequest)):
             subject = hashlib.sha256(subject + handed).digest()

@@ -137,10 +137,10 @@ def from_total(kind: type[SumReply], header: m.Header, lengths: Lengths, total: 
     return unflatten(kind, header, lengths, from_ring(total))
 
 
-def question_digest(request: m.Request, data: bytes) -> bytes:
-    """Return a hash of what the bytes of a request ask: the same for every site and step."""
+def question_digest(request: m.Request) -> bytes:
+    """Return a hash of what a request asks: the same for every site and step."""
     front = f"{type(request).__name__}\0{request.header.study}\0".encode()
-    return hashlib.sha256(front + body_of(request, data)).digest()
+    return hashlib.sha256(front + body_of(request)).digest()
 
 
 def _sum_fields(kind: type[m.Sum]) -> list[dataclasses.Field[Any]]:

@@ -45,13 +45,16 @@ def to_bytes(message: messages.Message) -> bytes:
     return data
 
 
-def body_of(message: messages.Message, data: bytes) -> bytes:
-    """Return what of a message's bytes stands behind its type and header.
+def body_of(message: messages.Message) -> bytes:
+    """Return the bytes of a message without its header.
 
-    The same for every site that is asked the same.
+    They follow from what the message means, not from the bytes that it came in: equal for every
+    site that is asked the same, and different where one is not.
     """
-    front = {"type": type(message).__name__, "header": _pack_fields(message.header)}
-    return data[len(msgpack.packb(front, use_bin_type=True)) :]
+    body = _pack_fields(message)
+    del body["header"]
+    data: bytes = msgpack.packb(body, use_bin_type=True)
+    return data
 
 
 def digest(data: bytes) -> str:
@@ -240,13 +243,15 @@ def _build_rules(packed: Any, where: str) -> tuple[Rule, ...]:
     told, rules = packed["conditions"], packed["rules"]
     if not isinstance(told, list) or not isinstance(rules, list):
         raise ProtocolError(f"{where}: expected a list")
-    conditions = [_build_condition(condition, where) for condition in told]
     # One pass each, in C: rules are many.
-    if not set(map(type, rules)) <= {list}:
-        raise ProtocolError(f"{where}: not a rule")
+    if not set(map(type, rules)) <= {list} or sum(map(len, rules)) > MAX_ITEMS:
+        raise ProtocolError(f"{where}: not a list of rules, or too long")
+    conditions = [_build_condition(condition, where) for condition in told]
     places = list(chain.from_iterable(rules))
     in_order = list(dict.fromkeys(places)) if set(map(type, places)) <= {int} else None
-    if in_order != list(range(len(conditions))) or len(set(conditions)) < len(conditions):
+    # Not a set of conditions: hashes of bytes cannot be made to collide.
+    distinct = len({(feature, codes) for feature, codes in told})
+    if in_order != list(range(len(conditions))) or distinct < len(conditions):
         raise ProtocolError(f"{where}: conditions must be told once, in the order of their use")
     return tuple([Rule(tuple([conditions[place] for place in rule])) for rule in rules])
 

@@ -24,6 +24,7 @@ from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol import wire
+from fedrulefit.protocol.sums import question_digest
 from fedrulefit.protocol.wire import digest, from_bytes, to_bytes
 
 quick = settings(max_examples=60, derandomize=True, deadline=None)
@@ -205,6 +206,56 @@ def test_any_rules_come_back(sent: tuple[Rule, ...]) -> None:
     again = from_bytes(to_bytes(m.RulesReply(HEADER, sent, ())))
     assert isinstance(again, m.RulesReply)
     assert again.rules == sent
+
+
+def repack(facts: dict[str, Any]) -> bytes:
+    """Other bytes of the same message: fields turned round, wide integers."""
+    turned = dict(reversed(facts.items()))
+    turned["header"] = dict(reversed(facts["header"].items()))
+    narrow = msgpack.packb(turned)
+    step = msgpack.packb("step") + msgpack.packb(facts["header"]["step"])
+    wide = msgpack.packb("step") + b"\xcf" + facts["header"]["step"].to_bytes(8, "big")
+    assert narrow.count(step) == 1
+    return narrow.replace(step, wide)
+
+
+def test_what_is_asked_follows_from_the_meaning_not_from_the_bytes() -> None:
+    """Else a coordinator could ask sites different things under masks that cancel."""
+    other = m.TermsRequest(HEADER, RULES[::-1])
+    for message in (EXAMPLES["TermsRequest"], EXAMPLES["CurvatureRequest"], other):
+        again = from_bytes(repack(msgpack.unpackb(to_bytes(message))))
+        assert isinstance(again, m.Request)
+        assert isinstance(message, m.Request)
+        assert question_digest(again) == question_digest(message)
+        elsewhere = dataclasses.replace(HEADER, site="south", step=70_000)
+        moved = dataclasses.replace(message, header=elsewhere)
+        assert question_digest(moved) == question_digest(message)
+    first = from_bytes(repack(msgpack.unpackb(to_bytes(EXAMPLES["TermsRequest"]))))
+    second = from_bytes(repack(msgpack.unpackb(to_bytes(other))))
+    assert isinstance(first, m.Request)
+    assert isinstance(second, m.Request)
+    assert question_digest(first) != question_digest(second)
+
+
+def test_conditions_that_collide_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Integers that are equal modulo 2^61 − 1 have one hash: they must not be hashed."""
+
+    def trap(_: object) -> int:
+        raise AssertionError("a condition was hashed")
+
+    colliding = tuple(Rule((Condition(0, 1 + k * (2**61 - 1)),)) for k in range(100))
+    data = to_bytes(m.TermsRequest(HEADER, colliding))
+    monkeypatch.setattr(Condition, "__hash__", trap)
+    again = from_bytes(data)
+    assert isinstance(again, m.TermsRequest)
+    assert len(again.rules) == 100
+
+
+def test_too_many_places_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = packed("TermsRequest")
+    facts["rules"]["rules"] = [[0, 1]] * 10 + facts["rules"]["rules"]
+    monkeypatch.setattr(wire, "MAX_ITEMS", 21)
+    assert "too long" in refused(facts)
 
 
 def test_a_condition_is_told_once() -> None:
