@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+import msgpack
 import numpy as np
 import pandas as pd
 
@@ -15,6 +16,7 @@ from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table, load_table
 
@@ -161,11 +163,29 @@ def make_sites(
     }
 
 
+def disguise(data: bytes) -> bytes:
+    """Return other bytes of the same message: its fields turned round, a wide integer."""
+    facts = msgpack.unpackb(data)
+    header = facts.pop("header")
+    turned = {**dict(reversed(facts.items())), "header": dict(reversed(header.items()))}
+    step, wide = (msgpack.packb("step") + number for number in _integers(header["step"]))
+    changed = msgpack.packb(turned).replace(step, wide)
+    assert changed != data
+    assert to_bytes(from_bytes(changed)) == data
+    return changed
+
+
+def _integers(number: int) -> tuple[bytes, bytes]:
+    return msgpack.packb(number), b"\xcf" + number.to_bytes(8, "big")
+
+
 class Talk:
     """Asks one site, as a coordinator of any intent could."""
 
-    def __init__(self, site: Site, *, run: str = "run", step: int = 0) -> None:
-        self.site, self.run, self.step = site, run, step
+    def __init__(
+        self, site: Site, *, run: str = "run", step: int = 0, disguised: bool = False
+    ) -> None:
+        self.site, self.run, self.step, self.disguised = site, run, step, disguised
 
     def header(self, **changes: Any) -> m.Header:
         facts = {
@@ -179,7 +199,8 @@ class Talk:
 
     def ask(self, kind: Any, **fields: Any) -> Any:
         """Ask the next question; a refused one does not use its step up."""
-        reply = self.site.handle(kind(self.header(), **fields))
+        data = to_bytes(kind(self.header(), **fields))
+        reply = from_bytes(self.site.answer(disguise(data) if self.disguised else data))
         self.step += not isinstance(reply, m.Refusal)
         return reply
 

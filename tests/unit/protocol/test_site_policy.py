@@ -635,10 +635,10 @@ def test_another_key_under_this_site_s_name_is_refused() -> None:
     refused(talk.ask(m.PeersRequest, peers=peers_of(THREE, "run")), "bad-request")
 
 
-def play_round(told: Mapping[str, tuple[Any, ...]]) -> tuple[Any, Any]:
+def play_round(told: Mapping[str, tuple[Any, ...]], *, disguised: bool = False) -> tuple[Any, Any]:
     """A first round among three sites; `told` are the rules that each is handed."""
     sites = {name: make_site(name) for name in THREE}
-    talks = {name: Talk(site) for name, site in sites.items()}
+    talks = {name: Talk(site, disguised=disguised) for name, site in sites.items()}
     for talk in talks.values():
         granted(talk.join(THREE), m.JoinReply)
     keys = {name: granted(talk.ask(m.KeyRequest), m.KeyReply) for name, talk in talks.items()}
@@ -656,13 +656,14 @@ def play_round(told: Mapping[str, tuple[Any, ...]]) -> tuple[Any, Any]:
     return numbers, sum(TABLES[name].n_rows for name in THREE)
 
 
-def test_a_coordinator_that_tells_sites_different_things_reads_nothing() -> None:
-    """One site alone is asked about a rule: the masks do not cancel."""
+@pytest.mark.parametrize("disguised", [False, True])
+def test_a_coordinator_that_tells_sites_different_things_reads_nothing(disguised: bool) -> None:
+    """One site alone is asked about a rule: the masks do not cancel, whatever bytes carry it."""
     rules = tuple(cutoff_rules(GRID))
     same = dict.fromkeys(THREE, rules[:2])
-    numbers, n_patients = play_round(same)
+    numbers, n_patients = play_round(same, disguised=disguised)
     assert numbers[-1] == n_patients  # FedDA's weight: the sum is right
-    numbers, n_patients = play_round({**same, "north": rules[2:4]})
+    numbers, n_patients = play_round({**same, "north": rules[2:4]}, disguised=disguised)
     # By chance, one of the numbers is below a million with probability 2^-10.
     assert np.abs(numbers).min() > 1
     assert numbers[-1] != n_patients
