@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def fill_whole(path: Path, fill: Callable[[Path], object]) -> None:
     """Let `fill` write a file beside `path`, then rename; on an error nothing is left behind."""
-    draft = path.with_name(path.name + ".part")
+    draft = path.with_name(f"{path.name}.{os.getpid()}.part")  # two processes may write at once
     try:
         fill(draft)
         draft.replace(path)

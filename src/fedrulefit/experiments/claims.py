@@ -1,14 +1,17 @@
 """The paper's claims, each checked by code: holds or does not, with the numbers.
 
-A claim is brought into the form "these numbers are all above 0" (its *margins*). It
-holds where their means are. It does not where one is below 0 by more than two
-Monte-Carlo standard errors; otherwise the repetitions do not decide.
+A claim on repetitions is brought into the form "these numbers are all above 0" (its
+*margins*, one per cell of a table). It holds where each is clearly above 0, and does not
+where at least one is clearly below; otherwise the repetitions do not decide. *Clearly*
+is an error of 5 %: all of many cells can only be above by chance if the worst is, while
+one of many is easily below, so the limit there is divided among the cells (Bonferroni).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -18,8 +21,8 @@ from fedrulefit.experiments.markdown import make_table
 
 MARGIN: Final = 0.02
 """Mean differences up to this count as comparable."""
-CLEAR: Final = 2.0
-"""Standard errors from which a difference counts as clear."""
+LEVEL: Final = 0.05
+"""Chance of a wrong verdict where a claim is just at its limit."""
 OUR_CHECK: Final = "*Our own check:* "
 """Begins a row that the paper does not claim."""
 
@@ -47,7 +50,7 @@ class Mean:
         sd = float(np.std(values, ddof=1))
         return cls(float(np.mean(values)), sd, sd / float(np.sqrt(len(values))))
 
-    def shortfall(self, limit: float) -> Mean:
+    def room(self, limit: float) -> Mean:
         """Return `limit` minus the mean's size: above 0 where the mean is within ± `limit`."""
         return Mean(limit - abs(self.mean), self.sd, self.error)
 
@@ -59,9 +62,13 @@ class Mean:
 def judge(margins: Iterable[Mean]) -> bool | None:
     """Return whether all `margins` are above 0; None where chance may decide, or none is there."""
     margins = list(margins)
-    if any(margin.mean < -CLEAR * margin.error for margin in margins):
+    if not margins:
+        return None
+    normal = NormalDist()
+    sure, strict = (normal.inv_cdf(1 - LEVEL / n) for n in (1, len(margins)))
+    if any(margin.mean < -strict * margin.error for margin in margins):
         return False
-    return True if margins and all(margin.mean > 0 for margin in margins) else None
+    return True if all(margin.mean > sure * margin.error for margin in margins) else None
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ class CutoffsUnit:
 
     def run(self) -> list[Row]:
         """Fit and score with every histogram, and with none."""
-        # Each repetition begins with another, so that none always pays for a cold start.
+        # Each repetition begins with another: a cold start costs all of them alike.
         points = [NONE, *((bins, quantiles) for bins in BINS for quantiles in QUANTILES)]
         first = self.repetition % len(points)
         return [self._row(*point) for point in (*points[first:], *points[:first])]
@@ -186,7 +186,7 @@ def check_claims(rows: pd.DataFrame) -> list[Claim]:
             for metric, label in METRICS.items()
         }
         return Verdict(
-            judge(gap.shortfall(MARGIN) for gap in gaps.values()),
+            judge(gap.room(MARGIN) for gap in gaps.values()),
             "; ".join(f"{place}: {gap.words()}" for place, gap in gaps.items()),
         )
 
@@ -207,8 +207,8 @@ def check_claims(rows: pd.DataFrame) -> list[Claim]:
     least = f"at least {SUBSTANTIAL:.0%}".replace("%", " %")
     return [
         Claim(
-            f"About 20 cut-offs perform like no histogram [B = {bins}, Q = {quantiles}: mean "
-            f"differences within ± {MARGIN}]",
+            f"About 20 cut-offs perform like no histogram [B = {bins}, Q = {quantiles} against "
+            f"pooled values that clients share: mean differences within ± {MARGIN}]",
             like_none(),
         ),
         Claim(f"… with substantially fewer rule terms [{least}: rules kept]", fewer("rules")),

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 METRICS: Final[Mapping[str, str]] = {"auc": "AUC", "accuracy": "Accuracy", "f1": "F1"}
 REFERENCE: Final = "centralised"
+FIXED: Final = "centralised-fixed"
 PROPOSED: Final = "federated"
 OURS: Final = "federated-default"
 
@@ -151,9 +152,7 @@ def _fit_forest(task: Task) -> list[Any]:
 
 METHODS: Final[Mapping[str, Method]] = {
     REFERENCE: Method("Centralised RuleFit", "#4d4d4d", _fit_central, pooled=True),
-    "centralised-fixed": Method(
-        "Centralised RuleFit, λ = 0.01", "#bdbdbd", _fit_central_fixed, pooled=True
-    ),
+    FIXED: Method("Centralised RuleFit, λ = 0.01", "#bdbdbd", _fit_central_fixed, pooled=True),
     PROPOSED: Method("Federated RuleFit, preset paper", "#b2182b", _fit_paper),
     OURS: Method("Federated RuleFit, our defaults", "#2166ac", _fit_default),
     "local": Method("Local RuleFit", "#e08214", _fit_local),

@@ -156,8 +156,10 @@ class Folder:
             connection.execute("SET preserve_insertion_order = true")
             try:
                 rows: pd.DataFrame = connection.read_parquet(parts).df()
-            except duckdb.Error:
-                damaged = next((part for part in parts if not _is_parquet(part)), self.path)
+            except duckdb.Error as error:
+                damaged = next((part for part in parts if not _is_parquet(part)), None)
+                if damaged is None:
+                    raise DataError(f"cannot read {self.path}: {_first_line(error)}") from None
                 raise DataError(
                     f"{damaged} is damaged: delete it, and run the command again"
                 ) from None
@@ -253,8 +255,15 @@ def _work_through(units: Sequence[Unit], jobs: int) -> Iterator[tuple[Unit, list
                 if any(future.exception() is not None for future in done):
                     done = wait(running).done  # what is under way can still be kept
                 for future in sorted(done, key=lambda future: future.exception() is not None):
-                    unit = running.pop(future)
+                    unit = running[future]
                     yield unit, _name_failure(unit, future.result)
+                    del running[future]
+        except BrokenProcessPool:
+            one_of = " or ".join(sorted(unit.key for unit in running.values()))
+            raise FitError(
+                f"the process of {one_of} was ended from outside, perhaps for lack of memory: run "
+                "the command again, with fewer --jobs"
+            ) from None
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -287,11 +296,6 @@ def _name_failure(unit: Unit, result: Callable[[], list[Row]]) -> list[Row]:
         return result()
     except FedRuleFitError as error:
         raise FitError(f"{unit.key}: {error}") from error
-    except BrokenProcessPool:
-        raise FitError(
-            f"{unit.key}: its process was ended from outside, perhaps for lack of memory: run the "
-            "command again, with fewer --jobs"
-        ) from None
     except Exception as error:
         error.add_note(f"This happened in {unit.key}.")
         raise
@@ -303,8 +307,12 @@ def _write(path: Path, fill: Callable[[Path], object]) -> None:
     try:
         fill_whole(path, fill)
     except (OSError, duckdb.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        reason = getattr(error, "strerror", None) or _first_line(error)
         raise DataError(f"cannot write {path}: {reason}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _is_parquet(path: str) -> bool:

@@ -32,6 +32,7 @@ from fedrulefit.experiments.claims import (
 )
 from fedrulefit.experiments.markdown import make_table, write_texts
 from fedrulefit.experiments.methods import (
+    FIXED,
     METHODS,
     METRICS,
     OURS,
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 
 ALL: Final = "all"
 """The setting of methods that know no clients."""
-FIXED: Final = "centralised-fixed"
 _CELL: Final = ["scenario", "model", "setting", "method"]
 
 
@@ -162,9 +162,9 @@ class _Cells:
         """Return the mean difference between two methods on the same patients."""
         return Mean.of(self.values(place, method) - self.values(place, other))
 
-    def change(self, before: _Place, after: _Place, method: str) -> Mean:
-        """Return the mean difference between two settings of the same patients."""
-        return Mean.of(self.values(after, method) - self.values(before, method))
+    def fall(self, high: _Place, low: _Place, method: str) -> Mean:
+        """Return by how much a method falls between two settings of the same patients."""
+        return Mean.of(self.values(high, method) - self.values(low, method))
 
 
 def _places(
@@ -196,17 +196,16 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     for metric in METRICS:
         frame = rows.assign(value=rows[metric], change=rows[metric] - _reference(rows, metric))
         grouped = frame.groupby(_CELL, sort=False)
-        n = grouped["value"].count()
         part = pd.DataFrame(
             {
                 "metric": metric,
-                "repetitions": n,
+                "repetitions": grouped["value"].count(),
                 "mean": grouped["value"].mean(),
                 "sd": grouped["value"].std(),
-                "mcse": grouped["value"].std() / np.sqrt(n),
+                "mcse": grouped["value"].sem(),
                 "difference": grouped["change"].mean(),
                 "difference_sd": grouped["change"].std(),
-                "difference_mcse": grouped["change"].std() / np.sqrt(n),
+                "difference_mcse": grouped["change"].sem(),
                 "rules": grouped["rules"].mean(),
                 "seconds": grouped["seconds"].mean(),
             }
@@ -400,7 +399,7 @@ def _check_comparable(cells: _Cells, method: str, other: str, places: Sequence[_
     means = [gap.mean for gap in gaps.values()]
     better, worse = sum(mean > MARGIN for mean in means), sum(mean < -MARGIN for mean in means)
     return Verdict(
-        judge(gap.shortfall(MARGIN) for gap in gaps.values()),
+        judge(gap.room(MARGIN) for gap in gaps.values()),
         f"{len(gaps) - better - worse} of {len(gaps)} within, {better} better, {worse} worse; "
         f"from {min(means):+.4f} to {max(means):+.4f}; largest {gaps[worst].words()} "
         f"({worst.words()})",
@@ -411,8 +410,10 @@ def _check_spread(cells: _Cells, method: str) -> Verdict:
     gaps = {place: cells.gap(place, method, REFERENCE) for place in _places()}
     widest = max(gaps, key=lambda place: gaps[place].sd)
     small = sum(gap.sd <= MARGIN for gap in gaps.values())
+    n = len(cells.values(widest, method))
     return Verdict(
-        small == len(gaps),
+        # The standard error of a standard deviation, as of normal differences.
+        judge(Mean(MARGIN - g.sd, g.sd, g.sd / float(np.sqrt(2 * n - 2))) for g in gaps.values()),
         f"{small} of {len(gaps)}; largest {gaps[widest].sd:.4f} ({widest.words()})",
     )
 
@@ -463,19 +464,21 @@ def _check_falling(cells: _Cells, method: str, *, scenario: int) -> Verdict:
     words = []
     for model, metric in product(MODELS, METRICS):
         places = _places([scenario], [model], [metric])
-        falls += [cells.change(after, before, method) for before, after in pairwise(places)]
+        falls += [cells.fall(before, after, method) for before, after in pairwise(places)]
         if metric == "auc":
             series = " → ".join(f"{cells.mean(place, method).mean:.4f}" for place in places)
             words.append(f"AUC of model {model}: {series}")
     steps = sum(fall.mean > 0 for fall in falls)
-    return Verdict(judge(falls), f"{steps} of {len(falls)} steps go down; " + "; ".join(words))
+    least = min(falls, key=lambda fall: fall.mean)
+    told = [f"{steps} of {len(falls)} steps go down, the least by {least.words()}", *words]
+    return Verdict(judge(falls), "; ".join(told))
 
 
 def _check_steeper(cells: _Cells, method: str) -> Verdict:
     falls = {}
     for model in MODELS:
         first, *_, last = _places([3], [model], ["auc"])
-        falls[model] = cells.change(last, first, method)
+        falls[model] = cells.fall(first, last, method)
     return Verdict(
         judge([_difference(falls[2], falls[1])]),
         f"model 1: {falls[1].words()}, model 2: {falls[2].words()}",
@@ -488,7 +491,7 @@ def _check_stable(cells: _Cells, method: str) -> Verdict:
         places = sorted(
             _places([scenario], [model], [metric]), key=lambda p: cells.mean(p, method).mean
         )
-        width = cells.change(places[0], places[-1], method)
+        width = cells.fall(places[-1], places[0], method)
         ranges[f"{label}, scenario {scenario}, model {model}"] = width
     return _check_ranges(ranges)
 
@@ -508,7 +511,7 @@ def _check_ranges(ranges: Mapping[str, Mean]) -> Verdict:
     widest = max(ranges, key=lambda place: ranges[place].mean)
     stable = sum(width.mean <= MARGIN for width in ranges.values())
     return Verdict(
-        judge(width.shortfall(MARGIN) for width in ranges.values()),
+        judge(width.room(MARGIN) for width in ranges.values()),
         f"{stable} of {len(ranges)} stable; widest {ranges[widest].mean:.4f} ± "
         f"{ranges[widest].error:.4f} ({widest})",
     )

@@ -42,7 +42,7 @@ from fedrulefit.experiments.methods import (
 )
 from fedrulefit.experiments.runs import Row
 from fedrulefit.experiments.traumadata import COLUMNS, trauma_study
-from fedrulefit.model import Model
+from fedrulefit.model import Model, RuleTerm
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -247,7 +247,7 @@ def check_claims(rows: pd.DataFrame, models: Mapping[str, Model]) -> list[Claim]
 
     return [
         both(
-            "Slightly higher median AUC than BFI [median over splits; the error of the mean "
+            "Slightly higher median AUC than BFI [medians over these splits; the error of the mean "
             "difference counts that splits overlap]",
             lambda own: _check_auc(own["auc"], splits["bfi"]["auc"]),
             splits,
@@ -344,7 +344,7 @@ def _check_count(n_rules: int) -> Verdict:
 def _check_directions(model: Model) -> Verdict:
     good, told = 0, 0
     against: list[str] = []
-    for term in [t for t in model.rule_terms if model.support(t) > MIN_SUPPORT][:TOP]:
+    for term in _shown(model):
         risks = {_expected_sign(condition, model.grid) for condition in term.rule} - {0}
         if len(risks) == 1:
             told += 1
@@ -373,12 +373,17 @@ def _check_separation(model: Model) -> Verdict:
 
 
 def _check_widest(model: Model) -> Verdict:
-    frame = _subgroups(model)
-    gaps = _gaps(frame)
-    if not len(gaps):
-        return Verdict(None, "no rule")
-    widest = frame["rule"].iloc[int(np.argmax(gaps))]
-    return Verdict("GCS" in widest, f"{gaps.max():.2f}: {widest}")
+    shown, gaps = _shown(model), _gaps(_subgroups(model))
+    with_gcs = [COVARIATES.index("GCS") in term.rule.features for term in shown]
+    if all(with_gcs) or not any(with_gcs):
+        return Verdict(None, f"{sum(with_gcs)} of {len(shown)} rules involve it")
+    widest = int(np.argmax(gaps))
+    return Verdict(with_gcs[widest], f"{gaps[widest]:.2f}: {model.describe(shown[widest])}")
+
+
+def _shown(model: Model) -> list[RuleTerm]:
+    """Return the rules of table 1 and figure 3."""
+    return [term for term in model.rule_terms if model.support(term) > MIN_SUPPORT][:TOP]
 
 
 def _gaps(frame: pd.DataFrame) -> Floats:

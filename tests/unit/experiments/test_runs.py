@@ -69,7 +69,7 @@ def test_a_stopped_run_goes_on(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "out", "toy", {"seed": 1})
     with pytest.raises(RuntimeError, match="stopped"):
         run_units([*units[:3], Broken(3, units[3].log)], folder)
-    (folder.path / "parts" / "toy-4.parquet.part").write_text("half a file")
+    (folder.path / "parts" / "toy-4.parquet.1.part").write_text("half a file")
     told: list[tuple[int, int]] = []
     again = Folder(tmp_path / "out", "toy", {"seed": 1})
     rows = run_units(units, again, on_progress=lambda done, total: told.append((done, total)))
@@ -179,8 +179,9 @@ def test_an_error_names_its_unit_and_keeps_the_others(tmp_path: Path, jobs: int)
 
 
 def test_a_process_that_is_killed_is_told(tmp_path: Path) -> None:
-    with pytest.raises(FitError, match="ended from outside.*fewer --jobs"):
-        run_units([Killed(1, ""), Killed(2, "")], Folder(tmp_path / "out", "toy", {}), jobs=2)
+    units = [*toys(tmp_path, 2), Killed(7, ""), *toys(tmp_path, 9)[2:]]
+    with pytest.raises(FitError, match="toy-7.*was ended from outside.*fewer --jobs"):
+        run_units(units, Folder(tmp_path / "out", "toy", {}), jobs=2)
 
 
 def test_a_damaged_part_is_named(tmp_path: Path) -> None:

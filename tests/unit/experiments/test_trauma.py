@@ -193,7 +193,11 @@ def test_separation_is_judged_on_every_rule_shown() -> None:
     assert verdict(make_model(*alike), "clearly separated").startswith("does not hold")
     assert verdict(make_model(), "clearly separated").startswith("not decided")
     assert verdict(make_model(*GOOD), "rules that involve GCS").startswith("holds: 0.60: GCS")
-    assert verdict(make_model(*GOOD[2:4]), "rules that involve GCS").startswith("does not hold")
+    wider = (((codes("age", HIGH),), 0.5, (50.0, 39.0)), *GOOD)
+    assert verdict(make_model(*wider), "rules that involve GCS").startswith("does not hold: 0.76")
+    for one_sided in (GOOD[2:4], GOOD[:2]):
+        found = verdict(make_model(*one_sided), "rules that involve GCS")
+        assert found.startswith("not decided")
 
 
 def test_rules_are_counted_kept_and_as_candidates() -> None:
