@@ -3,7 +3,7 @@
 ``python docs/make_study.py paper-study`` takes the folder of a full run of
 ``fedrulefit experiment simulation``, ``cutoffs`` and ``trauma``, puts their tables
 and claims between the page's markers, and copies the figures to ``docs/images`` and the
-rows behind all of it to ``docs/results``.
+rows and models behind all of it to ``docs/results``.
 An experiment that was not run leaves its part of the page as it is; a quick run is refused.
 """
 
@@ -83,12 +83,14 @@ def copy_figures(results: Path, images: Path) -> None:
 
 
 def copy_rows(results: Path, target: Path) -> None:
-    """Copy the rows of every experiment that was run."""
+    """Copy the rows, and the models, of every experiment that was run."""
     target.mkdir(exist_ok=True)
     for experiment in TEXTS:
         if (results / experiment / "run.md").exists():
-            rows = results / experiment / "results.parquet"
-            shutil.copy(rows, target / f"{experiment}.parquet")
+            folder = results / experiment
+            shutil.copy(folder / "results.parquet", target / f"{experiment}.parquet")
+            for model in folder.glob("model-*.json"):
+                shutil.copy(model, target)
 
 
 def check_results(results: Path) -> None:

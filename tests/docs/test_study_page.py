@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
+import pytest
+
+from fedrulefit.experiments import cutoffs, simulation, trauma
+from fedrulefit.experiments.claims import claims_table
+from fedrulefit.modelfile import load_model
 from tests.docs.pages import ROOT, load_script
 
 study = load_script("make_study")
@@ -32,6 +38,45 @@ def test_the_page_has_a_place_for_every_result(tmp_path: Path) -> None:
     study.copy_figures(tmp_path, images)
     for image in images.iterdir():
         assert f"(images/{image.name})" in filled
+
+
+def test_the_page_says_what_its_rows_say() -> None:
+    """The tables and verdicts on the page follow from the published rows."""
+    page = (ROOT / "docs" / study.PAGE).read_text(encoding="utf-8")
+    rows = {
+        name: duckdb.read_parquet(str(ROOT / "docs" / "results" / f"{name}.parquet")).df()
+        for name in study.TEXTS
+    }
+    for name, part in rows.items():
+        assert part["repetition"].nunique() == 100, name
+    models = {
+        name: load_model(ROOT / "docs" / "results" / f"model-{name}.json")
+        for name in (trauma.PROPOSED, trauma.OURS)
+    }
+    for text in (
+        simulation.results_tables(rows["simulation"]),
+        simulation.costs_table(rows["simulation"]),
+        claims_table(simulation.check_claims(rows["simulation"])),
+        cutoffs.results_table(cutoffs.summarise(rows["cutoffs"])),
+        claims_table(cutoffs.check_claims(rows["cutoffs"])),
+        trauma.splits_table(rows["trauma"]),
+        claims_table(trauma.check_claims(rows["trauma"], models)),
+        *map(trauma.rules_table, models.values()),
+        *map(trauma.subgroups_table, models.values()),
+    ):
+        assert text in page
+
+
+def test_only_full_results_are_taken(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="holds no finished experiment"):
+        study.check_results(tmp_path)
+    make_results(tmp_path, "trauma")
+    record = tmp_path / "trauma" / "run.json"
+    record.write_text('{"facts": {"quick": true}}')
+    with pytest.raises(SystemExit, match="quick run"):
+        study.check_results(tmp_path)
+    record.write_text('{"facts": {"quick": false}}')
+    study.check_results(tmp_path)
 
 
 def test_what_was_not_run_stays(tmp_path: Path) -> None:
