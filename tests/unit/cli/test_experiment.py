@@ -84,7 +84,7 @@ def test_cutoffs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "its numbers mean nothing" in output
     assert "hold" not in output
     assert "substantially fewer" in (tmp_path / "claims.md").read_text(encoding="utf-8")
-    assert read_columns(tmp_path / "results.parquet").n_rows == 2 * 2 * 5
+    assert read_columns(tmp_path / "results.parquet").n_rows == 2 * 2 * 6
     assert (tmp_path / "appendix2.png").exists()
     assert "| none |" in (tmp_path / "tables.md").read_text(encoding="utf-8")
 

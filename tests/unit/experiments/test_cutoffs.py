@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -14,13 +15,15 @@ from fedrulefit.experiments.scenarios import MODELS
 
 def make_rows(**chosen: float) -> pd.DataFrame:
     """Rows in which the paper's bins and quantiles differ from none by `chosen` times."""
-    points = [cutoffs.NONE, *itertools.product(cutoffs.BINS, cutoffs.QUANTILES)]
+    points = [cutoffs.NONE, cutoffs.OWN, *itertools.product(cutoffs.BINS, cutoffs.QUANTILES)]
     rows = []
     for model, repetition, (bins, quantiles) in itertools.product(MODELS, range(4), points):
         row = dict.fromkeys(METRICS, 0.9 + 0.001 * repetition)
         row |= {"rules": 100.0, "candidates": 1000.0, "seconds": 4.0 + 0.1 * repetition}
         if (bins, quantiles) == cutoffs.CHOSEN:
             row = {name: value * chosen.get(name, 1.0) for name, value in row.items()}
+        if (bins, quantiles) == cutoffs.OWN:
+            row = dict.fromkeys(row, float("nan")) | {"candidates": 1200.0}
         place = {"model": model, "bins": bins, "quantiles": quantiles, "repetition": repetition}
         rows.append(place | row)
     return pd.DataFrame(rows)
@@ -34,7 +37,7 @@ TRUE = {"rules": 0.5, "candidates": 0.6, "seconds": 0.7}
 
 
 def test_what_is_true_holds() -> None:
-    assert verdicts(make_rows(**TRUE)) == ["holds"] * 4
+    assert verdicts(make_rows(**TRUE)) == ["holds"] * 5
 
 
 @pytest.mark.parametrize(
@@ -43,14 +46,32 @@ def test_what_is_true_holds() -> None:
         ({"auc": 0.97}, 0),
         ({"f1": 1.03}, 0),
         ({"rules": 0.8}, 1),
-        ({"candidates": 0.9}, 2),
-        ({"seconds": 1.1}, 3),
+        ({"candidates": 0.8}, 2),
+        ({"seconds": 1.1}, 4),
     ],
 )
 def test_what_is_false_does_not_hold(change: dict[str, float], place: int) -> None:
     found = verdicts(make_rows(**TRUE | change))
     assert found.pop(place) == "does not hold"
-    assert found == ["holds"] * 3
+    assert set(found) == {"holds"}
+
+
+def test_sharing_is_judged_against_clients_that_share_nothing() -> None:
+    found = verdicts(make_rows(**TRUE | {"candidates": 0.95}))
+    assert found == ["holds", "holds", "does not hold", "does not hold", "holds"]
+    assert "none, own values | – | – | – | – | – | – | 1200" in cutoffs.results_table(
+        cutoffs.summarise(make_rows())
+    )
+
+
+def test_the_rules_of_clients_alone_are_counted() -> None:
+    """They are at least as many as those of clients that share cut-offs."""
+    unit = cutoffs.CutoffsUnit(1, 0, 7, Effort(quick=True))
+    own = unit.count_own()
+    (none,) = [row for row in unit.run() if (row["bins"], row["quantiles"]) == cutoffs.NONE]
+    assert own["candidates"] > 0
+    assert own["candidates"] >= 0.9 * none["candidates"]
+    assert np.isnan(own["auc"])
 
 
 def test_savings_are_told_with_their_error() -> None:
@@ -62,6 +83,7 @@ def test_every_repetition_begins_with_another_histogram(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         cutoffs.CutoffsUnit, "_row", lambda self, bins, quantiles: {"point": (bins, quantiles)}
     )
+    monkeypatch.setattr(cutoffs.CutoffsUnit, "count_own", lambda self: {"point": cutoffs.OWN})
     orders = [
         [row["point"] for row in cutoffs.CutoffsUnit(1, repetition, 0, Effort()).run()]
         for repetition in range(13)
