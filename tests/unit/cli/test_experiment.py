@@ -83,7 +83,9 @@ def test_cutoffs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = run("cutoffs", "--quick", "--jobs", "1", "-o", str(tmp_path))
     assert "its numbers mean nothing" in output
     assert "hold" not in output
-    assert "substantially fewer" in (tmp_path / "claims.md").read_text(encoding="utf-8")
+    claims = (tmp_path / "claims.md").read_text(encoding="utf-8")
+    assert claims.startswith("A quick run")
+    assert "substantially fewer" in claims
     assert read_columns(tmp_path / "results.parquet").n_rows == 2 * 2 * 6
     assert (tmp_path / "appendix2.png").exists()
     assert "| none |" in (tmp_path / "tables.md").read_text(encoding="utf-8")

@@ -179,8 +179,8 @@ def test_an_error_names_its_unit_and_keeps_the_others(tmp_path: Path, jobs: int)
 
 
 def test_a_process_that_is_killed_is_told(tmp_path: Path) -> None:
-    units = [*toys(tmp_path, 2), Killed(7, ""), *toys(tmp_path, 9)[2:]]
-    with pytest.raises(FitError, match="toy-7.*was ended from outside.*fewer --jobs"):
+    units = [*toys(tmp_path, 2), Killed(50, ""), *toys(tmp_path, 9)[2:]]
+    with pytest.raises(FitError, match="toy-50.*was ended from outside.*fewer --jobs"):
         run_units(units, Folder(tmp_path / "out", "toy", {}), jobs=2)
 
 
