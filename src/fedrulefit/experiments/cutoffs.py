@@ -179,8 +179,8 @@ def draw_summary(summary: pd.DataFrame) -> Figure:
     """Draw each number over Q, a line per B; dashed: no histogram."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(3.1 * len(_SHOWN), 6.2), layout="constrained", dpi=100)
-    axes = figure.subplots(len(MODELS), len(_SHOWN))
+    figure = Figure(figsize=(10.5, 12), layout="constrained", dpi=100)
+    axes = figure.subplots(2 * len(MODELS), len(_SHOWN) // 2).reshape(len(MODELS), len(_SHOWN))
     for row, model in zip(axes, MODELS, strict=True):
         here = summary[summary["model"] == model]
         for ax, (name, label) in zip(row, _SHOWN.items(), strict=True):
@@ -200,7 +200,7 @@ def draw_summary(summary: pd.DataFrame) -> Figure:
             ax.set_xlabel("quantiles")
             ax.set_title(f"Model {model}: {label}", fontsize="medium")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
