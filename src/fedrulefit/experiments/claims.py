@@ -117,9 +117,25 @@ class Claim:
 
 
 def claims_table(claims: Sequence[Claim]) -> str:
-    """Return the claims as a Markdown table."""
+    """Return the claims as a Markdown table, with a line on how many hold above it."""
     rows = [
         (claim.text, claim.paper.words(), claim.ours.words() if claim.ours else "–")
         for claim in claims
     ]
-    return make_table(("the paper's claim", "preset `paper`", "our defaults"), rows)
+    table = make_table(("the paper's claim", "preset `paper`", "our defaults"), rows)
+    return f"{count_verdicts(claims)}\n\n{table}"
+
+
+def count_verdicts(claims: Sequence[Claim]) -> str:
+    """Return in a line how many of the paper's claims hold; our own checks are not counted."""
+    stated = [claim for claim in claims if not claim.text.startswith(OUR_CHECK)]
+    ours = [claim.ours for claim in stated if claim.ours is not None]
+    line = f"{len(stated)} claims: {_tally([claim.paper for claim in stated])}."
+    if ours:
+        line += f" With our defaults, of the {len(ours)} that concern them: {_tally(ours)}."
+    return line
+
+
+def _tally(verdicts: Sequence[Verdict]) -> str:
+    words = {True: "confirmed", False: "not confirmed", None: "not decided"}
+    return ", ".join(f"{sum(v.holds is k for v in verdicts)} {word}" for k, word in words.items())

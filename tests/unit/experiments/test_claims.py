@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedrulefit.experiments.claims import Claim, Mean, Verdict, claims_table, judge
+from fedrulefit.experiments.claims import (
+    OUR_CHECK,
+    Claim,
+    Mean,
+    Verdict,
+    claims_table,
+    count_verdicts,
+    judge,
+)
 
 
 def margin(mean: float) -> Mean:
@@ -60,3 +68,17 @@ def test_the_table_has_a_word_for_each_verdict() -> None:
     table = claims_table(claims)
     assert "| a | holds: 1 | **does not hold**: 2 |" in table
     assert "| b | **not decided**: 3 | – |" in table
+
+
+def test_claims_are_counted_but_our_own_checks() -> None:
+    claims = [
+        Claim("a", Verdict(True, ""), Verdict(False, "")),
+        Claim("b", Verdict(True, "")),
+        Claim("c", Verdict(None, ""), Verdict(True, "")),
+        Claim(f"{OUR_CHECK}d", Verdict(False, ""), Verdict(False, "")),
+    ]
+    assert claims_table(claims).startswith(
+        "3 claims: 2 confirmed, 0 not confirmed, 1 not decided. "
+        "With our defaults, of the 2 that concern them: 1 confirmed, 1 not confirmed, 0 not decided."
+    )
+    assert "defaults" not in count_verdicts(claims[1:2])
