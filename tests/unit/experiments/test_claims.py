@@ -79,6 +79,7 @@ def test_claims_are_counted_but_our_own_checks() -> None:
     ]
     assert claims_table(claims).startswith(
         "3 claims: 2 confirmed, 0 not confirmed, 1 not decided. "
-        "With our defaults, of the 2 that concern them: 1 confirmed, 1 not confirmed, 0 not decided."
+        "With our defaults, of the 2 that concern them: "
+        "1 confirmed, 1 not confirmed, 0 not decided."
     )
     assert "defaults" not in count_verdicts(claims[1:2])
