@@ -139,7 +139,8 @@ class Folder:
         command += " --quick" * bool(record.facts["quick"])
         hours, minutes = divmod(round(record.seconds / 60), 60)
         n_parts = sum(1 for _ in (self.path / "parts").glob("*.parquet"))
-        more = "" if n_parts == len(units) else f", with {n_parts / len(units):.3g} times the work"
+        times = n_parts / len(units)
+        more = "" if times == 1 else f" for {times:.3g} times as many repetitions"
         return (
             f"`{command}` took {hours} h {minutes} min{more} ({record.machine}; "
             f"fedrulefit {record.facts['version']})."

@@ -222,7 +222,7 @@ def test_the_time_is_told_of_all_the_work(tmp_path: Path) -> None:
     units = toys(tmp_path, 4)
     run_units(units, folder)
     assert "took 0 h 0 min (" in folder.describe(units, 4)
-    assert "took 0 h 0 min, with 2 times the work (" in folder.describe(units[:2], 2)
+    assert "took 0 h 0 min for 2 times as many repetitions (" in folder.describe(units[:2], 2)
 
 
 def test_faults_are_told(tmp_path: Path) -> None:
