@@ -19,7 +19,7 @@ import typing
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import chain
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgpack
 import numpy as np
@@ -100,7 +100,7 @@ def _from_bytes(data: bytes) -> messages.Message:
     cls = _MESSAGES.get(name) if isinstance(name, str) else None
     if cls is None:
         raise ProtocolError("message is of an unknown type")
-    message: messages.Message = _build(cls, packed, cls.__name__)
+    message: messages.Message = _build_dataclass(cls, packed, cls.__name__)
     return message
 
 
@@ -115,40 +115,54 @@ def _check_version(header: Any) -> None:
         )
 
 
-Packer = Callable[[Any], Any]
-"""Turns a value into what MessagePack knows."""
+class _Codec(NamedTuple):
+    """How values of a declared type travel."""
+
+    pack: Callable[[Any], Any]
+    """Turns a value into what MessagePack knows."""
+    build: Callable[[Any, str], Any]
+    """Builds a value from what was unpacked, or refuses and says where."""
 
 
 @cache
-def _packer(kind: Any) -> Packer:
-    """Return what packs values of type `kind`."""
-    origin = get_origin(kind)
+def _codec(kind: Any) -> _Codec:
+    """Return how values of type `kind` travel."""
+    origin, kinds = get_origin(kind), get_args(kind)
     if kind == _RULES:
-        return _pack_rules
+        return _Codec(_pack_rules, _build_rules)
     if dataclasses.is_dataclass(kind):
-        return _pack_fields
+        return _Codec(_pack_fields, partial(_build_dataclass, typing.cast(type, kind)))
     if origin is np.ndarray:
-        return _pack_array
+        return _Codec(_pack_array, partial(_build_array, np.dtype(get_args(kinds[1])[0])))
     if origin is tuple:
-        return partial(_pack_tuple, get_args(kind))
-    return _pack_scalar
+        return _Codec(partial(_pack_tuple, kinds), partial(_build_tuple, kinds))
+    if origin is Literal:
+        return _Codec(_pack_scalar, partial(_build_literal, kinds))
+    return _Codec(_pack_scalar, partial(_build_scalar, kind))
+
+
+@cache
+def _field_codecs(cls: type) -> dict[str, _Codec]:
+    """Return how the fields of a class travel, in their order."""
+    hints = get_type_hints(cls)
+    return {field.name: _codec(hints[field.name]) for field in dataclasses.fields(cls)}
+
+
+def _is_open(kinds: tuple[Any, ...]) -> bool:
+    """Whether a tuple of these types may have any length."""
+    return len(kinds) == 2 and kinds[1] is Ellipsis
 
 
 def _pack_fields(value: Any) -> dict[str, Any]:
-    packers = _field_packers(value.__class__)
-    return {name: pack(getattr(value, name)) for name, pack in packers.items()}
-
-
-@cache
-def _field_packers(cls: type) -> dict[str, Packer]:
-    return {name: _packer(kind) for name, kind in _field_kinds(cls).items()}
+    codecs = _field_codecs(value.__class__)
+    return {name: codec.pack(getattr(value, name)) for name, codec in codecs.items()}
 
 
 def _pack_tuple(kinds: tuple[Any, ...], value: tuple[Any, ...]) -> list[Any]:
     if _is_open(kinds):
-        pack = _packer(kinds[0])
+        pack = _codec(kinds[0]).pack
         return [pack(item) for item in value]
-    return [_packer(kind)(item) for kind, item in zip(kinds, value, strict=True)]
+    return [_codec(kind).pack(item) for kind, item in zip(kinds, value, strict=True)]
 
 
 def _pack_array(value: Any) -> list[Any]:
@@ -166,32 +180,6 @@ def _pack_rules(rules: tuple[Rule, ...]) -> dict[str, Any]:
     used = [[places.setdefault(c, len(places)) for c in rule.conditions] for rule in rules]
     conditions = [[c.feature, c.codes.to_bytes(32, "little")] for c in places]
     return {"conditions": conditions, "rules": used}
-
-
-Builder = Callable[[Any, str], Any]
-"""Builds a value from what was unpacked, or refuses and says where."""
-
-
-def _build(kind: Any, packed: Any, where: str) -> Any:
-    """Build a value of type `kind`, or refuse."""
-    return _builder(kind)(packed, where)
-
-
-@cache
-def _builder(kind: Any) -> Builder:
-    """Return what builds values of type `kind`."""
-    origin = get_origin(kind)
-    if kind == _RULES:
-        return _build_rules
-    if dataclasses.is_dataclass(kind):
-        return partial(_build_dataclass, typing.cast(type, kind))
-    if origin is np.ndarray:
-        return partial(_build_array, np.dtype(get_args(get_args(kind)[1])[0]))
-    if origin is tuple:
-        return partial(_build_tuple, get_args(kind))
-    if origin is Literal:
-        return partial(_build_literal, get_args(kind))
-    return partial(_build_scalar, kind)
 
 
 def _build_literal(values: tuple[Any, ...], packed: Any, where: str) -> Any:
@@ -216,11 +204,11 @@ def _build_tuple(kinds: tuple[Any, ...], packed: Any, where: str) -> tuple[Any, 
     if not isinstance(packed, list):
         raise ProtocolError(f"{where}: expected a list")
     if _is_open(kinds):
-        build = _builder(kinds[0])
+        build = _codec(kinds[0]).build
         return tuple([build(item, where) for item in packed])
     if len(kinds) != len(packed):
         raise ProtocolError(f"{where}: expected {len(kinds)} entries, got {len(packed)}")
-    return tuple(_build(kind, item, where) for kind, item in zip(kinds, packed, strict=True))
+    return tuple(_codec(kind).build(item, where) for kind, item in zip(kinds, packed, strict=True))
 
 
 def _build_array(dtype: np.dtype[Any], packed: Any, where: str) -> Any:
@@ -268,28 +256,11 @@ def _build_condition(packed: Any, where: str) -> Condition:
 def _build_dataclass(cls: type, packed: Any, where: str) -> Any:
     if not isinstance(packed, dict):
         raise ProtocolError(f"{where}: expected the fields of {cls.__name__}")
-    builders = _field_builders(cls)
-    if packed.keys() != builders.keys():
+    codecs = _field_codecs(cls)
+    if packed.keys() != codecs.keys():
         raise ProtocolError(f"{where}: fields missing or unknown")
-    values = {name: build(packed[name], f"{where}.{name}") for name, build in builders.items()}
+    values = {name: codec.build(packed[name], f"{where}.{name}") for name, codec in codecs.items()}
     try:
         return cls(**values)
     except ValueError as error:
         raise ProtocolError(f"{where}: {error}") from None
-
-
-@cache
-def _field_builders(cls: type) -> dict[str, Builder]:
-    return {name: _builder(kind) for name, kind in _field_kinds(cls).items()}
-
-
-@cache
-def _field_kinds(cls: type) -> dict[str, Any]:
-    """Return the declared types of a class's fields."""
-    hints = get_type_hints(cls)
-    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
-
-
-def _is_open(kinds: tuple[Any, ...]) -> bool:
-    """Whether a tuple of these types may have any length."""
-    return len(kinds) == 2 and kinds[1] is Ellipsis
