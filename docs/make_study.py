@@ -45,6 +45,11 @@ FIGURES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
+def finished(results: Path) -> list[str]:
+    """Return the experiments that were run to their end."""
+    return [experiment for experiment in TEXTS if (results / experiment / "run.md").exists()]
+
+
 def make_parts(experiment: str, folder: Path) -> dict[str, str]:
     """Return the page's parts of one experiment, by the names of their markers."""
     parts = {
@@ -68,37 +73,33 @@ def image_name(figure: str) -> str:
 
 def fill_page(text: str, results: Path) -> str:
     """Return the page with the results of every experiment that was run."""
-    for experiment in TEXTS:
-        if (results / experiment / "run.md").exists():
-            text = fill_parts(PAGE, text, make_parts(experiment, results / experiment))
+    for experiment in finished(results):
+        text = fill_parts(PAGE, text, make_parts(experiment, results / experiment))
     return text
 
 
 def copy_figures(results: Path, images: Path) -> None:
     """Copy the figures of every experiment that was run."""
-    for experiment, figures in FIGURES.items():
-        if (results / experiment / "run.md").exists():
-            for figure in figures:
-                shutil.copy(results / experiment / f"{figure}.png", images / image_name(figure))
+    for experiment in finished(results):
+        for figure in FIGURES[experiment]:
+            shutil.copy(results / experiment / f"{figure}.png", images / image_name(figure))
 
 
 def copy_rows(results: Path, target: Path) -> None:
     """Copy the rows, and the models, of every experiment that was run."""
     target.mkdir(exist_ok=True)
-    for experiment in TEXTS:
-        if (results / experiment / "run.md").exists():
-            folder = results / experiment
-            shutil.copy(folder / "results.parquet", target / f"{experiment}.parquet")
-            for model in folder.glob("model-*.json"):
-                shutil.copy(model, target)
+    for experiment in finished(results):
+        folder = results / experiment
+        shutil.copy(folder / "results.parquet", target / f"{experiment}.parquet")
+        for model in folder.glob("model-*.json"):
+            shutil.copy(model, target)
 
 
 def check_results(results: Path) -> None:
     """Refuse a folder without results, or with those of a quick run."""
-    found = [results / name for name in TEXTS if (results / name / "run.md").exists()]
-    if not found:
+    if not finished(results):
         raise SystemExit(f"{results} holds no finished experiment ({', '.join(TEXTS)})")
-    for folder in found:
+    for folder in (results / experiment for experiment in finished(results)):
         if json.loads((folder / "run.json").read_text(encoding="utf-8"))["facts"]["quick"]:
             raise SystemExit(f"{folder} is a quick run: its numbers mean nothing")
 

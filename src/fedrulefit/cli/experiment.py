@@ -147,9 +147,13 @@ def _run(
         rows = run_units(units, folder, jobs=jobs, on_progress=tell)
     write_parquet(folder.path / "results.parquet", rows)
     claims = write(rows, folder.path)
-    write_texts(folder.path, {"run.md": folder.describe(units, repetitions)})
+    head = f"{_QUICK}\n\n" if quick else ""
+    texts = {
+        "claims.md": head + claims_table(claims),
+        "run.md": folder.describe(units, repetitions),
+    }
+    write_texts(folder.path, texts)
     if quick:
-        write_texts(folder.path, {"claims.md": f"{_QUICK}\n\n{claims_table(claims)}"})
         stdout().print(Text(_QUICK))
     else:
         _show_claims(stdout(), claims)

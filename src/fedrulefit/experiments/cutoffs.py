@@ -22,7 +22,7 @@ import numpy as np
 from fedrulefit.core.arrays import MAX_CODES, Floats
 from fedrulefit.core.grid import Grid
 from fedrulefit.estimators import FederatedRuleFitClassifier, pooled_grid
-from fedrulefit.experiments.claims import MARGIN, Claim, Mean, Verdict, claims_table, judge
+from fedrulefit.experiments.claims import MARGIN, Claim, Mean, Verdict, judge
 from fedrulefit.experiments.markdown import make_table, write_texts
 from fedrulefit.experiments.methods import METRICS, Effort, method_seed, score, timed
 from fedrulefit.experiments.runs import Row
@@ -259,10 +259,10 @@ def check_claims(rows: pd.DataFrame) -> list[Claim]:
 
 
 def write_results(rows: pd.DataFrame, folder: Path) -> list[Claim]:
-    """Write table, figure and claims into `folder`; return the claims."""
+    """Write table and figure into `folder`; return the claims."""
     summary = summarise(rows)
     claims = check_claims(rows)
     summary.to_csv(folder / "summary.csv", index=False)
-    write_texts(folder, {"tables.md": results_table(summary), "claims.md": claims_table(claims)})
+    write_texts(folder, {"tables.md": results_table(summary)})
     draw_summary(summary).savefig(folder / "appendix2.png")
     return claims

@@ -27,7 +27,6 @@ from fedrulefit.experiments.claims import (
     Claim,
     Mean,
     Verdict,
-    claims_table,
     judge,
 )
 from fedrulefit.experiments.markdown import make_table, write_texts
@@ -530,13 +529,12 @@ def _difference(one: Mean, other: Mean) -> Mean:
 
 
 def write_results(rows: pd.DataFrame, folder: Path) -> list[Claim]:
-    """Write tables, figures and claims into `folder`; return the claims."""
+    """Write tables and figures into `folder`; return the claims."""
     claims = check_claims(rows)
     summarise(rows).to_csv(folder / "summary.csv", index=False)
     texts = {
         "tables.md": results_tables(rows),
         "costs.md": costs_table(rows),
-        "claims.md": claims_table(claims),
     }
     write_texts(folder, texts)
     for scenario in SCENARIOS:

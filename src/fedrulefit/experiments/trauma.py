@@ -27,7 +27,7 @@ from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Condition
 from fedrulefit.experiments import boxes
-from fedrulefit.experiments.claims import Claim, Verdict, claims_table
+from fedrulefit.experiments.claims import Claim, Verdict
 from fedrulefit.experiments.markdown import make_table, write_texts
 from fedrulefit.experiments.methods import (
     METHODS,
@@ -398,7 +398,7 @@ def _gaps(frame: pd.DataFrame) -> Floats:
 
 
 def write_results(rows: pd.DataFrame, models: Mapping[str, Model], folder: Path) -> list[Claim]:
-    """Write models, tables, figures and claims into `folder`; return the claims."""
+    """Write models, tables and figures into `folder`; return the claims."""
     claims = check_claims(rows, models)
     for name, model in models.items():
         model.save(folder / f"model-{name}.json")
@@ -408,6 +408,6 @@ def write_results(rows: pd.DataFrame, models: Mapping[str, Model], folder: Path)
         tables.append((f"Table 1, {METHODS[name].label}", rules_table(model)))
         tables.append((f"Figure 3, {METHODS[name].label}", subgroups_table(model)))
     text = "\n\n".join(f"**{title}**\n\n{table}" for title, table in tables)
-    write_texts(folder, {"tables.md": text, "claims.md": claims_table(claims)})
+    write_texts(folder, {"tables.md": text})
     draw_splits(rows).savefig(folder / "figure4.png")
     return claims
