@@ -299,6 +299,13 @@ class Model:
             return float("nan")
         return term.inside / self.provenance.patients
 
+    def top_rules(self, *, top: int | None = None, min_support: float = 0.0) -> list[RuleTerm]:
+        """Return the rules of more than `min_support`, most important first, at most `top`."""
+        return [term for term in self.rule_terms if self._is_supported(term, min_support)][:top]
+
+    def _is_supported(self, term: Term, min_support: float) -> bool:
+        return min_support <= 0 or self.support(term) > min_support
+
     def rules_frame(self, *, top: int | None = None, min_support: float = 0.0) -> pd.DataFrame:
         """Return the terms as a data frame, most important first.
 
@@ -322,7 +329,7 @@ class Model:
                 "support": self.support(term),
             }
             for term in self.terms
-            if min_support <= 0 or self.support(term) > min_support
+            if self._is_supported(term, min_support)
         ]
         columns = ["rule", "kind", "coefficient", "odds_ratio", "importance", "support"]
         return pd.DataFrame(rows[:top], columns=columns)
@@ -339,8 +346,7 @@ class Model:
 
         origin = self.provenance
         rows: list[dict[str, object]] = []
-        chosen = [t for t in self.rule_terms if not 0 < min_support >= self.support(t)][:top]
-        for term in chosen:
+        for term in self.top_rules(top=top, min_support=min_support):
             rule = self.describe(term)
             whole = Counts(origin.patients, origin.events)
             inside = Counts(term.inside, term.events_inside)

@@ -383,7 +383,7 @@ def _check_widest(model: Model) -> Verdict:
 
 def _shown(model: Model) -> list[RuleTerm]:
     """Return the rules of table 1 and figure 3."""
-    return [term for term in model.rule_terms if model.support(term) > MIN_SUPPORT][:TOP]
+    return model.top_rules(top=TOP, min_support=MIN_SUPPORT)
 
 
 def _gaps(frame: pd.DataFrame) -> Floats:
