@@ -45,6 +45,8 @@ class Seals:
         The consortium's sites; any, if not given.
     memory, shared : Memory
         Of the run, and of the data set across runs.
+    charter : bytes
+        Hash of the charter that the site accepted; all sites of a sum have the same.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Seals:
         roster: Collection[str] | None,
         memory: Memory,
         shared: Memory,
+        charter: bytes = b"",
     ) -> None:
         self._name = name
         self._policy = policy
@@ -64,6 +67,7 @@ class Seals:
         self._roster = roster
         self._memory = memory
         self._shared = shared
+        self._charter = charter
         self._sites: tuple[str, ...] = ()
         self._dropouts: Literal["wait", "continue"] = "wait"
         self._masks: Masks | None = None
@@ -130,7 +134,8 @@ class Seals:
         if self._identity is None:
             raise ProtocolError("the site has no identity for secure sums", "identity")
         public, dropouts = public_key(self.secret), self._policy.dropouts
-        signature = self._identity.sign(_key_claim(header, self._name, public, dropouts))
+        claim = _key_claim(header, self._name, public, dropouts, self._charter)
+        signature = self._identity.sign(claim)
         return m.KeyReply(header, public, self._identity.certificate, dropouts, signature)
 
     def check_peers(self, request: m.PeersRequest) -> None:
@@ -157,7 +162,7 @@ class Seals:
                 "policy",
             )
         for peer in request.peers:
-            claim = _key_claim(request.header, peer.site, peer.public, peer.dropouts)
+            claim = _key_claim(request.header, peer.site, peer.public, peer.dropouts, self._charter)
             self._trust.verify(peer.site, peer.certificate, claim, peer.signature)
 
     def meet(self, request: m.PeersRequest) -> None:
@@ -274,8 +279,8 @@ def _question_key(asked: bytes) -> str:
     return f"question/{asked.hex()}"
 
 
-def _key_claim(header: m.Header, site: str, public: bytes, dropouts: str) -> bytes:
-    """What a site signs: this key is mine, for this run of this study, under this policy."""
-    parts = ["fedrulefit key 1", header.study, header.run, site, public, dropouts]
+def _key_claim(header: m.Header, site: str, public: bytes, dropouts: str, charter: bytes) -> bytes:
+    """What a site signs: this key is mine, for this run, under this policy and charter."""
+    parts = ["fedrulefit key 2", header.study, header.run, site, public, dropouts, charter]
     claim: bytes = msgpack.packb(parts)
     return claim

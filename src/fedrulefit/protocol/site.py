@@ -147,6 +147,9 @@ class Site:
     memory, shared : Memory, optional
         What a restarted site must remember of the run, and of the data set across
         runs; both forget by default.
+    charter : bytes
+        Hash of the charter that the site accepted: secure sums are only among sites
+        that accepted the same.
     n_threads : int
         Threads for growing trees; the result does not depend on it.
     """
@@ -166,6 +169,7 @@ class Site:
         approver: Approver | None = None,
         memory: Memory | None = None,
         shared: Memory | None = None,
+        charter: bytes = b"",
         n_threads: int = 1,
     ) -> None:
         if table.outcome is None:
@@ -195,7 +199,9 @@ class Site:
         self._step, self._order, self._n_sums = -1, -1, 0
         self._recent: list[int] = []
         self._draft: tuple[str, m.Reply] | None = None
-        self._seals = Seals(name, policy, identity, trust, roster, self._memory, self._shared)
+        self._seals = Seals(
+            name, policy, identity, trust, roster, self._memory, self._shared, charter
+        )
         self._handed = (b"", b"")  # hashes: all that was handed out; grid and rules alone
         self._epsilons: list[float | None] = [None] * study.n_features
         self._grid: Grid | None = None

@@ -604,7 +604,7 @@ class SigningSite:
         from fedrulefit.protocol.seals import _key_claim
 
         header = m.Header(m.PROTOCOL_VERSION, "run", 1, "south", STUDY.digest)
-        return self.identity.sign(_key_claim(header, "south", public, "wait"))
+        return self.identity.sign(_key_claim(header, "south", public, "wait", b""))
 
 
 @pytest.mark.parametrize(
