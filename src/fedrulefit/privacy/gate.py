@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrulefit.core.arrays import Codes, Floats, Ints
+from fedrulefit.core.arrays import Bools, Codes, Floats, Ints
 from fedrulefit.core.design import build_design
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Rule, complement
@@ -65,9 +65,8 @@ def gate_rules(
     counted = distinct
     inside: Ints = np.zeros(len(distinct), dtype=np.int64)
     if min_count > 0 and distinct:
-        inside, cases = _count(distinct, codes, outcome)
-        enough = np.minimum.reduce([inside, len(codes) - inside, cases, inside - cases])
-        kept = np.flatnonzero(enough >= min_count)
+        inside, smallest = _count(distinct, codes, outcome)
+        kept = np.flatnonzero(smallest >= min_count)
         distinct, inside = [distinct[k] for k in kept], inside[kept]
     too_few = len(counted) - len(distinct)
     near = _too_near(distinct, inside, len(codes), grid, min_count) if min_count > 1 else set()
@@ -78,12 +77,20 @@ def gate_rules(
     return Gated(tuple(sent), too_few, len(near), len(passed) - len(sent))
 
 
+def have_enough(rules: Sequence[Rule], codes: Codes, outcome: Floats, *, min_count: int) -> Bools:
+    """Return which rules have enough patients here, shape (n_rules,): the site's votes.
+
+    Of nested rules that are near in number all may have: that is for the rules that leave.
+    """
+    return _count(rules, codes, outcome)[1] >= min_count
+
+
 def _count(rules: Sequence[Rule], codes: Codes, outcome: Floats) -> tuple[Ints, Ints]:
-    """Patients, and patients with the outcome, inside each rule."""
+    """Patients inside each rule, and in the smallest group that k is asked of."""
     design = build_design(codes, rules, np.empty((len(codes), 0)))
     sums = [design.transpose_dot(v)[1:] for v in (np.ones(len(codes)), outcome)]
     inside, cases = (np.rint(part).astype(np.int64) for part in sums)
-    return inside, cases
+    return inside, np.minimum.reduce([inside, len(codes) - inside, cases, inside - cases])
 
 
 def _too_near(

@@ -22,6 +22,7 @@ ReleaseKind = Literal[
     "exact-histograms",
     "spreads",
     "rules",
+    "votes",
     "dual",
     "curvature",
     "slopes",
@@ -34,6 +35,7 @@ KINDS: Final[dict[ReleaseKind, str]] = {
     "exact-histograms": "histograms without noise, where the study has none",
     "spreads": "the spread and number of known values of each covariate, exactly",
     "rules": "rules grown on this site's patients (conditions only)",
+    "votes": "for each candidate rule, whether this site has enough patients in it",
     "dual": "rounds of the paper's solver: a gradient sum, a loss, the number of patients",
     "curvature": "rounds of the exact solver: gradients, second derivatives and losses",
     "slopes": "the gradient at the final coefficients, for the certificate",
@@ -59,10 +61,13 @@ dataset = "patients"       # releases of these patients add up under this name
 # with and without the outcome inside.
 min_count = 5
 max_rules = 5000
+min_votes = 2              # sites that must have so many patients in a rule before it is summed
+max_folds = 10             # folds of a cross-validation, each with min_count or nobody of this site
+min_changed = 10           # patients that must have changed between two runs over different tables
 
 # Kinds of release. Not here: "spreads" and "exact-histograms", which leave without noise, and
 # "site-results", which leave under the hospital's name.
-allow = ["histograms", "rules", "dual", "curvature", "slopes", "summary",
+allow = ["histograms", "rules", "votes", "dual", "curvature", "slopes", "summary",
          "evaluation"]
 
 # Sums leave only masked, so that the coordinator sees the total over the sites.
@@ -100,6 +105,16 @@ class Policy(BaseModel):
         than 5.
     max_rules : int
         Most different rules sent in a run, those of the folds included.
+    min_votes : int
+        v: with secure sums, a candidate rule is summed only if at least v sites have
+        k patients in it, as for a rule that leaves; single cut-offs and levels need no
+        vote. A site that forges its table has one vote.
+    max_folds : int
+        Most folds of a cross-validation. In each the site has at least k patients with
+        and k without the outcome, or nobody; likewise among held-out patients.
+    min_changed : int
+        Fewest patients in which two tables differ that take part in runs of the same
+        covariates; 0 differences are fine, too.
     allow : list of str
         Kinds of release allowed; see :data:`KINDS`.
     secure_sums : bool
@@ -131,6 +146,9 @@ class Policy(BaseModel):
     dataset: Annotated[str, Field(min_length=1, max_length=200)] = "patients"
     min_count: Annotated[int, Field(ge=0)] = MIN_COUNT
     max_rules: Annotated[int, Field(ge=1)] = 5000
+    min_votes: Annotated[int, Field(ge=0)] = 2
+    max_folds: Annotated[int, Field(ge=2)] = 10
+    min_changed: Annotated[int, Field(ge=0)] = 10
     allow: tuple[ReleaseKind, ...] = _ALLOWED
     secure_sums: bool = True
     min_sites: Annotated[int, Field(ge=1)] = 3
@@ -192,6 +210,8 @@ class Policy(BaseModel):
             f"A rule leaves only with at least {self.min_count} patients inside and outside it, "
             f"and {self.min_count} with and without the outcome inside; "
             f"at most {self.max_rules} rules.",
+            f"A rule is summed only if {self.min_votes} sites have so many in it; at most "
+            f"{self.max_folds} folds; between two runs no patient changed, or {self.min_changed}.",
             f"Sums leave only masked, among at least {self.min_sites} sites."
             if self.secure_sums
             else "Sums may leave without masks: the coordinator sees this site's own.",
@@ -210,6 +230,9 @@ class Policy(BaseModel):
 OPEN: Final = Policy(
     min_count=0,
     max_rules=10**9,
+    min_votes=0,
+    max_folds=100,
+    min_changed=0,
     allow=tuple(KINDS),
     secure_sums=False,
     min_sites=1,

@@ -28,20 +28,11 @@ from fedrulefit import __version__
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.certificate import SlopeSums, certify, choose_scales
 from fedrulefit.core.fedda import server_update, soft_threshold
-from fedrulefit.core.grid import Grid, SpreadSums, estimate_grid
+from fedrulefit.core.grid import Grid, SpreadSums
 from fedrulefit.core.importance import term_importance
 from fedrulefit.core.newton import STEPS, CurvatureSums, Newton, Point, Query
 from fedrulefit.core.path import Path, PathSearch
-from fedrulefit.core.rules import (
-    Rule,
-    check_rules,
-    complement,
-    cutoff_rules,
-    level_rules,
-    merge_rules,
-    mirror,
-    plausible_rules,
-)
+from fedrulefit.core.rules import Rule, check_rules, complement, merge_rules, mirror
 from fedrulefit.core.scores import Measures, ScoreSums, coarsen
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.evaluation import Evaluation
@@ -56,10 +47,17 @@ from fedrulefit.model import (
 )
 from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
 from fedrulefit.privacy.policy import MIN_COUNT
-from fedrulefit.privacy.sums import SEED_BYTES, add_rings, open_sum
+from fedrulefit.privacy.sums import SEED_BYTES, add_rings, keystream, open_sum
 from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.agreed import (
+    VOTE_BYTES,
+    add_votes,
+    count_rules,
+    elected,
+    free_rules,
+    make_grid,
+)
 from fedrulefit.protocol.schedule import make_factors, make_schedule
-from fedrulefit.protocol.site import WEIGHT_UNIT
 from fedrulefit.protocol.sums import (
     Lengths,
     SumReply,
@@ -80,9 +78,6 @@ from fedrulefit.study import Study
 
 FORBIDDEN = 1e9
 """A penalty factor so large that the term stays 0."""
-
-FEWEST = 5
-"""A rule that needs no data stays out if the histograms show fewer patients on a side."""
 
 DIVERGED = 10.0
 """A loss so many times the first one will not come back."""
@@ -108,6 +103,14 @@ class _Noise:
 
     mechanism: str
     private: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """The sites' histograms, as they signed them, and their sum."""
+
+    histograms: tuple[m.Histogram, ...]
+    counts: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,6 +199,7 @@ class Coordinator:
         self.dropouts = dropouts
         self.progress = Progress("join")
         self._peers: dict[str, m.Peer] = {}
+        self._min_votes = 0
         self._grid = grid
         self._steps = 0
         self._talk = self._conversation()
@@ -214,13 +218,14 @@ class Coordinator:
 
     def _conversation(self) -> Talk[Model]:
         join = partial(m.JoinRequest, sites=self.sites, secure=self.secure, dropouts=self.dropouts)
-        yield from self._ask(m.JoinReply, join)
+        joined = yield from self._ask(m.JoinReply, join)
         if self.secure:
             yield from self._exchange_keys()
-        grid, noise, counts = self._grid, None, None
+            self._min_votes = max(reply.min_votes for reply in joined)
+        grid, noise, counted = self._grid, None, None
         if grid is None:
-            grid, noise, counts = yield from self._agree_on_grid()
-        candidates = yield from self._collect_rules(grid, counts)
+            grid, noise, counted = yield from self._agree_on_grid()
+        candidates = yield from self._collect_rules(grid, counted)
         if self.study.settings.solver == "fedda":
             solution = yield from self._fit_by_averaging(candidates.factors[0])
         else:
@@ -243,12 +248,13 @@ class Coordinator:
         peers = tuple(self._peers[site] for site in self.sites)
         yield from self._ask(m.PeersReply, partial(m.PeersRequest, peers=peers))
 
-    def _agree_on_grid(self) -> Talk[tuple[Grid, _Noise, Ints]]:
+    def _agree_on_grid(self) -> Talk[tuple[Grid, _Noise, _Counted]]:
         """Paper 2.2.1: sum the histograms, read off cut-offs and limits."""
         self.progress = Progress("histograms")
         settings, bins = self.study.settings, self.study.bins
         replies = yield from self._ask(m.GridReply, m.GridRequest)
         counts = _total([r.counts for r in replies], sum(b.n_cells for b in bins))
+        signed = tuple(m.Histogram(r.header.site, r.counts, r.signature) for r in replies)
         spreads = None
         if settings.spreads == "exact":
             sums = yield from self._sum(
@@ -257,43 +263,62 @@ class Coordinator:
             if (sums.squares < 0).any():
                 raise ProtocolError("the sites' spreads do not add up to spreads")
             spreads = SpreadSums(sums.squares, sums.freedom)
-        grid = estimate_grid(
-            counts,
-            bins,
-            n_cutoffs=settings.n_cutoffs,
-            winsor=settings.winsor,
-            repair=settings.repair,
-            centre=settings.centre,
-            spreads=spreads,
-        )
+        grid = make_grid(self.study, counts, spreads)
         mechanism = "; ".join(sorted({r.mechanism for r in replies}))
-        return grid, _Noise(mechanism, private=all(r.private for r in replies)), counts
+        noise = _Noise(mechanism, private=all(r.private for r in replies))
+        return grid, noise, _Counted(signed if self.secure else (), counts)
 
-    def _collect_rules(self, grid: Grid, counts: Ints | None) -> Talk[_Candidates]:
+    def _collect_rules(self, grid: Grid, counted: _Counted | None) -> Talk[_Candidates]:
         """Paper 2.2.2: every site grows rules; equal ones are merged."""
         self.progress = Progress("rules")
         settings = self.study.settings
         n_folds = settings.folds if settings.penalty == "cv" else 0
-        replies = yield from self._ask(m.RulesReply, partial(m.RulesRequest, grid=grid))
+        histograms = () if counted is None else counted.histograms
+        counts = None if counted is None else counted.counts
+        replies = yield from self._ask(
+            m.RulesReply, partial(m.RulesRequest, grid=grid, histograms=histograms)
+        )
         for reply in replies:
             _check_rules(reply, n_folds, grid)
-        free = set(level_rules(grid))
-        if settings.single_cutoffs:
-            free |= set(cutoff_rules(grid))
-        if counts is not None:
-            unit = 1 if self.study.weight is None else WEIGHT_UNIT
-            free = plausible_rules(free, counts / unit, self.study.bins, grid, fewest=FEWEST)
+        free = free_rules(self.study, grid, counts)
         # One set for the fit to all patients, and one per fold for its cross-validation.
         groups = [free.union(*(reply.rules for reply in replies))]
         for fold in range(n_folds):
             groups.append(free.union(*(reply.fold_rules[fold] for reply in replies)))
         rules = merge_rules(groups, grid, drop_complements=settings.drop_complements)
+        ballots: tuple[m.Ballot, ...] = ()
+        if self._min_votes > 0 and rules:
+            votes, ballots = yield from self._hold_vote(rules, replies)
+            kept = elected(rules, votes, free, grid, self._min_votes)
+            rules = tuple(rule for rule, stays in zip(rules, kept, strict=True) if stays)
         self.progress = Progress("terms")
-        built = yield from self._ask(m.TermsReply, partial(m.TermsRequest, rules=rules))
+        built = yield from self._ask(
+            m.TermsReply, partial(m.TermsRequest, rules=rules, ballots=ballots)
+        )
         if len({reply.n_terms for reply in built}) != 1:
             raise ProtocolError("the sites disagree on the number of terms")
         factors = make_factors(settings, rules, built[0].n_terms)
         return _Candidates(rules, [_forbid(factors, rules, group, grid) for group in groups])
+
+    def _hold_vote(
+        self, rules: tuple[Rule, ...], sent: Sequence[m.RulesReply]
+    ) -> Talk[tuple[Ints, tuple[m.Ballot, ...]]]:
+        """Ask how many sites have enough patients in each rule; return what they signed, too."""
+        self.progress = Progress("votes")
+        senders = tuple(m.Sender(r.header.site, count_rules(r), r.signature) for r in sent)
+        replies, seeds = yield from self._ask_together(
+            m.VoteReply, partial(m.VoteRequest, rules=rules, senders=senders)
+        )
+        parts = [reply.votes for reply in replies]
+        for reply in replies:
+            if len(reply.votes) != VOTE_BYTES * len(rules):
+                raise ProtocolError(f"site {reply.header.site!r} did not vote on every rule")
+        votes = add_votes(parts, [keystream(seed, len(rules)) for seed in seeds], len(rules))
+        ballots = tuple(
+            m.Ballot(reply.header.site, reply.votes, reply.signature, seed)
+            for reply, seed in zip(replies, seeds or [b""] * len(replies), strict=True)
+        )
+        return votes, ballots
 
     def _fit_by_averaging(self, factors: Floats) -> Talk[_Solution]:
         """Paper 2.2.3, algorithm 2."""
@@ -608,14 +633,21 @@ class Coordinator:
         return from_total(kind, header, lengths, total)
 
     def _add_sealed(self, length: int, request: Callable[[m.Header], m.Request]) -> Talk[Ints]:
-        while True:
-            asked, before = self._steps, self.sites
-            replies = yield from self._ask(m.SealedReply, request)
-            if self.sites == before:
-                break  # else given up: the masks shared with the lost sites would stay
+        replies, seeds = yield from self._ask_together(m.SealedReply, request)
         sealed = [reply.numbers for reply in replies]
         if any(numbers.shape != (length,) for numbers in sealed):
             raise ProtocolError(f"a site sent a sum that is not of {length} numbers")
+        return open_sum(sealed, seeds, length)
+
+    def _ask_together(
+        self, kind: type[Answer], request: Callable[[m.Header], m.Request]
+    ) -> Talk[tuple[list[Answer], list[bytes]]]:
+        """Return masked answers of one set of sites, and the seeds that open their own masks."""
+        while True:
+            asked, before = self._steps, self.sites
+            replies = yield from self._ask(kind, request)
+            if self.sites == before:
+                break  # else given up: the masks shared with the lost sites would stay
         seeds: list[bytes] = []
         if self.dropouts == "continue":
             # Once a site has opened its mask, only this set of sites can end the round.
@@ -625,7 +657,7 @@ class Coordinator:
             seeds = [reply.seed for reply in opened]
             if any(len(seed) != SEED_BYTES for seed in seeds):
                 raise ProtocolError("a site opened a sum with something that is not a seed")
-        return open_sum(sealed, seeds, length)
+        return replies, seeds
 
     def _ask(
         self,

@@ -20,7 +20,7 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Rule
 
-PROTOCOL_VERSION: Final = 3
+PROTOCOL_VERSION: Final = 4
 
 
 def _released(formula: str, *, shape: str = "", mechanism: str = "exact") -> Any:
@@ -59,6 +59,10 @@ class JoinReply:
 
     header: Header
     software: str = _released("version of the site's software", mechanism="no patient data")
+    min_votes: int = _released(
+        "policy: sites that must have enough patients in a rule; 0 for no vote",
+        mechanism="no patient data",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +156,18 @@ class GridReply:
     counts: Ints = _released(
         "patients per bin, plus noise", shape="n_cells", mechanism="discrete Laplace"
     )
+    signature: bytes = _released(
+        "its signature of the counts, for the other sites", mechanism="no patient data"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """A site's noisy counts, as it signed them."""
+
+    site: str
+    counts: Ints
+    signature: bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,10 +188,14 @@ class SpreadsReply:
 
 @dataclass(frozen=True, eq=False)
 class RulesRequest:
-    """Hand out the shared grid; ask for rules grown on it."""
+    """Hand out the shared grid; ask for rules grown on it.
+
+    With secure sums, `histograms` are what it was made from: every site makes it again.
+    """
 
     header: Header
     grid: Grid
+    histograms: tuple[Histogram, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,14 +210,65 @@ class RulesReply:
         "the same from trees grown without each fold, if λ is chosen by cross-validation",
         shape="n_folds or 0",
     )
+    signature: bytes = _released(
+        "its signature of how many different rules it sent", mechanism="no patient data"
+    )
+
+
+@dataclass(frozen=True)
+class Sender:
+    """How many different rules a site sent, as it signed that."""
+
+    site: str
+    n_rules: int
+    signature: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class VoteRequest:
+    """Hand out the merged rules; ask whether the site has enough patients in each.
+
+    `senders` say how many rules they sent: there are no more than these, and the single
+    cut-offs and levels that need no data.
+    """
+
+    header: Header
+    rules: tuple[Rule, ...]
+    senders: tuple[Sender, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class VoteReply:
+    """The site's votes under masks: of all sites together, only how many said yes."""
+
+    header: Header
+    votes: bytes = _released(
+        "1 where the rule passes this site's gate, else 0; as 16-bit integers plus masks",
+        shape="n_rules",
+    )
+    signature: bytes = _released("its signature of the masked votes", mechanism="no patient data")
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """A site's masked votes, as it signed them; `seed` opens its own mask, where it has one."""
+
+    site: str
+    votes: bytes
+    signature: bytes
+    seed: bytes
 
 
 @dataclass(frozen=True, eq=False)
 class TermsRequest:
-    """Hand out the merged rules, from which the site builds its design."""
+    """Hand out the rules of the fit, from which the site builds its design.
+
+    With secure sums, `ballots` show that enough sites voted for each: every site counts again.
+    """
 
     header: Header
     rules: tuple[Rule, ...]
+    ballots: tuple[Ballot, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -408,6 +479,7 @@ Request = (
     | OpenRequest
     | GridRequest
     | RulesRequest
+    | VoteRequest
     | TermsRequest
     | ResultsRequest
     | SumRequest
@@ -429,6 +501,7 @@ Reply = (
     | OpenReply
     | GridReply
     | RulesReply
+    | VoteReply
     | TermsReply
     | ResultsReply
     | Sum

@@ -23,11 +23,27 @@ from typing import Any, Literal
 
 import msgpack
 
+from fedrulefit.core.arrays import Ints
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.policy import Policy
-from fedrulefit.privacy.sums import Masks, make_secret, public_key, saturate, to_ring
+from fedrulefit.privacy.sums import (
+    SEED_BYTES,
+    Masks,
+    keystream,
+    make_secret,
+    public_key,
+    saturate,
+    to_ring,
+)
 from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.agreed import (
+    VOTE_BYTES,
+    add_votes,
+    ballot_claim,
+    pack_votes,
+    unpack_votes,
+)
 from fedrulefit.protocol.memory import Memory
 from fedrulefit.protocol.sums import flatten
 
@@ -72,6 +88,7 @@ class Seals:
         self._dropouts: Literal["wait", "continue"] = "wait"
         self._masks: Masks | None = None
         self._sealed: tuple[int, bytes, bytes] | None = None
+        self._certificates: dict[str, bytes] = {}
         self.secret = b""
 
     @property
@@ -173,6 +190,7 @@ class Seals:
             self._masks = Masks(self._name, self.secret, publics, context)
         except ValueError:
             raise ProtocolError("a key handed out is not a key", "identity") from None
+        self._certificates |= {peer.site: peer.certificate for peer in request.peers}
         self._sealed = None  # what was not opened, never will be
 
     def _check_number(self, sites: Collection[str]) -> None:
@@ -198,12 +216,31 @@ class Seals:
                 "set-changed",
             )
 
+    # --- What others say they sent ------------------------------------------------------------
+
+    def sign(self, claim: bytes) -> bytes:
+        """Sign what this site says of its own messages; nothing without an identity."""
+        return b"" if self._identity is None else self._identity.sign(claim)
+
+    def check_signed(self, site: str, claim: bytes, signature: bytes) -> None:
+        """Refuse what a site of this run did not sign."""
+        if self._trust is None or site not in self._certificates:
+            raise ProtocolError("something handed out is of no site of this run", "identity")
+        self._trust.verify(site, self._certificates[site], claim, signature)
+
+    def check_senders(self, names: Iterable[str]) -> None:
+        """Refuse a list that is not one per site of the run, those that were lost aside."""
+        listed = list(names)
+        told, now, run = set(listed), set(self.sites), set(self._certificates)
+        if len(told) < len(listed) or not now <= told <= run:
+            raise ProtocolError("what is handed out is not of every site of this run", "identity")
+
     # --- Sums -------------------------------------------------------------------------------
 
     def seal(
-        self, reply: m.Sum, question: bytes, transcript: bytes, subject: bytes
-    ) -> m.SealedReply:
-        """Mask a sum.
+        self, reply: m.Sum | m.VoteReply, question: bytes, transcript: bytes, subject: bytes
+    ) -> m.SealedReply | m.VoteReply:
+        """Mask a sum, or votes.
 
         Parameters
         ----------
@@ -214,18 +251,56 @@ class Seals:
         subject : bytes
             Hash of grid and rules alone: what the question is about, in any run.
         """
+        header, n_sites = reply.header, len(self.sites)
+        if isinstance(reply, m.VoteReply):
+            ring = unpack_votes(reply.votes)
+            votes = pack_votes(self._mask(ring, header.step, question, transcript, subject))
+            return m.VoteReply(header, votes, self.sign(ballot_claim(header, self._name, votes)))
+        # A number that is too large is cut, not refused: a refusal would tell of it openly.
+        ring = to_ring(saturate(flatten(reply), n_sites), n_sites)
+        numbers = self._mask(ring, header.step, question, transcript, subject)
+        return m.SealedReply(header, numbers)
+
+    def count_votes(self, request: m.TermsRequest, own: bytes, n_rules: int) -> Ints:
+        """Return how many sites voted for each rule, from what each of them signed.
+
+        Raises
+        ------
+        ProtocolError
+            If a site's votes are missing, not its own, or do not add up to votes.
+        """
+        ballots = {ballot.site: ballot for ballot in request.ballots}
+        if len(ballots) < len(request.ballots) or set(ballots) != set(self.sites):
+            raise ProtocolError("the votes handed out are not one per site", "votes")
+        for site, ballot in ballots.items():
+            if len(ballot.votes) != VOTE_BYTES * n_rules:
+                raise ProtocolError("the votes handed out are of other rules", "votes")
+            claim = ballot_claim(request.header, site, ballot.votes)
+            self.check_signed(site, claim, ballot.signature)
+        if ballots[self._name].votes != own:
+            raise ProtocolError("the votes handed out are not those that this site sent", "votes")
+        seeds = [ballot.seed for ballot in request.ballots] if self.opens else []
+        if any(len(seed) != SEED_BYTES for seed in seeds):
+            raise ProtocolError("the votes handed out are not opened", "votes")
+        parts = [ballot.votes for ballot in request.ballots]
+        total = add_votes(parts, [keystream(seed, n_rules) for seed in seeds], n_rules)
+        if (total > len(self.sites)).any():
+            raise ProtocolError("the votes handed out do not add up to votes", "votes")
+        return total
+
+    def _mask(
+        self, ring: Ints, step: int, question: bytes, transcript: bytes, subject: bytes
+    ) -> Ints:
+        """Mask integers, among the one set of sites and for this question alone."""
         if self._masks is None:
             raise ProtocolError("there are no masks", "order")
-        step, masks = reply.header.step, self._masks
         asked = hashlib.sha256(subject + question).digest()
-        self._check_set(masks.sites)
+        self._check_set(self._masks.sites)
         self._check_question(asked)
-        # A number that is too large is cut, not refused: a refusal would tell of it openly.
-        ring = to_ring(saturate(flatten(reply), len(masks.sites)), len(masks.sites))
         bound = hashlib.sha256(transcript + question).digest()
-        numbers = masks.seal(ring, step=step, question=bound, self_mask=self.opens)
+        numbers = self._masks.seal(ring, step=step, question=bound, self_mask=self.opens)
         self._sealed = (step, bound, asked)
-        return m.SealedReply(reply.header, numbers)
+        return numbers
 
     def open(self, request: m.OpenRequest) -> m.OpenReply:
         """Give away the seed of the own mask: for the last sum, if it still stands."""

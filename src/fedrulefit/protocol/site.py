@@ -23,6 +23,7 @@ import re
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, cast, get_args
 
 import msgpack
@@ -50,24 +51,34 @@ from fedrulefit.core.rules import Rule, check_rules, merge_rules
 from fedrulefit.core.scores import Measures, ScoreSums, coarsen, count_scores, measure, round_to
 from fedrulefit.errors import DataError, ProtocolError
 from fedrulefit.model import describe_rule
-from fedrulefit.privacy.gate import Gated, gate_rules
+from fedrulefit.privacy.gate import Gated, gate_rules, have_enough
 from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.ledger import EXACT, Ledger, Release
 from fedrulefit.privacy.mechanisms import Noise, OpenDPLaplace
 from fedrulefit.privacy.policy import KINDS, MIN_COUNT, OPEN, Policy, ReleaseKind
 from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.agreed import (
+    VOTE_BYTES,
+    WEIGHT_UNIT,
+    count_rules,
+    elected,
+    follows_from,
+    free_rules,
+    histogram_claim,
+    pack_votes,
+    sender_claim,
+)
+from fedrulefit.protocol.dealing import deal_folds, dealing_rng, hold_out, site_rng
 from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.schedule import make_factors, make_schedule
 from fedrulefit.protocol.seals import Seals
 from fedrulefit.protocol.sums import flatten, question_digest
+from fedrulefit.protocol.tables import check_changes, note_table
 from fedrulefit.protocol.wire import digest, from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
 
 log = logging.getLogger(__name__)
-
-WEIGHT_UNIT: Final = 1024
-"""A patient's weight is counted in units of 1/1024, so that noise stays integer."""
 
 Approver = Callable[[str, Sequence[str]], bool | None]
 """Told a kind of release and what is about to leave, in words; None: not decided yet."""
@@ -79,32 +90,53 @@ _ORDER: Final[dict[type, int]] = {
     m.GridRequest: 3,
     m.SpreadsRequest: 4,
     m.RulesRequest: 5,
-    m.TermsRequest: 6,
-    m.DualRequest: 7,
-    m.CurvatureRequest: 7,
-    m.SlopesRequest: 8,
-    m.SummaryRequest: 9,
-    m.EvaluateRequest: 10,
-    m.OfferRequest: 11,
-    m.ResultsRequest: 12,
+    m.VoteRequest: 6,
+    m.TermsRequest: 7,
+    m.DualRequest: 8,
+    m.CurvatureRequest: 8,
+    m.SlopesRequest: 9,
+    m.SummaryRequest: 10,
+    m.EvaluateRequest: 11,
+    m.OfferRequest: 12,
+    m.ResultsRequest: 13,
 }
 """Requests come in this order; only fitting rounds repeat."""
 
+_AFTER: Final[dict[type, type]] = {
+    m.KeyRequest: m.JoinRequest,
+    m.PeersRequest: m.KeyRequest,
+    m.VoteRequest: m.RulesRequest,
+    m.TermsRequest: m.RulesRequest,
+    m.DualRequest: m.TermsRequest,
+    m.CurvatureRequest: m.TermsRequest,
+    m.SlopesRequest: m.TermsRequest,
+    m.SummaryRequest: m.SlopesRequest,
+    m.EvaluateRequest: m.SummaryRequest,
+    m.OfferRequest: m.SummaryRequest,
+    m.ResultsRequest: m.OfferRequest,
+}
+"""What must have been answered before, or something after it."""
+
 _FITTING: Final = _ORDER[m.DualRequest]
 
-_STAGES: Final = (m.JoinRequest, m.KeyRequest, m.PeersRequest, m.RulesRequest, m.TermsRequest)
+_STAGES: Final = (
+    m.JoinRequest,
+    m.KeyRequest,
+    m.PeersRequest,
+    m.RulesRequest,
+    m.VoteRequest,
+    m.TermsRequest,
+)
 """Requests that change what the site knows; a restarted site reads them again."""
 
-_SUMS: Final = get_args(m.SumRequest)
+_SUMS: Final = (*get_args(m.SumRequest), m.VoteRequest)
+"""What is answered under masks, where there are some."""
 
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 """What a run may be called."""
 
 MAX_RULES: Final = 100_000
 """Most rules that a site builds its design from."""
-
-_HOLDOUT: Final = 1_000_000
-"""Number of the random stream that draws held-out patients; folds and trees have others."""
 
 RECENT: Final = 4
 """Replies to sums that are kept, to be repeated."""
@@ -113,6 +145,7 @@ _KINDS: Final[dict[type, ReleaseKind]] = {
     m.GridRequest: "histograms",
     m.SpreadsRequest: "spreads",
     m.RulesRequest: "rules",
+    m.VoteRequest: "votes",
     m.DualRequest: "dual",
     m.CurvatureRequest: "curvature",
     m.SlopesRequest: "slopes",
@@ -121,6 +154,41 @@ _KINDS: Final[dict[type, ReleaseKind]] = {
     m.OfferRequest: "site-results",
     m.ResultsRequest: "site-results",
 }
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Known:
+    """What the run has handed out, and what the site made of it.
+
+    Parameters
+    ----------
+    grid : Grid or None
+    codes : (n_rows, n_features) uint8 or None
+        The site's patients on the grid.
+    counts : (n_cells,) int64 or None
+        The histograms of all sites, summed; known where they were handed out.
+    candidates : tuple of Rule
+        What was voted on.
+    rules, design, factors
+        Of the fit.
+    """
+
+    grid: Grid | None = None
+    codes: Codes | None = None
+    counts: Ints | None = None
+    candidates: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    design: Design | None = None
+    factors: Floats = dataclasses.field(default_factory=lambda: np.empty(0))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Draft:
+    """An answer that has not left: nothing of the question has taken effect yet."""
+
+    asked: str
+    reply: m.Reply
+    known: _Known
 
 
 class Site:
@@ -150,6 +218,9 @@ class Site:
     charter : bytes
         Hash of the charter that the site accepted: secure sums are only among sites
         that accepted the same.
+    dealing : bytes, optional
+        The site's secret, by which patients are dealt into folds and held out; without
+        it, they are dealt by the study's seed, which everybody knows.
     n_threads : int
         Threads for growing trees; the result does not depend on it.
     """
@@ -170,6 +241,7 @@ class Site:
         memory: Memory | None = None,
         shared: Memory | None = None,
         charter: bytes = b"",
+        dealing: bytes | None = None,
         n_threads: int = 1,
     ) -> None:
         if table.outcome is None:
@@ -181,7 +253,15 @@ class Site:
         self.policy = policy
         self.ledger = ledger if ledger is not None else Ledger()
         self._table = table
-        held = _hold_out(table.outcome, study.settings.holdout, study.settings.seed, name)
+        settings = study.settings
+        rng = partial(dealing_rng, settings.seed, name, dealing)
+        held = hold_out(
+            table.outcome,
+            table.weights,
+            settings.holdout,
+            rng("holdout"),
+            least=policy.min_count,
+        )
         self._held_out = table.take(held)
         learnt = table.take(~held)
         if learnt.outcome is None or not learnt.weights.sum() > 0:
@@ -198,19 +278,21 @@ class Site:
         self._run: str | None = None
         self._step, self._order, self._n_sums = -1, -1, 0
         self._recent: list[int] = []
-        self._draft: tuple[str, m.Reply] | None = None
+        self._draft: _Draft | None = None
         self._seals = Seals(
             name, policy, identity, trust, roster, self._memory, self._shared, charter
         )
         self._handed = (b"", b"")  # hashes: all that was handed out; grid and rules alone
         self._epsilons: list[float | None] = [None] * study.n_features
-        self._grid: Grid | None = None
         self._gated: Gated | None = None
-        self._codes: Codes | None = None
-        self._rules: tuple[Rule, ...] = ()
-        self._design: Design | None = None
-        self._factors: Floats = np.empty(0)
-        self._folds = _draw_folds(self._outcome, study.settings.folds, study.settings.seed, name)
+        self._known = _Known()
+        self._folds = deal_folds(
+            self._outcome,
+            self._weights,
+            settings.folds,
+            rng("folds"),
+            least=policy.min_count,
+        )
         self._changed = False
         self._remember()
 
@@ -250,24 +332,32 @@ class Site:
             return repeated
         self._check_turn(request)
         self._check_policy(request)
-        if self._draft is None or self._draft[0] != asked:
-            self._enter(request)
-            self._draft = asked, self._answer(request)
-        reply = self._draft[1]
-        self._check_approval(request, reply)
-        if isinstance(reply, m.Sum) and self._seals.active:
-            sealed = self._seals.seal(reply, question_digest(request), *self._handed)
-            data = to_bytes(sealed)
-        else:
-            if isinstance(reply, m.Sum) and not np.isfinite(flatten(reply)).all():
-                raise ProtocolError("a sum outgrows every number", "overflow")
-            data = to_bytes(reply)
-        releases = list(self._releases(request, reply, digest(data)))
+        if self._draft is None or self._draft.asked != asked:
+            self._check_handed(request)
+            self._draft = self._prepare(request, asked)
+        draft = self._draft
+        self._check_approval(request, draft)
+        data = to_bytes(self._seal(request, draft.reply))
+        releases = list(self._releases(request, draft.reply, digest(data)))
         self._keep(request, received, asked, data, releases)
+        self._known, self._draft = draft.known, None
         if releases:
             self.ledger.append(*releases)
-        self._draft = None
         return data
+
+    def _prepare(self, request: m.Request, asked: str) -> _Draft:
+        self._enter(request)
+        known = self._take_in(request)
+        return _Draft(asked, self._answer(request, known), known)
+
+    def _seal(self, request: m.Request, reply: m.Reply) -> m.Reply:
+        """Mask a sum or votes, where the run has secure sums."""
+        if self._seals.active and isinstance(reply, m.Sum | m.VoteReply):
+            question = question_digest(_without_evidence(request))
+            return self._seals.seal(reply, question, *self._handed)
+        if isinstance(reply, m.Sum) and not np.isfinite(flatten(reply)).all():
+            raise ProtocolError("a sum outgrows every number", "overflow")
+        return reply
 
     # --- 1. Is it for us, and its turn? ---------------------------------------------------
 
@@ -318,7 +408,9 @@ class Site:
         fitting = order == self._order == _FITTING
         leaving = isinstance(request, m.PeersRequest) and self._seals.active
         given_up = isinstance(request, _SUMS) and order == self._order and self._seals.given_up
-        if not (order > self._order or fitting or leaving or given_up):
+        after = _AFTER.get(type(request))
+        early = after is not None and self._order < _ORDER[after]
+        if early or not (order > self._order or fitting or leaving or given_up):
             raise ProtocolError(f"{type(request).__name__} came out of turn", "order")
 
     # --- 2. Does the policy allow it? ---------------------------------------------------
@@ -354,11 +446,96 @@ class Site:
                 most = self.policy.max_rounds
                 raise ProtocolError(f"the site's policy allows {most} sums in a run", "policy")
 
+    def _check_handed(self, request: m.Request) -> None:
+        """Refuse a grid or rules that do not follow from what the sites sent."""
+        match request:
+            case m.RulesRequest():
+                self._check_grid(request)
+            case m.VoteRequest():
+                self._check_candidates(request)
+            case m.TermsRequest():
+                self._check_elected(request)
+
+    def _check_grid(self, request: m.RulesRequest) -> None:
+        """Refuse cut-offs that are not those of all sites' histograms."""
+        try:
+            self.study.check_grid(request.grid)
+            if self.policy.min_count > 0:
+                self.study.check_public(request.grid)
+        except ValueError as error:
+            raise ProtocolError(str(error), "grid") from None
+        if not self._seals.active or self._order < _ORDER[m.GridRequest]:
+            return
+        self._seals.check_senders(histogram.site for histogram in request.histograms)
+        own = self._memory.get("histogram")
+        for part in request.histograms:
+            claim = histogram_claim(request.header, part.site, part.counts)
+            self._seals.check_signed(part.site, claim, part.signature)
+            if part.site == self.name and part.counts.astype("<i8").tobytes() != own:
+                raise ProtocolError("the histogram handed out is not the one sent", "grid")
+        counts = _add_histograms(request, self.study)
+        if counts is None or not follows_from(request.grid, self.study, counts):
+            raise ProtocolError("the grid is not that of the sites' histograms", "grid")
+
+    def _check_candidates(self, request: m.VoteRequest) -> None:
+        """Refuse more rules than the sites sent, and those that need no data."""
+        if not self._seals.active:
+            raise ProtocolError("votes leave under masks only", "secure-sum")
+        self._check_rules(request.rules)
+        self._seals.check_senders(sender.site for sender in request.senders)
+        for sender in request.senders:
+            claim = sender_claim(request.header, sender.site, sender.n_rules)
+            self._seals.check_signed(sender.site, claim, sender.signature)
+        most = sum(sender.n_rules for sender in request.senders)
+        nobody = np.zeros(len(request.rules), dtype=np.int64)
+        if (~self._elected(request.rules, nobody)).sum() > most:
+            raise ProtocolError("more rules are handed out than the sites sent", "votes")
+
+    def _check_elected(self, request: m.TermsRequest) -> None:
+        """Refuse rules for which too few sites have voted."""
+        self._check_rules(request.rules)
+        if not self._seals.active or self.policy.min_votes == 0:
+            return
+        votes = np.zeros(len(request.rules), dtype=np.int64)
+        candidates = self._known.candidates
+        if candidates:
+            own = self._memory.get("votes") or b""
+            total = self._seals.count_votes(request, own, len(candidates))
+            counted = dict(zip(candidates, total.tolist(), strict=True))
+            votes = np.array([counted.get(rule, 0) for rule in request.rules], dtype=np.int64)
+        if not self._elected(request.rules, votes).all():
+            raise ProtocolError(
+                "rules are handed out in which too few sites have enough patients: the site's "
+                f"policy asks for {self.policy.min_votes}",
+                "votes",
+            )
+
+    def _elected(self, rules: tuple[Rule, ...], votes: Ints) -> Bools:
+        grid = self._ready_grid()
+        free = free_rules(self.study, grid, self._known.counts)
+        return elected(rules, votes, free, grid, max(self.policy.min_votes, 1))
+
+    def _check_rules(self, rules: tuple[Rule, ...]) -> None:
+        grid = self._ready_grid()
+        if len(rules) > MAX_RULES:
+            raise ProtocolError(f"{len(rules)} rules, of at most {MAX_RULES}")
+        try:
+            check_rules(rules, grid)
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
+
+    def _ready_grid(self) -> Grid:
+        if self._known.grid is None:
+            raise ProtocolError("rules came before the grid", "order")
+        return self._known.grid
+
     def _check_join(self, request: m.JoinRequest) -> None:
         """Refuse at once a run that the policy would end later."""
         settings = self.study.settings
         self._seals.check_join(request)
         self._check_runs(request.header.run)
+        self._check_folds()
+        check_changes(self._table, self.study, self._shared, self.policy.min_changed)
         rounds = m.DualRequest if settings.solver == "fedda" else m.CurvatureRequest
         needed = [m.GridRequest, m.RulesRequest, rounds, m.SlopesRequest, m.SummaryRequest]
         if settings.spreads == "exact":
@@ -367,7 +544,9 @@ class Site:
             needed.append(m.EvaluateRequest)
         if settings.per_site:
             needed.append(m.ResultsRequest)
-        others = 4 + settings.per_site  # spreads, slopes, summary, evaluation, offer
+        if request.secure and self.policy.min_votes > 0:
+            needed.append(m.VoteRequest)
+        others = 5 + settings.per_site  # spreads, vote, slopes, summary, evaluation, offer
         if settings.solver == "fedda" and settings.rounds + others > self.policy.max_rounds:
             most = self.policy.max_rounds
             raise ProtocolError(f"the site's policy allows {most} sums in a run", "policy")
@@ -376,6 +555,13 @@ class Site:
             if kind is not None:
                 self._check_allowed(kind)
         self._check_budget()
+
+    def _check_folds(self) -> None:
+        settings, most = self.study.settings, self.policy.max_folds
+        if settings.penalty == "cv" and settings.folds > most:
+            raise ProtocolError(
+                f"the study has {settings.folds} folds; the site's policy allows {most}", "policy"
+            )
 
     def _check_runs(self, run: str) -> None:
         """Count the runs over this data set."""
@@ -423,7 +609,7 @@ class Site:
     # --- 3. The answer --------------------------------------------------------------------
 
     def _enter(self, request: m.Request) -> None:
-        """Take in what a request hands out."""
+        """Take part: nothing of patients leaves in answer to these."""
         match request:
             case m.JoinRequest():
                 self._run = request.header.run
@@ -432,15 +618,34 @@ class Site:
                 self._seals.draw_secret()
             case m.PeersRequest():
                 self._seals.meet(request)
-            case m.RulesRequest():
-                self._take_grid(request.grid)
-            case m.TermsRequest():
-                self._take_rules(request.rules)
 
-    def _answer(self, request: m.Request) -> m.Reply:
+    def _take_in(self, request: m.Request) -> _Known:
+        """Return what the site knows once a checked request has been answered."""
+        match request:
+            case m.RulesRequest():
+                counts = _add_histograms(request, self.study)
+                return _Known(request.grid, encode(self._values, request.grid), counts)
+            case m.VoteRequest():
+                return dataclasses.replace(self._known, candidates=request.rules)
+            case m.TermsRequest():
+                return self._build(request.rules)
+        return self._known
+
+    def _build(self, rules: tuple[Rule, ...]) -> _Known:
+        """Build the design of the fit."""
+        grid, codes = self._ready_grid(), self._known.codes
+        if codes is None:
+            raise ProtocolError("rules came before the grid", "order")
+        n_linear = len(grid.linear) if self.study.settings.linear_terms else 0
+        linear = linear_values(self._values, grid)[:, :n_linear]
+        design = build_design(codes, rules, linear)
+        factors = make_factors(self.study.settings, rules, design.n_terms)
+        return dataclasses.replace(self._known, rules=rules, design=design, factors=factors)
+
+    def _answer(self, request: m.Request, known: _Known) -> m.Reply:
         match request:
             case m.JoinRequest(header):
-                return m.JoinReply(header, f"fedrulefit {__version__}")
+                return m.JoinReply(header, f"fedrulefit {__version__}", self.policy.min_votes)
             case m.KeyRequest():
                 return self._seals.show_key(request.header)
             case m.PeersRequest(header):
@@ -450,9 +655,11 @@ class Site:
             case m.GridRequest():
                 return self._count(request)
             case m.RulesRequest():
-                return self._grow(request)
+                return self._grow(request, known)
+            case m.VoteRequest():
+                return self._vote(request, known)
             case m.TermsRequest(header):
-                return m.TermsReply(header, self._ready_design().n_terms)
+                return m.TermsReply(header, 0 if known.design is None else known.design.n_terms)
             case m.ResultsRequest():
                 return self._tell_results(request)
             case _:
@@ -491,7 +698,8 @@ class Site:
             ]
             counts = np.concatenate([cells for cells, _ in noisy])
             self._epsilons = [epsilon for _, epsilon in noisy]
-        return m.GridReply(request.header, mechanism, self._noise_is_private, counts)
+        signature = self._seals.sign(histogram_claim(request.header, self.name, counts))
+        return m.GridReply(request.header, mechanism, self._noise_is_private, counts, signature)
 
     def _units(self) -> tuple[Ints, int]:
         """What each patient counts, and the most that one patient can count."""
@@ -501,18 +709,9 @@ class Site:
         units = np.rint(self._weights * WEIGHT_UNIT).astype(np.int64)
         return units, int(np.ceil(weight.max * WEIGHT_UNIT))
 
-    def _take_grid(self, grid: Grid) -> None:
-        try:
-            self.study.check_grid(grid)
-            if self.policy.min_count > 0:
-                self.study.check_public(grid)
-        except ValueError as error:
-            raise ProtocolError(str(error), "grid") from None
-        self._grid, self._codes = grid, encode(self._values, grid)
-
-    def _grow(self, request: m.RulesRequest) -> m.RulesReply:
+    def _grow(self, request: m.RulesRequest, known: _Known) -> m.RulesReply:
         """Paper 2.2.2: trees on the site's own patients; what the gate lets out."""
-        settings, grid, codes = self.study.settings, request.grid, self._codes
+        settings, grid, codes = self.study.settings, request.grid, known.codes
         if codes is None:
             raise ProtocolError("rules came before the grid", "order")
         folds = range(-1, settings.folds if settings.penalty == "cv" else 0)
@@ -527,7 +726,18 @@ class Site:
         )
         passed = set(self._gated.rules)
         sent = [tuple(rule for rule in rules if rule in passed) for rules in grown]
-        return m.RulesReply(request.header, rules=sent[0], fold_rules=tuple(sent[1:]))
+        reply = m.RulesReply(request.header, sent[0], tuple(sent[1:]), b"")
+        claim = sender_claim(request.header, self.name, count_rules(reply))
+        return dataclasses.replace(reply, signature=self._seals.sign(claim))
+
+    def _vote(self, request: m.VoteRequest, known: _Known) -> m.VoteReply:
+        """Say which rules have enough patients here; not yet under masks."""
+        if known.codes is None:
+            raise ProtocolError("rules came before the grid", "order")
+        enough = have_enough(
+            request.rules, known.codes, self._outcome, min_count=self.policy.min_count
+        )
+        return m.VoteReply(request.header, pack_votes(enough.astype(np.int64)), b"")
 
     def _grow_rules(self, codes: Codes, grid: Grid, *, fold: int) -> tuple[Rule, ...]:
         """Grow trees without the patients of one fold (-1: with all)."""
@@ -542,25 +752,10 @@ class Site:
             learning_rate=settings.learning_rate,
             subsample=settings.subsample,
             min_leaf=settings.min_leaf,
-            rng=_site_rng(settings.seed, self.name, purpose=fold + 2),
+            rng=site_rng(settings.seed, self.name, purpose=fold + 2),
             n_threads=self._n_threads,
         )
         return merge_rules([extract_rules(trees, grid)], grid, drop_complements=False)
-
-    def _take_rules(self, rules: tuple[Rule, ...]) -> None:
-        if self._grid is None or self._codes is None:
-            raise ProtocolError("rules came before the grid", "order")
-        if len(rules) > MAX_RULES:
-            raise ProtocolError(f"{len(rules)} rules, of at most {MAX_RULES}")
-        try:
-            check_rules(rules, self._grid)
-        except ValueError as error:
-            raise ProtocolError(str(error)) from None
-        n_linear = len(self._grid.linear) if self.study.settings.linear_terms else 0
-        linear = linear_values(self._values, self._grid)[:, :n_linear]
-        self._rules = rules
-        self._design = build_design(self._codes, rules, linear)
-        self._factors = make_factors(self.study.settings, rules, self._design.n_terms)
 
     def _descend(self, request: m.DualRequest) -> m.DualReply:
         """Paper 2.2.3, algorithm 3."""
@@ -749,17 +944,29 @@ class Site:
         """Patients' weights in the objective: all equal, or all sites equal."""
         return self._weights if self._by_patients else self._weights / self._weights.sum()
 
-    def _ready_design(self) -> Design:
-        if self._design is None:
-            raise ProtocolError("a fitting round came before the rules", "order")
-        return self._design
+    @property
+    def _grid(self) -> Grid | None:
+        return self._known.grid
 
-    def _check_approval(self, request: m.Request, reply: m.Reply) -> None:
+    @property
+    def _rules(self) -> tuple[Rule, ...]:
+        return self._known.rules
+
+    @property
+    def _factors(self) -> Floats:
+        return self._known.factors
+
+    def _ready_design(self) -> Design:
+        if self._known.design is None:
+            raise ProtocolError("a fitting round came before the rules", "order")
+        return self._known.design
+
+    def _check_approval(self, request: m.Request, draft: _Draft) -> None:
         """In review mode, ask a person once for each wording of a release in the run."""
         kind = self._kind(type(request))
         if self.policy.approval == "auto" or kind is None:
             return
-        words = self._review(kind, reply)
+        words = self._review(kind, draft)
         seen = f"approved/{hashlib.sha256(chr(0).join(words).encode()).hexdigest()}"
         if self._memory.get(seen) is not None:
             return
@@ -770,9 +977,9 @@ class Site:
             raise ProtocolError("a person declined this release", "declined")
         self._memory.put({seen: b"yes"})
 
-    def _review(self, kind: ReleaseKind, reply: m.Reply) -> list[str]:
+    def _review(self, kind: ReleaseKind, draft: _Draft) -> list[str]:
         """Say in words what is about to leave."""
-        what = KINDS[kind]
+        what, reply = KINDS[kind], draft.reply
         if isinstance(reply, m.OfferReply):
             what = "for each rule of the model, and for the totals, whether this site has too few "
             what += "patients to tell results of its own (1) or enough (0)"
@@ -788,25 +995,28 @@ class Site:
                         f"{2 * cost:g} for replacing one; spent so far: {self.ledger.epsilon:g}."
                     )
             case m.RulesReply():
-                lines += self._review_rules(reply)
+                lines += self._review_rules(reply, draft.known.grid)
             case m.ResultsReply():
                 lines += self._review_results(reply)
             case _:
                 under = "without masks: the coordinator sees this site's own numbers"
-                if self._seals.active and isinstance(reply, m.Sum):
+                if self._seals.active and isinstance(reply, m.Sum | m.VoteReply):
                     under = f"inside secure sums over {', '.join(self._seals.sites)}"
                 lines.append(f"They leave {under}.")
                 if kind in ("dual", "curvature"):
                     lines.append(f"Up to {self.policy.max_rounds} rounds.")
+                    lines.append(f"They are of {len(self._rules)} rules.")
+                if isinstance(reply, m.VoteReply):
+                    lines.append(f"There are {len(draft.known.candidates)} candidate rules.")
         return lines
 
-    def _review_rules(self, reply: m.RulesReply) -> list[str]:
+    def _review_rules(self, reply: m.RulesReply, grid: Grid | None) -> list[str]:
         rules = sorted(set(reply.rules).union(*reply.fold_rules), key=lambda r: (len(r), r))
         gated = self._gated or Gated(())
         return [
             f"{len(rules)} rules; kept back: {gated.too_few} with too few patients, "
             f"{gated.too_near} too near to another, {gated.too_many} over the limit.",
-            *(f"  {describe_rule(rule, self._grid, self.study)}" for rule in rules if self._grid),
+            *(f"  {describe_rule(rule, grid, self.study)}" for rule in rules if grid),
         ]
 
     def _review_results(self, reply: m.ResultsReply) -> list[str]:
@@ -837,16 +1047,22 @@ class Site:
         """Keep the reply, and what a restarted site must know."""
         step = request.header.step
         reply = [asked, data, [release.facts() for release in releases]]
-        entries: dict[str, bytes | None] = {f"reply/{step}": msgpack.packb(reply)}
+        entries: dict[str, bytes | None] = {
+            f"reply/{step}": msgpack.packb(reply),
+            f"asked/{step}": asked.encode(),
+        }
         if isinstance(request, _STAGES):
             entries[f"stage/{type(request).__name__}"] = received
         if isinstance(request, m.JoinRequest):
             entries["data"] = self._data_digest()
             self._note_run(request.header.run)
+            note_table(self._table, self.study, self._shared)
         if isinstance(request, m.KeyRequest):
             entries["secret"] = self._seals.secret
         if isinstance(request, m.OfferRequest):
             entries["offered"] = request.terms.tobytes()
+        if isinstance(request, m.GridRequest | m.VoteRequest):
+            entries |= _own(from_bytes(data))
         order = max(self._order, _ORDER.get(type(request), -1))
         n_sums, recent = self._n_sums, self._recent
         hashes = self._hashes(request) if isinstance(request, _STAGES) else self._handed
@@ -866,10 +1082,10 @@ class Site:
     def _hashes(self, request: m.Request) -> tuple[bytes, bytes]:
         """Add what is handed out to the transcript, and to the subject of questions."""
         transcript, subject = self._handed
-        handed = question_digest(request)
-        transcript = hashlib.sha256(transcript + handed).digest()
+        transcript = hashlib.sha256(transcript + question_digest(request)).digest()
         if isinstance(request, (m.RulesRequest, m.TermsRequest)):
-            subject = hashlib.sha256(subject + handed).digest()
+            about = question_digest(_without_evidence(request))
+            subject = hashlib.sha256(subject + about).digest()
         return transcript, subject
 
     def _note_run(self, run: str) -> None:
@@ -885,7 +1101,9 @@ class Site:
         for stage in _STAGES:
             kept = self._memory.get(f"stage/{stage.__name__}")
             if kept is not None:
-                self._enter(read_request(kept))
+                request = read_request(kept)
+                self._enter(request)
+                self._known = self._take_in(request)
         self._step, self._order, self._n_sums, self._recent, handed, sealed = msgpack.unpackb(place)
         self._handed = (handed[0], handed[1])
         self._seals.place = sealed
@@ -923,7 +1141,7 @@ class Site:
                     scale=None if scaled is None else most / scaled,
                 )
             return
-        masked = isinstance(reply, m.Sum) and self._seals.active
+        masked = isinstance(reply, m.Sum | m.VoteReply) and self._seals.active
         sum_of = len(self._seals.sites) if masked else None
         for field in dataclasses.fields(reply):
             if field.metadata.get("mechanism", "no patient data") == "no patient data":
@@ -932,6 +1150,8 @@ class Site:
             if field.name == "fold_rules":
                 value = sum(value, ())
             shape: tuple[int, ...] = (len(value),) if isinstance(value, (np.ndarray, tuple)) else ()
+            if isinstance(value, bytes):
+                shape = (len(value) // VOTE_BYTES,)
             if shape != (0,):
                 yield Release(
                     **common,
@@ -968,29 +1188,36 @@ def _where(error: BaseException) -> str:
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "unknown"
 
 
-def _site_rng(seed: int, site: str, purpose: int) -> np.random.Generator:
-    """A stream of its own for every site and purpose, whatever order they answer in."""
-    name = int.from_bytes(hashlib.sha256(site.encode()).digest()[:8], "little")
-    return np.random.default_rng([seed, name, purpose])
+def _add_histograms(request: m.RulesRequest, study: Study) -> Ints | None:
+    """Return the summed histograms that a grid was made from; None if they do not fit."""
+    length = sum(bins.n_cells for bins in study.bins)
+    counts = [part.counts for part in request.histograms if part.counts.shape == (length,)]
+    if not counts or len(counts) < len(request.histograms):
+        return None
+    total: Ints = np.sum(counts, axis=0)
+    return total
 
 
-def _draw_folds(outcome: Floats, n_folds: int, seed: int, site: str) -> Ints:
-    """Deal the site's patients into folds, cases and others evenly."""
-    rng = _site_rng(seed, site, purpose=0)
-    order = np.lexsort((rng.random(len(outcome)), outcome))
-    folds = np.empty(len(outcome), dtype=np.int64)
-    folds[order] = (np.arange(len(outcome)) + rng.integers(n_folds)) % n_folds
-    return folds
+def _without_evidence(request: m.Request) -> m.Request:
+    """Return a request without what sites signed for this run: what it asks, in any run."""
+    match request:
+        case m.RulesRequest():
+            return dataclasses.replace(request, histograms=())
+        case m.VoteRequest():
+            return dataclasses.replace(request, senders=())
+        case m.TermsRequest():
+            return dataclasses.replace(request, ballots=())
+    return request
 
 
-def _hold_out(outcome: Floats, share: float, seed: int, site: str) -> Bools:
-    """Draw the patients that the model is judged on, cases and others in the same share."""
-    held = np.zeros(len(outcome), dtype=np.bool_)
-    rng = _site_rng(seed, site, purpose=_HOLDOUT)
-    for value in (0.0, 1.0):
-        rows = np.flatnonzero(outcome == value)
-        held[rng.permutation(rows)[: round(share * len(rows))]] = True
-    return held
+def _own(reply: m.Message) -> dict[str, bytes]:
+    """Return what the site must know again when its own words are handed out."""
+    match reply:
+        case m.GridReply():
+            return {"histogram": reply.counts.astype("<i8").tobytes()}
+        case m.VoteReply():
+            return {"votes": reply.votes}
+    return {}
 
 
 def _list(numbers: Floats) -> str:
