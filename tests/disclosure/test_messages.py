@@ -135,7 +135,7 @@ def test_rules_are_sent_without_any_number_but_codes(case: tuple[dict[str, Table
         if isinstance(reply, m.RulesReply):
             assert reply.rules
             assert floats_in(packed) == 0
-            assert set(packed) == {"type", "header", "rules", "fold_rules"}
+            assert set(packed) == {"type", "header", "rules", "fold_rules", "signature"}
             for sent in (packed["rules"], *packed["fold_rules"]):
                 assert set(sent) == {"conditions", "rules"}
                 assert all(type(place) is int for rule in sent["rules"] for place in rule)

@@ -22,7 +22,8 @@ from fedrulefit.model import Model
 from fedrulefit.modelfile import load_model, model_facts
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import KINDS, MIN_COUNT, Policy
-from fedrulefit.protocol.site import Site, _hold_out
+from fedrulefit.protocol.dealing import dealing_rng, hold_out
+from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
 from tests.samples import SOLVERS, make_study, make_tables, take
 
@@ -49,6 +50,12 @@ def fit(study: Study = STUDY, **options: Any) -> Any:
 def model() -> Model:
     found: Model = fit(SHOWN).model
     return found
+
+
+def _hold_out(outcome: Any, share: float, seed: int, site: str) -> Any:
+    """Hold patients out as a site without a secret and a policy does."""
+    rng = dealing_rng(seed, site, None, "holdout")
+    return hold_out(outcome, np.ones(len(outcome)), share, rng, least=0)
 
 
 def held_out(site: str) -> Any:

@@ -102,21 +102,6 @@ _ORDER: Final[dict[type, int]] = {
 }
 """Requests come in this order; only fitting rounds repeat."""
 
-_AFTER: Final[dict[type, type]] = {
-    m.KeyRequest: m.JoinRequest,
-    m.PeersRequest: m.KeyRequest,
-    m.VoteRequest: m.RulesRequest,
-    m.TermsRequest: m.RulesRequest,
-    m.DualRequest: m.TermsRequest,
-    m.CurvatureRequest: m.TermsRequest,
-    m.SlopesRequest: m.TermsRequest,
-    m.SummaryRequest: m.SlopesRequest,
-    m.EvaluateRequest: m.SummaryRequest,
-    m.OfferRequest: m.SummaryRequest,
-    m.ResultsRequest: m.OfferRequest,
-}
-"""What must have been answered before, or something after it."""
-
 _FITTING: Final = _ORDER[m.DualRequest]
 
 _STAGES: Final = (
@@ -408,9 +393,7 @@ class Site:
         fitting = order == self._order == _FITTING
         leaving = isinstance(request, m.PeersRequest) and self._seals.active
         given_up = isinstance(request, _SUMS) and order == self._order and self._seals.given_up
-        after = _AFTER.get(type(request))
-        early = after is not None and self._order < _ORDER[after]
-        if early or not (order > self._order or fitting or leaving or given_up):
+        if not (order > self._order or fitting or leaving or given_up):
             raise ProtocolError(f"{type(request).__name__} came out of turn", "order")
 
     # --- 2. Does the policy allow it? ---------------------------------------------------

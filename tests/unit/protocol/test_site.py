@@ -21,7 +21,7 @@ from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.protocol.site import RECENT, Site, _draw_folds, blank_header
+from fedrulefit.protocol.site import RECENT, Site, blank_header
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
@@ -134,6 +134,7 @@ def test_nothing_is_answered_before_joining(grid: Grid) -> None:
         m.GridRequest(head()),
         m.SpreadsRequest(head()),
         m.RulesRequest(head(), grid),
+        m.VoteRequest(head(), (), ()),
         m.TermsRequest(head(), ()),
         m.DualRequest(head(), 0, empty),
         m.CurvatureRequest(head(), ()),
@@ -711,19 +712,6 @@ def test_folds_are_the_same_in_every_request_and_differ_between_sites(
     reply = other.handle(m.CurvatureRequest(head(SOLVED, site="south"), tuple(folds)))
     assert isinstance(reply, m.CurvatureReply)
     assert (np.abs(reply.held_losses - together) > 1e-6).all()
-
-
-@pytest.mark.parametrize(("n_rows", "n_cases", "n_folds"), [(100, 13, 5), (7, 2, 3), (4, 1, 5)])
-def test_folds_are_even_in_cases_and_others(n_rows: int, n_cases: int, n_folds: int) -> None:
-    outcome = np.zeros(n_rows)
-    outcome[np.random.default_rng(0).permutation(n_rows)[:n_cases]] = 1
-    folds = _draw_folds(outcome, n_folds, 3, "north")
-    for rows in (outcome == 0, outcome == 1, outcome >= 0):
-        assert np.ptp(np.bincount(folds[rows], minlength=n_folds)) <= 1
-    np.testing.assert_array_equal(folds, _draw_folds(outcome, n_folds, 3, "north"))
-    if n_rows == 100:
-        assert (folds != _draw_folds(outcome, n_folds, 4, "north")).any()
-        assert (folds != _draw_folds(outcome, n_folds, 3, "south")).any()
 
 
 @pytest.mark.parametrize("weighting", ["patients", "sites"])

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrulefit.core.grid import Grid
+from fedrulefit.core.grid import Grid, count_histograms
 from fedrulefit.core.newton import Query
-from fedrulefit.core.rules import cutoff_rules
 from fedrulefit.errors import FitError
 from fedrulefit.model import Model, describe_rule
 from fedrulefit.privacy.gate import implies
@@ -26,6 +25,7 @@ from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import KINDS, OPEN, Policy
 from fedrulefit.privacy.sums import add_rings, from_ring, keystream, make_secret, public_key
 from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.agreed import free_rules, histogram_claim
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.memory import Transient
 from fedrulefit.protocol.site import Site
@@ -110,9 +110,9 @@ def meet(
 # --- refused at once ----------------------------------------------------------------------
 
 NEEDED = {
-    "fedda": ("exact-histograms", "rules", "dual", "slopes", "summary"),
-    "exact": ("exact-histograms", "rules", "curvature", "slopes", "summary"),
-    "cv": ("exact-histograms", "rules", "curvature", "slopes", "summary"),
+    "fedda": ("exact-histograms", "rules", "votes", "dual", "slopes", "summary"),
+    "exact": ("exact-histograms", "rules", "votes", "curvature", "slopes", "summary"),
+    "cv": ("exact-histograms", "rules", "votes", "curvature", "slopes", "summary"),
 }
 
 
@@ -264,6 +264,27 @@ def test_questions_that_the_study_does_not_ask_are_refused(solver: str) -> None:
 
 
 GRID = fit_model(STUDY, {name: TABLES[name] for name in THREE}).grid
+
+
+def count(name: str) -> Any:
+    values = TABLES[name].values
+    return count_histograms(values, np.ones(len(values), dtype=np.int64), STUDY.bins)
+
+
+TOTAL = sum(count(name) for name in THREE)
+
+
+def hand_out_grid(talk: Talk, names: Sequence[str]) -> dict[str, Any]:
+    """Ask for histograms; return the grid, and signed histograms that add up to it."""
+    own = granted(talk.ask(m.GridRequest), m.GridReply)
+    first, *rest = (name for name in sorted(names) if name != talk.site.name)
+    counts = {talk.site.name: own.counts, first: TOTAL - own.counts}
+    counts |= {name: 0 * TOTAL for name in rest}
+    signed = tuple(
+        m.Histogram(name, part, IDENTITIES[name].sign(histogram_claim(talk.header(), name, part)))
+        for name, part in counts.items()
+    )
+    return {"grid": GRID, "histograms": signed}
 
 
 # --- budgets --------------------------------------------------------------------------------
@@ -428,7 +449,8 @@ def test_a_person_is_asked_once_for_each_kind_in_words(solver: str, secure: bool
     rounds = "dual" if solver == "fedda" else "curvature"
     for name, person in people.items():
         kinds = [kind for kind, _ in person.shown]
-        assert kinds == ["exact-histograms", "rules", rounds, "slopes", "summary"]
+        votes = ["votes"] * secure
+        assert kinds == ["exact-histograms", "rules", *votes, rounds, "slopes", "summary"]
         text = {kind: "\n".join(lines) for kind, lines in person.shown}
         (sent,) = [r for n, _, r in seen if n == name and isinstance(r, m.RulesReply)]
         for rule in {*sent.rules, *(r for rules in sent.fold_rules for r in rules)}:
@@ -635,19 +657,25 @@ def test_another_key_under_this_site_s_name_is_refused() -> None:
     refused(talk.ask(m.PeersRequest, peers=peers_of(THREE, "run")), "bad-request")
 
 
+CUT = make_study(**SMALL, single_cutoffs=True)
+"""Single cut-offs are candidates: they need no votes."""
+
+
 def play_round(told: Mapping[str, tuple[Any, ...]], *, disguised: bool = False) -> tuple[Any, Any]:
     """A first round among three sites; `told` are the rules that each is handed."""
-    sites = {name: make_site(name) for name in THREE}
+    sites = {name: make_site(name, study=CUT) for name in THREE}
     talks = {name: Talk(site, disguised=disguised) for name, site in sites.items()}
     for talk in talks.values():
         granted(talk.join(THREE), m.JoinReply)
     keys = {name: granted(talk.ask(m.KeyRequest), m.KeyReply) for name, talk in talks.items()}
     peers = tuple(m.Peer(name, *(getattr(keys[name], f) for f in KEY)) for name in sorted(THREE))
+    for talk in talks.values():
+        granted(talk.ask(m.PeersRequest, peers=peers), m.PeersReply)
+    counted = {name: granted(talk.ask(m.GridRequest), m.GridReply) for name, talk in talks.items()}
+    signed = tuple(m.Histogram(n, reply.counts, reply.signature) for n, reply in counted.items())
     replies = []
     for name, talk in talks.items():
-        granted(talk.ask(m.PeersRequest, peers=peers), m.PeersReply)
-        granted(talk.ask(m.GridRequest), m.GridReply)
-        granted(talk.ask(m.RulesRequest, grid=GRID), m.RulesReply)
+        granted(talk.ask(m.RulesRequest, grid=GRID, histograms=signed), m.RulesReply)
         n_terms = granted(talk.ask(m.TermsRequest, rules=told[name]), m.TermsReply).n_terms
         replies.append(
             granted(talk.ask(m.DualRequest, round=0, dual=np.zeros(n_terms)), m.SealedReply)
@@ -659,11 +687,11 @@ def play_round(told: Mapping[str, tuple[Any, ...]], *, disguised: bool = False) 
 @pytest.mark.parametrize("disguised", [False, True])
 def test_a_coordinator_that_tells_sites_different_things_reads_nothing(disguised: bool) -> None:
     """One site alone is asked about a rule: the masks do not cancel, whatever bytes carry it."""
-    rules = tuple(cutoff_rules(GRID))
-    same = dict.fromkeys(THREE, rules[:2])
+    rules = sorted(free_rules(CUT, GRID, TOTAL))
+    same = dict.fromkeys(THREE, tuple(rules[:2]))
     numbers, n_patients = play_round(same, disguised=disguised)
     assert numbers[-1] == n_patients  # FedDA's weight: the sum is right
-    numbers, n_patients = play_round({**same, "north": rules[2:4]}, disguised=disguised)
+    numbers, n_patients = play_round({**same, "north": tuple(rules[2:4])}, disguised=disguised)
     # By chance, one of the numbers is below a million with probability 2^-10.
     assert np.abs(numbers).min() > 1
     assert numbers[-1] != n_patients
@@ -743,8 +771,7 @@ def fitted_site(
     granted(talk.join(sorted(names), dropouts="continue"), m.JoinReply)
     peers = peers_of(names, run, granted(talk.ask(m.KeyRequest), m.KeyReply))
     granted(talk.ask(m.PeersRequest, peers=peers), m.PeersReply)
-    granted(talk.ask(m.GridRequest), m.GridReply)
-    granted(talk.ask(m.RulesRequest, grid=GRID), m.RulesReply)
+    granted(talk.ask(m.RulesRequest, **hand_out_grid(talk, names)), m.RulesReply)
     granted(talk.ask(m.TermsRequest, rules=()), m.TermsReply)
     return talk, peers
 
@@ -928,8 +955,7 @@ def test_a_waiting_run_is_remembered_by_a_run_that_goes_on() -> None:
         site = make_site(policy=policy, shared=shared)
         talk, reply = meet(site, names, run=run, dropouts="wait")
         granted(reply, m.PeersReply)
-        granted(talk.ask(m.GridRequest), m.GridReply)
-        granted(talk.ask(m.RulesRequest, grid=GRID), m.RulesReply)
+        granted(talk.ask(m.RulesRequest, **hand_out_grid(talk, names)), m.RulesReply)
         granted(talk.ask(m.TermsRequest, rules=()), m.TermsReply)
         reply = ask_round(talk)
         if expected is None:

@@ -46,7 +46,7 @@ EXAMPLES: dict[str, m.Message] = {
     type(message).__name__: message
     for message in (
         m.JoinRequest(HEADER, ("nörth", "south"), True, "continue"),
-        m.JoinReply(HEADER, "fedrulefit 1"),
+        m.JoinReply(HEADER, "fedrulefit 1", 2),
         m.KeyRequest(HEADER),
         m.KeyReply(HEADER, bytes(range(32)), b"certificate \x00\xff", "wait", b""),
         m.PeersRequest(
@@ -61,12 +61,14 @@ EXAMPLES: dict[str, m.Message] = {
         m.OpenRequest(HEADER, 2),
         m.OpenReply(HEADER, bytes(range(32))),
         m.GridRequest(HEADER),
-        m.GridReply(HEADER, "exact", False, np.array([-3, 4])),
+        m.GridReply(HEADER, "exact", False, np.array([-3, 4]), b"s"),
         m.SpreadsRequest(HEADER),
         m.SpreadsReply(HEADER, np.array([0.5]), np.empty(0)),
-        m.RulesRequest(HEADER, GRID),
-        m.RulesReply(HEADER, RULES, (RULES[:1], ())),
-        m.TermsRequest(HEADER, RULES),
+        m.RulesRequest(HEADER, GRID, (m.Histogram("nörth", np.array([-3, 4]), b"s"),)),
+        m.RulesReply(HEADER, RULES, (RULES[:1], ()), b"\xff"),
+        m.VoteRequest(HEADER, RULES, (m.Sender("nörth", 2, b"s"), m.Sender("south", 0, b""))),
+        m.VoteReply(HEADER, bytes(range(4)), b"s"),
+        m.TermsRequest(HEADER, RULES, (m.Ballot("nörth", bytes(4), b"s", bytes(32)),)),
         m.TermsReply(HEADER, 7),
         m.DualRequest(HEADER, 2, np.array([0.0, -1e300])),
         m.DualReply(HEADER, np.array([1.0, 5e-324]), 0.7, 10.0),
@@ -136,6 +138,10 @@ def test_round_trip(name: str) -> None:
                     np.testing.assert_array_equal(
                         getattr(right, array), getattr(left, array), strict=True
                     )
+        elif field.name == "histograms":
+            for left, right in zip(old, new, strict=True):
+                np.testing.assert_array_equal(right.counts, left.counts, strict=True)
+                assert (right.site, right.signature) == (left.site, left.signature)
         elif not isinstance(old, Grid):
             assert new == old
 
@@ -177,7 +183,7 @@ def test_any_counts_and_texts_come_back(values: Any, text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         return
-    again = from_bytes(to_bytes(m.GridReply(HEADER, text, True, values)))
+    again = from_bytes(to_bytes(m.GridReply(HEADER, text, True, values, b"")))
     assert isinstance(again, m.GridReply)
     np.testing.assert_array_equal(again.counts, values, strict=True)
     assert again.mechanism == text
@@ -204,7 +210,7 @@ def test_any_bytes_come_back(seed: bytes, certificate: bytes, values: Any) -> No
 @given(sent=rules)
 @quick
 def test_any_rules_come_back(sent: tuple[Rule, ...]) -> None:
-    again = from_bytes(to_bytes(m.RulesReply(HEADER, sent, ())))
+    again = from_bytes(to_bytes(m.RulesReply(HEADER, sent, (), b"")))
     assert isinstance(again, m.RulesReply)
     assert again.rules == sent
 
@@ -459,7 +465,7 @@ def test_hostile_bytes_are_refused(data: bytes) -> None:
 
 def test_long_texts_and_messages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ProtocolError, match="not readable"):
-        from_bytes(to_bytes(m.JoinReply(HEADER, "x" * (wire.MAX_TEXT + 1))))
+        from_bytes(to_bytes(m.JoinReply(HEADER, "x" * (wire.MAX_TEXT + 1), 0)))
     monkeypatch.setattr(wire, "MAX_BYTES", 10)
     with pytest.raises(ProtocolError, match="over the limit of 10"):
         from_bytes(to_bytes(EXAMPLES["JoinRequest"]))
