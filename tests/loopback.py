@@ -53,6 +53,7 @@ class Loopback:
             trust=self._trust,
             coordinator=COORDINATOR,
             make_noise=lambda: UnsafeSeededLaplace(3, site),
+            secret_folds=False,
         )
 
     def _send(self, site: str, envelope: bytes, seconds: float) -> bytes | None:

@@ -42,6 +42,7 @@ class TestHosts(EngineSuite):
                     coordinator="lead",
                     roster=list(tables),
                     make_noise=lambda site=site: make_noise(site),  # type: ignore[misc]
+                    secret_folds=False,
                     n_threads=n_threads,
                 )
                 for site, table in tables.items()

@@ -8,6 +8,8 @@ import json
 import re
 import shutil
 import time
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -234,6 +236,76 @@ def stop(
 
     runs.stop(state, run_name)
     stdout().print(Text(f"{run_name} will stop; resume it with federation run --resume."))
+
+
+@app.command(epilog="Example: fedrulefit federation record sepsis-20261116-101500 -o record.zip")
+@friendly_errors()
+def record(
+    run_name: Annotated[str, typer.Argument(metavar="RUN", help="The run's name.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The record to write.")],
+    state: StateOption = STATE,
+) -> None:
+    """Write the record of a finished run, for hospitals that want to recheck it.
+
+    It holds what the coordinator knew: each site's rules and noisy histograms, and all sums.
+    """
+    from fedrulefit.engines.audit import write_record
+    from fedrulefit.engines.runs import run_folder
+
+    check_writable(output)
+    write_record(run_folder(state, run_name), output)
+    stdout().print(Text(f"Wrote {output}: hospitals recheck it with 'federation audit'."))
+
+
+@app.command(epilog="Example: fedrulefit federation audit record.zip --kit kit")
+@friendly_errors()
+def audit(
+    record: Annotated[Path, typer.Argument(help="The run's record, from the coordinator.")],
+    kit: Annotated[Path, typer.Option("--kit", help="This hospital's start-up kit.")],
+    state: Annotated[
+        Path,
+        typer.Option(
+            "--state", envvar="FEDRULEFIT_SITE_STATE", help="This hospital's state folder."
+        ),
+    ] = Path("fedrulefit-site"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Recheck, at a hospital, that a finished run was led as the protocol says.
+
+    Leads the run once more from the signed replies of all sites, and compares every question
+    with the one that this hospital answered. Ends with an error if anything does not fit.
+    """
+    from fedrulefit.engines.audit import audit as check
+    from fedrulefit.engines.consortium import Kit
+    from fedrulefit.engines.host import run_memory
+    from fedrulefit.engines.journal import Journal
+
+    own = Kit.load(kit, "site")
+    if not (state / "journal.sqlite").exists():
+        raise FederationError(f"{state} is not the state folder of a site: name it with --state")
+    journal = Journal(state / "journal.sqlite")
+    try:
+        found = check(
+            record,
+            site=own.name,
+            memory_of=partial(run_memory, journal),
+            trust=own.trust(),
+            coordinator=own.coordinator,
+        )
+    finally:
+        journal.close()
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
+    elif not found.problems:
+        stdout().print(
+            Text(
+                f"Run {found.run}: all {found.questions} questions to this hospital follow from "
+                f"the study and the {found.replies} signed replies of all sites; so does the model."
+            )
+        )
+    if found.problems:
+        lines = [f"  {printable(problem)}" for problem in found.problems]
+        raise FederationError("\n".join([f"run {found.run} does not fit its record:", *lines]))
 
 
 def write_example(text: str, output: Path | None, advice: str) -> None:

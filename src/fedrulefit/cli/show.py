@@ -25,6 +25,7 @@ STEPS = {
     "keys": "sites exchange keys",
     "histograms": "noisy histograms",
     "rules": "sites grow rules",
+    "votes": "sites vote on the rules",
     "terms": "sites receive the merged rules",
     "path": "cross-validation",
     "fit": "fit together",

@@ -107,7 +107,7 @@ def drive(
         if kept is None:
             answers = _collect(outcome, exchange, traffic, tell, pause)
         else:
-            answers = {site: (_read(data), data) for site, data in msgpack.unpackb(kept).items()}
+            answers = {site: (read_reply(data), data) for site, data in unpack_step(kept).items()}
         outcome = coordinator.step({site: reply for site, (reply, _) in answers.items()})
         if journal is not None and kept is None:
             # Only a step that went well is complete: one that was refused, or that lost a
@@ -162,7 +162,7 @@ def _collect(
             attempts[site] += 1
             if not _answers(reply, requests[site].header) and attempts[site] < ATTEMPTS:
                 continue
-            answers[site] = (_read(data) if reply is None else reply), data
+            answers[site] = (read_reply(data) if reply is None else reply), data
             del waiting[site]
         if traffic.pending:
             # While a person decides, a site may go and come back.
@@ -187,12 +187,25 @@ def _is_pending(reply: m.Reply, header: m.Header) -> bool:
 
 def _read_or_none(data: bytes) -> m.Reply | None:
     try:
-        return _read(data)
+        return read_reply(data)
     except ProtocolError:
         return None
 
 
-def _read(data: bytes) -> m.Reply:
+def unpack_step(kept: bytes) -> dict[str, bytes]:
+    """Return the replies of a completed step, by site, as the journal keeps them."""
+    replies: dict[str, bytes] = msgpack.unpackb(kept)
+    return replies
+
+
+def read_reply(data: bytes) -> m.Reply:
+    """Read the bytes of a reply.
+
+    Raises
+    ------
+    ProtocolError
+        If they are not one.
+    """
     message = from_bytes(data)
     if not isinstance(message, m.Reply):
         raise ProtocolError("a site sent a request where a reply was due")

@@ -10,7 +10,7 @@ that a site which dies at work is noticed within seconds.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast, get_args
 
 import msgpack
@@ -38,11 +38,15 @@ class Letter:
         Hash of the request that this is about; empty for a greeting.
     body : bytes
         The request, or the reply.
+    signed : (bytes, bytes)
+        Certificate and signature of a letter that was opened: with them others, too, can see
+        who wrote it.
     """
 
     kind: Call | Result
     subject: str = ""
     body: bytes = b""
+    signed: tuple[bytes, bytes] = field(default=(b"", b""), compare=False, repr=False)
 
 
 def close(letter: Letter, *, sender: Identity, recipient: str) -> bytes:
@@ -74,8 +78,22 @@ def unseal(data: bytes, *, trust: Trust, sender: str, recipient: str) -> Letter:
             letter = Letter(cast(Call | Result, kind), subject, body)
         case _:
             raise ProtocolError("an envelope is not readable", "unreadable")
+    verify_letter(letter, (certificate, signature), trust=trust, sender=sender, recipient=recipient)
+    return replace(letter, signed=(certificate, signature))
+
+
+def verify_letter(
+    letter: Letter, signed: tuple[bytes, bytes], *, trust: Trust, sender: str, recipient: str
+) -> None:
+    """Check that `sender` signed a letter for `recipient`.
+
+    Raises
+    ------
+    ProtocolError
+        If not.
+    """
+    certificate, signature = signed
     trust.verify(sender, certificate, _claim(letter, recipient), signature)
-    return letter
 
 
 def _unpack(data: bytes) -> Any:

@@ -296,6 +296,7 @@ def open_host(facts: Mapping[str, Any]) -> SiteHost:
         coordinator=kit.coordinator,
         roster=kit.sites,
         make_noise=lambda: None if seed is None else UnsafeSeededLaplace(seed, kit.name),
+        secret_folds=seed is None,
     )
 
 

@@ -18,6 +18,7 @@ import hashlib
 import json
 import logging
 import os
+import secrets
 import threading
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -63,6 +64,9 @@ class SiteHost:
         The consortium's sites; any may take part, if not given.
     make_noise : callable
         Gives each run its noise; None for OpenDP's.
+    secret_folds : bool
+        Whether patients are dealt into folds by a secret that only this hospital has.
+        Without it, by the study's seed: for tests that compare engines.
     n_threads : int
 
     Raises
@@ -83,6 +87,7 @@ class SiteHost:
         coordinator: str,
         roster: Collection[str] | None = None,
         make_noise: Callable[[], Noise | None] = lambda: None,
+        secret_folds: bool = True,
         n_threads: int = 1,
     ) -> None:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -96,6 +101,7 @@ class SiteHost:
         self._state = state
         self._journal = Journal(state / "journal.sqlite")
         self._check_dataset()
+        self._dealing = _keep_secret(self._journal.section("dataset")) if secret_folds else None
         self.ledger = Ledger(state / "ledger.jsonl", clock=now)
         self._sites: dict[tuple[str, str], Site] = {}
         self._lock = threading.Lock()
@@ -191,12 +197,13 @@ class SiteHost:
                 approver=lambda kind, words: ask_person(self._state, header.run, kind, words),
                 memory=self._memory_of(key),
                 shared=self._journal.section("dataset"),
+                dealing=self._dealing,
                 n_threads=self._n_threads,
             )
         return self._sites[key]
 
     def _memory_of(self, key: tuple[str, str]) -> Section:
-        return self._journal.section("\0".join(("run", *key)))
+        return run_memory(self._journal, *key)
 
     def _let_go(self, key: tuple[str, str]) -> None:
         """Forget a run's site; of a finished run, its secret for good."""
@@ -214,6 +221,20 @@ class SiteHost:
                 f"the state folder {self._state} is of the data set {kept.decode()!r}, but the "
                 f"policy names {self._policy.dataset!r}: use one folder per data set"
             )
+
+
+def run_memory(journal: Journal, study: str, run: str) -> Section:
+    """Return what a hospital remembers of a run."""
+    return journal.section("\0".join(("run", study, run)))
+
+
+def _keep_secret(memory: Section) -> bytes:
+    """Return the data set's secret; draw it the first time."""
+    secret = memory.get("dealing")
+    if secret is None:
+        secret = secrets.token_bytes(32)
+        memory.put({"dealing": secret})
+    return secret
 
 
 class _Work(threading.Thread):

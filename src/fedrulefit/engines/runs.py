@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import msgpack
 from threadpoolctl import threadpool_limits
 
 from fedrulefit.engines.drive import Status, drive
@@ -52,6 +53,9 @@ CALL_SECONDS: Final = 15.0
 
 SECONDS_PER_MB: Final = 10.0
 """And so much more for each megabyte sent or expected: slow lines are slow."""
+
+SIGNATURES: Final = "signatures"
+"""Section of a run's journal: of each question, who signed which answer."""
 
 MOST_RUNS: Final = 4
 """Runs carried out at the same time."""
@@ -179,15 +183,22 @@ class Caller:
         wait: float,
         stopped: Callable[[], bool],
         on_sign: Callable[[str, bool], None],
+        on_letter: Callable[[Letter], None] = lambda letter: None,
     ) -> dict[str, bytes]:
-        """Return the answers of all sites that give a sign of life within `wait` seconds."""
+        """Return the answers of all sites that give a sign of life within `wait` seconds.
+
+        `on_letter` is told each answer as its site signed it.
+        """
         with ThreadPoolExecutor(len(requests)) as pool:
 
-            def ask_one(site: str) -> bytes | None:
+            def ask_one(site: str) -> Letter | None:
                 return self._ask_one(site, requests[site], wait, stopped, on_sign)
 
-            answers = zip(requests, pool.map(ask_one, requests), strict=True)
-            return {site: answer for site, answer in answers if answer is not None}
+            found = dict(zip(requests, pool.map(ask_one, requests), strict=True))
+        letters = {site: letter for site, letter in found.items() if letter is not None}
+        for letter in letters.values():
+            on_letter(letter)
+        return {site: letter.body for site, letter in letters.items()}
 
     def _ask_one(
         self,
@@ -196,7 +207,7 @@ class Caller:
         wait: float,
         stopped: Callable[[], bool],
         on_sign: Callable[[str, bool], None],
-    ) -> bytes | None:
+    ) -> Letter | None:
         subject = digest(body)
         call, pause, last_sign = Letter("ask", subject, body), 0.05, time.monotonic()
         while time.monotonic() - last_sign < wait and not stopped():
@@ -208,7 +219,7 @@ class Caller:
                 continue
             pause, last_sign = 0.05, time.monotonic()
             if reply.kind == "done" and reply.subject in (subject, ""):
-                return reply.body
+                return reply
             # A site that was restarted does not know the question any more.
             call = (
                 Letter("poll", subject) if reply.kind == "working" else Letter("ask", subject, body)
@@ -255,16 +266,24 @@ def _carry_out(folder: Path, caller: Caller, teller: _Teller) -> None:
         dropouts=request.dropouts,
     )
 
+    threadpool_limits(1, "blas")  # for good: more threads could change the order of sums
+    journal = Journal(folder / "journal.sqlite")
+    signatures = journal.section(SIGNATURES)
+
     def exchange(requests: Mapping[str, bytes]) -> dict[str, bytes]:
         answers = caller.ask(
-            requests, wait=request.wait, stopped=teller.stopped, on_sign=teller.sign
+            requests,
+            wait=request.wait,
+            stopped=teller.stopped,
+            on_sign=teller.sign,
+            on_letter=lambda letter: signatures.put(
+                {letter.subject: msgpack.packb([digest(letter.body), *letter.signed])}
+            ),
         )
         if teller.stopped():
             raise _StoppedError
         return answers
 
-    threadpool_limits(1, "blas")  # for good: more threads could change the order of sums
-    journal = Journal(folder / "journal.sqlite")
     try:
         model = drive(coordinator, exchange, journal=journal.section("run"), on_status=teller.tell)
     finally:

@@ -1,0 +1,266 @@
+"""Was a run led as the protocol says? Any hospital can see for itself.
+
+The coordinator is deterministic: from the study and the sites' replies follows every
+question that it may ask. A *record* of a finished run holds these replies as the sites
+signed them. A hospital leads the run once more from the record, and compares each question
+with the one that it was asked and answered itself, of which it kept a hash. A coordinator
+that asked something else, or more, cannot make a record that fits: replies that did not
+happen would need the other sites' signatures.
+
+A record tells what the coordinator knew: each site's rules and noisy histograms, and all
+pooled sums. Who may see it is for the consortium to say.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgpack
+
+from fedrulefit.engines.drive import read_reply, unpack_step
+from fedrulefit.engines.envelope import Letter, verify_letter
+from fedrulefit.engines.journal import Journal
+from fedrulefit.engines.runs import SIGNATURES, read_request
+from fedrulefit.errors import FederationError, FedRuleFitError, ProtocolError
+from fedrulefit.model import Model
+from fedrulefit.modelfile import model_facts
+from fedrulefit.privacy.identity import Trust
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.memory import Memory
+from fedrulefit.protocol.wire import digest, to_bytes
+from fedrulefit.study import Study
+
+FILES: Final = ("run.json", "study.toml", "journal.sqlite", "model.json")
+"""What a record holds: the run's own files."""
+
+MOST_BYTES: Final = 8 * 2**30
+"""The largest record that is unpacked."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What came out.
+
+    Parameters
+    ----------
+    run : str
+    questions : int
+        Questions to this hospital that were led to again.
+    replies : int
+        Replies of all sites whose signatures hold.
+    problems : tuple of str
+        What does not fit, in words; empty if everything does.
+    """
+
+    run: str
+    questions: int
+    replies: int
+    problems: tuple[str, ...]
+
+
+def write_record(folder: Path, path: Path) -> None:
+    """Write the record of a finished run.
+
+    Parameters
+    ----------
+    folder : Path
+        The run's, at the coordinator.
+    path : Path
+        The file to write.
+
+    Raises
+    ------
+    FederationError
+        If the run is not finished, or the file cannot be written.
+    """
+    if not (folder / "model.json").exists():
+        raise FederationError(f"run {folder.name!r} has no model yet: a record is of finished runs")
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+            copy = Path(scratch) / "journal.sqlite"
+            _copy_journal(folder / "journal.sqlite", copy)
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as record:
+                for name in FILES:
+                    record.write(copy if name == "journal.sqlite" else folder / name, name)
+    except OSError as error:
+        raise FederationError(f"cannot write {path}: {error.strerror}") from None
+    path.chmod(0o600)
+
+
+def audit(
+    record: Path,
+    *,
+    site: str,
+    memory_of: Callable[[str, str], Memory],
+    trust: Trust,
+    coordinator: str,
+) -> Audit:
+    """Lead a recorded run once more, and compare it with what a hospital remembers.
+
+    Parameters
+    ----------
+    record : Path
+    site : str
+        The hospital's name.
+    memory_of : callable
+        Gives what it remembers of a study (its digest) and a run.
+    trust : Trust
+        Whom it believes.
+    coordinator : str
+        The name in the coordinator's certificate.
+
+    Raises
+    ------
+    FederationError
+        If the file is not a record, or of a run that the hospital did not take part in.
+    """
+    with _unpacked(record) as folder:
+        request = read_request(folder)
+        study = Study.load(folder / "study.toml")
+        memory = memory_of(study.digest, request.run)
+        if memory.get("place") is None:
+            raise FederationError(
+                f"this hospital remembers no run {request.run!r} of that study: is the state "
+                "folder the right one?"
+            )
+        lead = Coordinator(
+            study,
+            request.sites,
+            run=request.run,
+            secure=request.secure,
+            dropouts=request.dropouts,
+        )
+        journal = Journal(folder / "journal.sqlite")
+        try:
+            replay = _Replay(lead, journal, memory, site, trust, coordinator)
+            replay.lead(Model.load(folder / "model.json"))
+        finally:
+            journal.close()
+    return Audit(request.run, replay.questions, replay.replies, tuple(replay.problems))
+
+
+class _Replay:
+    """A run led once more."""
+
+    def __init__(
+        self,
+        lead: Coordinator,
+        journal: Journal,
+        memory: Memory,
+        site: str,
+        trust: Trust,
+        coordinator: str,
+    ) -> None:
+        self._lead = lead
+        self._steps = journal.section("run")
+        self._signatures = journal.section(SIGNATURES)
+        self._memory = memory
+        self._site, self._trust, self._coordinator = site, trust, coordinator
+        self.questions, self.replies, self._last = 0, 0, -1
+        self.problems: list[str] = []
+
+    def lead(self, published: Model) -> None:
+        """Go through all steps, and compare the model that they lead to."""
+        try:
+            model = self._go()
+        except FedRuleFitError as error:
+            self.problems.append(f"the record cannot be led to its end: {error}")
+            return
+        if model is None:
+            return
+        answered = msgpack.unpackb(self._memory.get("place") or b"\x91\xff")[0]
+        if answered > self._last:
+            self.problems.append(
+                f"this hospital answered requests up to step {answered}, the record ends with "
+                f"step {self._last}: what came after is not in it"
+            )
+        if model_facts(model) != model_facts(published):
+            self.problems.append("the model of the record is not the one that its replies lead to")
+
+    def _go(self) -> Model | None:
+        step, outcome = 0, self._lead.step()
+        while not isinstance(outcome, Model):
+            kept = self._steps.get(f"step/{step}")
+            if kept is None:
+                self.problems.append(f"the record ends after {step} steps, without a model")
+                return None
+            data = unpack_step(kept)
+            for name, request in outcome.items():
+                self._compare(name, request, data.get(name))
+            outcome = self._lead.step({name: read_reply(part) for name, part in data.items()})
+            step += 1
+        return outcome
+
+    def _compare(self, name: str, request: m.Request, reply: bytes | None) -> None:
+        asked = digest(to_bytes(request))
+        what = f"step {request.header.step} ({type(request).__name__})"
+        if reply is not None:
+            self._check_signature(name, asked, reply, what)
+        if name != self._site:
+            return
+        self._last = request.header.step
+        kept = self._memory.get(f"asked/{request.header.step}")
+        if kept is None and reply is None:
+            return  # lost on its way: not answered, and not counted
+        if kept != asked.encode():
+            self.problems.append(f"{what}: this hospital was asked something else, or nothing")
+        else:
+            self.questions += 1
+
+    def _check_signature(self, name: str, asked: str, reply: bytes, what: str) -> None:
+        kept = self._signatures.get(asked)
+        body, certificate, signature = ("", b"", b"") if kept is None else msgpack.unpackb(kept)
+        letter = Letter("done", asked, reply)
+        try:
+            if body != digest(reply):
+                raise ProtocolError("there is no signature of it")
+            verify_letter(
+                letter,
+                (certificate, signature),
+                trust=self._trust,
+                sender=name,
+                recipient=self._coordinator,
+            )
+        except ProtocolError as error:
+            self.problems.append(f"{what}: the reply of {name!r} is not its own: {error}")
+        else:
+            self.replies += 1
+
+
+def _copy_journal(source: Path, target: Path) -> None:
+    """Copy a journal that may be in use."""
+    with sqlite3.connect(f"file:{source}?mode=ro", uri=True) as old, sqlite3.connect(target) as new:
+        old.backup(new)
+    old.close()
+    new.close()
+
+
+@contextmanager
+def _unpacked(record: Path) -> Iterator[Path]:
+    """Unpack a record's own files, and nothing else, into a folder that is thrown away."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        try:
+            with zipfile.ZipFile(record) as archive:
+                size = sum(archive.getinfo(name).file_size for name in FILES)
+                if size > MOST_BYTES:
+                    raise FederationError(f"{record} is too large for a record")
+                for name in FILES:
+                    with archive.open(name) as source, (folder / name).open("wb") as target:
+                        shutil.copyfileobj(source, target)
+            json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+            raise FederationError(
+                f"{record} is not the record of a run: 'fedrulefit federation record' writes them"
+            ) from None
+        yield folder

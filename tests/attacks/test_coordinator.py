@@ -1,0 +1,359 @@
+"""A coordinator that chooses grid, rules or folds itself, or hands each site another."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedrulefit.core.design import build_design
+from fedrulefit.core.grid import Grid, encode
+from fedrulefit.core.rules import Condition, Rule, conjoin, cutoff_rules
+from fedrulefit.privacy.policy import KINDS, Policy
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.agreed import free_rules, sender_claim
+from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.memory import Transient
+from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.sums import summary_lengths
+from fedrulefit.table import Table
+from tests.attacks.lead import Lead, RefusedError
+from tests.samples import SOLVERS, fit_model, make_sites, make_study, make_tables, record, take
+
+POLICY = Policy(allow=tuple(KINDS))
+STUDY = make_study(**SOLVERS["exact"], n_cutoffs=3)
+TABLES = make_tables(STUDY, sizes=(300, 250, 200))
+
+
+def change(**changes: Any) -> Policy:
+    return Policy.model_validate({**POLICY.model_dump(), **changes})
+
+
+class Believing(Site):
+    """Takes any grid on public edges, and any rules in canonical form: as sites once did."""
+
+    def _check_handed(self, request: m.Request) -> None:
+        if isinstance(request, m.RulesRequest):
+            self.study.check_public(request.grid)
+        elif isinstance(request, m.TermsRequest):
+            self._check_rules(request.rules)
+
+
+class Hasty(Believing):
+    """Enters what it is handed before a person has decided: as sites once did."""
+
+    def _prepare(self, request: m.Request, asked: str) -> Any:
+        self._enter(request)
+        self._known = self._take_in(request)
+        return super()._prepare(request, asked)
+
+
+def make(kind: type[Site], **options: Any) -> dict[str, Site]:
+    """Return three sites of a kind."""
+    honest = make_sites(STUDY, TABLES, **{"policy": POLICY, **options})
+    return {
+        name: kind(
+            name,
+            TABLES[name],
+            STUDY,
+            identity=site._seals._identity,
+            trust=site._seals._trust,
+            **{"policy": POLICY, **options},
+        )
+        for name, site in honest.items()
+    }
+
+
+def refused(act: Callable[..., Any], *args: Any, **fields: Any) -> str:
+    """Return the code with which a site refuses."""
+    with pytest.raises(RefusedError) as caught:
+        act(*args, **fields)
+    return str(caught.value.args[0])
+
+
+# --- A grid of the coordinator's own ----------------------------------------------------------
+
+
+def shifted(grid: Grid) -> Grid:
+    """Move one cut-off by a public bin: no quantile of the histograms, but around somebody."""
+    age = grid.axes[0]
+    edges = STUDY.bins[0].edges
+    moved = np.array([edges[1], *age.cutoffs[1:]])
+    return Grid((dataclasses.replace(age, cutoffs=moved), *grid.axes[1:]))
+
+
+def test_a_grid_that_the_histograms_do_not_give_is_refused() -> None:
+    """Cut-offs on public edges could still be chosen around one patient."""
+    for kind in (Believing, Site):
+        lead = Lead(make(kind))
+        lead.join()
+        grid, signed = lead.agree()
+        if kind is Believing:
+            assert lead.collect(shifted(grid), ())
+        else:
+            assert refused(lead.collect, shifted(grid), signed) == "grid"
+            assert refused(lead.collect, grid, ()) == "identity"
+            assert refused(lead.collect, grid, signed[:2]) == "identity"
+            assert refused(lead.collect, grid, (*signed[:2], signed[1])) == "identity"
+
+
+def test_a_histogram_that_its_site_did_not_sign_is_refused() -> None:
+    """Else the coordinator makes the histograms fit its grid."""
+    lead = Lead(make(Site))
+    lead.join()
+    grid, signed = lead.agree()
+    for victim in range(3):
+        forged = list(signed)
+        forged[victim] = dataclasses.replace(signed[victim], counts=signed[victim].counts + 1)
+        assert refused(lead.collect, grid, tuple(forged)) == "identity"
+    assert lead.collect(grid, signed)
+
+
+# --- What a person declined -------------------------------------------------------------------
+
+
+def test_a_declined_grid_takes_no_effect() -> None:
+    """Once it did: each hospital could be given another grid while masks still cancelled."""
+
+    def decline(kind: str, words: Any) -> bool:
+        return kind != "rules"
+
+    for kind in (Hasty, Site):
+        lead = Lead(make(kind, policy=change(approval="review"), approver=decline))
+        lead.join()
+        grid, signed = lead.agree()
+        assert refused(lead.collect, grid, signed) == "declined"
+        free = tuple(sorted(free_rules(STUDY, grid, None)))[:3]
+        if kind is Hasty:
+            assert lead.ask(m.TermsRequest, rules=free)
+        else:
+            assert refused(lead.ask, m.TermsRequest, rules=free) == "order"
+            assert all(site._known.grid is None for site in lead.sites.values())
+
+
+# --- Every cell of the grid as a rule ----------------------------------------------------------
+
+
+def cells(grid: Grid) -> Iterator[Rule]:
+    """Yield a rule for every cell of the grid: together they tell every record."""
+    codes = [[*range(axis.n_codes), *([] if axis.complete else [255])] for axis in grid.axes]
+    for row in itertools.product(*codes):
+        rule = conjoin([Condition(j, 1 << code) for j, code in enumerate(row)], grid)
+        assert rule is not None
+        yield rule
+
+
+def read_records(lead: Lead, rules: tuple[Rule, ...]) -> int:
+    """Ask for the counts in all cells; return how many patients were read, all right."""
+    terms = np.arange(len(rules) + 1)
+    lead.ask(m.SlopesRequest, terms=terms[:1], coef=np.zeros(1))
+    sums = lead.sum(
+        m.SummaryRequest,
+        m.SummaryReply,
+        summary_lengths(len(rules), len(terms)),
+        terms=terms,
+        coef=np.zeros(len(terms)),
+        scales=np.zeros(2),
+    )
+    grid = next(iter(lead.sites.values()))._known.grid
+    assert grid is not None
+    values = np.concatenate([table.values for table in TABLES.values()])
+    outcome = np.concatenate([table.outcome for table in TABLES.values()])
+    hits = build_design(encode(values, grid), rules, np.empty((len(values), 0))).dense_rules()
+    np.testing.assert_allclose(hits.sum(axis=0), sums.inside, atol=1e-6)
+    np.testing.assert_allclose(outcome @ hits, sums.events_inside, atol=1e-6)
+    return int((np.abs(sums.inside - 1) < 1e-6).sum())
+
+
+def test_cells_as_rules_read_records_from_believing_sites() -> None:
+    """Two sums once gave nearly every record: the rules were the coordinator's to choose."""
+    lead = Lead(make(Believing))
+    lead.join()
+    grid, signed = lead.agree()
+    lead.collect(grid, signed)
+    rules = tuple(sorted(cells(grid), key=lambda rule: (len(rule), rule)))
+    lead.ask(m.TermsRequest, rules=rules)
+    assert read_records(lead, rules) > 200
+
+
+def test_cells_as_rules_are_refused() -> None:
+    lead = Lead(make(Site))
+    lead.join()
+    grid, signed = lead.agree()
+    sent = lead.collect(grid, signed)
+    rules = tuple(sorted(cells(grid), key=lambda rule: (len(rule), rule)))
+    assert refused(lead.ask, m.TermsRequest, rules=rules) == "votes"
+    # More than the sites sent; with fewer, the votes are missing.
+    assert refused(lead.vote, rules, sent) == "votes"
+    few = rules[: sum(len(reply.rules) for reply in sent.values())]
+    ballots = lead.vote(few, sent)
+    assert refused(lead.ask, m.TermsRequest, rules=few, ballots=ballots) == "votes"
+
+
+def test_votes_cannot_be_forged_or_left_out() -> None:
+    lead = Lead(make(Site))
+    lead.join()
+    grid, signed = lead.agree()
+    sent = lead.collect(grid, signed)
+    liar = dataclasses.replace(sent["west"], rules=tuple(cutoff_rules(grid)))
+    assert refused(lead.vote, (), {**sent, "west": liar}) == "identity"
+    assert refused(lead.vote, (), {"north": sent["north"]}) == "identity"
+    rules = tuple(sorted(set().union(*(reply.rules for reply in sent.values()))))
+    ballots = lead.vote(rules, sent)
+    wrong = tuple(rule for rule in rules if len(rule) > 1)
+    for bad, code in (
+        (ballots[:2], "votes"),
+        ((*ballots[:2], ballots[1]), "votes"),
+        ((*ballots[:2], dataclasses.replace(ballots[2], votes=bytes(len(rules) * 2))), "identity"),
+        ((*ballots[:2], dataclasses.replace(ballots[2], votes=b"")), "votes"),
+    ):
+        assert refused(lead.ask, m.TermsRequest, rules=wrong, ballots=bad) == code
+
+
+def test_a_vote_tells_no_site_s_own_answer() -> None:
+    """What leaves is uniformly random; only the sum of all sites says how many have enough."""
+    lead = Lead(make(Site))
+    lead.join()
+    grid, signed = lead.agree()
+    sent = lead.collect(grid, signed)
+    rules = tuple(sorted(set().union(*(reply.rules for reply in sent.values()))))
+    ballots = lead.vote(rules, sent)
+    own = np.array([np.frombuffer(ballot.votes, "<u2") for ballot in ballots])
+    # By chance, one of n numbers is 0 or 1 with probability n·2⁻¹⁵.
+    assert (own > 1).mean() > 0.9
+    total = own.sum(axis=0, dtype=np.uint16)
+    passes = [
+        set(reply.rules) for reply in sent.values()  # every site passes what it sent
+    ]  # fmt: skip
+    assert (total <= 3).all()
+    for rule, votes in zip(rules, total, strict=True):
+        assert votes >= sum(rule in some for some in passes)
+
+
+# --- A hospital that invents patients ------------------------------------------------------------
+
+
+class Inventor(Site):
+    """Sends one rule, around somebody else's patient."""
+
+    target: Any
+    planted: Rule
+
+    def _grow(self, request: m.RulesRequest, known: Any) -> m.RulesReply:
+        reply = super()._grow(request, known)
+        codes = encode(self.target, request.grid)[0]
+        found = conjoin(
+            [Condition(k, 1 << int(code)) for k, code in enumerate(codes)], request.grid
+        )
+        assert found is not None
+        self.planted = found
+        signature = self._seals.sign(sender_claim(request.header, self.name, 1))
+        return dataclasses.replace(reply, rules=(found,), signature=signature)
+
+
+@pytest.mark.parametrize("min_votes", [0, 2])
+def test_a_hospital_that_invents_patients_learns_nothing_of_another_s(min_votes: int) -> None:
+    """It invents patients like the target, sends that rule, and subtracts its own counts.
+
+    One hospital has one vote: the rule is in the fit only where no votes are asked for.
+    """
+    study, row, clones = make_study(**{**SOLVERS["exact"], "penalty": 1e-3}), 7, 60
+    target, west = TABLES["north"].values[[row]], TABLES["west"]
+    # Surprising outcomes, so that the rule stays in the model.
+    likely = fit_model(study, TABLES).predict_proba(target)[0] > 0.5
+    outcome = np.concatenate([west.outcome, np.arange(clones) < (6 if likely else clones - 6)])
+    values = np.concatenate([west.values, np.repeat(target, clones, axis=0)])
+    forged = Table(values, outcome.astype(np.float64), np.ones(len(outcome)))
+    tables = {**TABLES, "west": forged}
+    options = {"policy": change(min_votes=min_votes)}
+    sites = make_sites(study, tables, **options)
+    seals = sites["west"]._seals
+    options |= {"identity": seals._identity, "trust": seals._trust}
+    inventor = Inventor("west", forged, study, **options)
+    inventor.target = target
+    sites["west"] = inventor
+    model, seen = record(Coordinator(study, list(sites), secure=True), sites)
+    handed = next(r.rules for _, r, _ in seen if isinstance(r, m.TermsRequest))
+    if min_votes:
+        assert inventor.planted not in handed
+        return
+    (found,) = [term for term in model.rule_terms if term.rule == inventor.planted]
+    inside = (encode(values, model.grid) == encode(target, model.grid)).all(axis=1)
+    assert round(found.inside - inside.sum()) == 1
+    learnt = round(found.events_inside - forged.outcome[inside].sum())  # type: ignore[index]
+    assert learnt == TABLES["north"].outcome[row]  # type: ignore[index]
+
+
+# --- Folds of one ---------------------------------------------------------------------------------
+
+
+def held_weights(folds: int, policy: Policy) -> Any:
+    """Return how many patients each fold holds out over all sites, as a coordinator reads it."""
+    study = make_study(**{**SOLVERS["cv"], "folds": folds, "n_trees": 2})
+    sites = make_sites(study, make_tables(study, sizes=(90, 80, 70)), policy=policy)
+    coordinator = Coordinator(study, list(sites), secure=False)
+    requests: Any = coordinator.step()
+    while True:
+        replies = {name: sites[name].handle(request) for name, request in requests.items()}
+        if isinstance(replies["north"], m.CurvatureReply):
+            return sum(reply.held_weights[1:] for reply in replies.values())  # type: ignore[union-attr]
+        requests = coordinator.step(replies)
+
+
+def test_no_fold_is_of_one_patient() -> None:
+    """The sum of all less the sum without a fold is the fold's own: with 100 folds, a patient's."""
+    plain = {"secure_sums": False, "min_sites": 1}
+    weak = change(**plain, min_count=0, max_folds=100)
+    assert (held_weights(100, weak) == 1).sum() > 5
+    many = make_study(**{**SOLVERS["cv"], "folds": 11})
+    lead = Lead(make_sites(many, make_tables(many), policy=POLICY))
+    assert refused(lead.join) == "policy"
+    kept = held_weights(3, change(**plain))
+    assert ((kept == 0) | (kept >= 10)).all()
+
+
+# --- One patient more ----------------------------------------------------------------------------
+
+
+def total_events(sites: dict[str, Site], run: str) -> tuple[float, float]:
+    lead = Lead(sites, run=run)
+    lead.join()
+    grid, signed = lead.agree()
+    lead.collect(grid, signed)
+    lead.ask(m.TermsRequest, rules=())
+    lead.ask(m.SlopesRequest, terms=np.zeros(1, np.int64), coef=np.zeros(1))
+    sums = lead.sum(
+        m.SummaryRequest,
+        m.SummaryReply,
+        summary_lengths(0, 1),
+        terms=np.zeros(1, np.int64),
+        coef=np.zeros(1),
+        scales=np.zeros(2),
+    )
+    return sums.total, sums.events
+
+
+@pytest.mark.parametrize("min_changed", [0, 10])
+def test_one_patient_who_joins_between_two_runs_is_not_told(min_changed: int) -> None:
+    """Two runs, one with a patient more: their difference is that patient."""
+    shared = {name: Transient() for name in TABLES}
+    policy = change(min_changed=min_changed)
+
+    def sites(n_north: int) -> dict[str, Site]:
+        tables = {**TABLES, "north": take(TABLES["north"], np.arange(n_north))}
+        return make_sites(STUDY, tables, policy=policy, each=lambda name: {"shared": shared[name]})
+
+    before = total_events(sites(250), "before")
+    total_events(sites(250), "again")  # an unchanged table may be run over again
+    if min_changed == 0:
+        after = total_events(sites(251), "after")
+        assert after[0] - before[0] == pytest.approx(1)
+        assert after[1] - before[1] == pytest.approx(TABLES["north"].outcome[250])  # type: ignore[index]
+    else:
+        for n_north in (251, 249, 259):
+            assert refused(total_events, sites(n_north), f"n{n_north}") == "few-changes"
+        total_events(sites(260), "enough")
