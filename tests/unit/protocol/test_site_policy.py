@@ -279,7 +279,7 @@ def hand_out_grid(talk: Talk, names: Sequence[str]) -> dict[str, Any]:
     own = granted(talk.ask(m.GridRequest), m.GridReply)
     first, *rest = (name for name in sorted(names) if name != talk.site.name)
     counts = {talk.site.name: own.counts, first: TOTAL - own.counts}
-    counts |= {name: 0 * TOTAL for name in rest}
+    counts |= dict.fromkeys(rest, 0 * TOTAL)
     signed = tuple(
         m.Histogram(name, part, IDENTITIES[name].sign(histogram_claim(talk.header(), name, part)))
         for name, part in counts.items()

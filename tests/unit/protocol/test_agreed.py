@@ -1,0 +1,105 @@
+"""What sites and coordinator work out alike."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fedrulefit.core.grid import Grid, SpreadSums, count_histograms
+from fedrulefit.core.rules import complement, cutoff_rules, level_rules
+from fedrulefit.privacy.sums import Masks, make_secret, public_key
+from fedrulefit.protocol.agreed import (
+    add_votes,
+    elected,
+    follows_from,
+    free_rules,
+    make_grid,
+    pack_votes,
+    unpack_votes,
+)
+from tests.samples import make_study, make_tables
+
+STUDY = make_study(single_cutoffs=True)
+TABLE = make_tables(STUDY, sizes=(200,))["north"]
+COUNTS = count_histograms(TABLE.values, np.ones(200, dtype=np.int64), STUDY.bins)
+GRID = make_grid(STUDY, COUNTS, None)
+
+
+@given(
+    votes=hnp.arrays(np.int64, st.tuples(st.integers(1, 6), st.integers(0, 20)),
+                     elements=st.integers(0, 1)),
+    opened=st.booleans(),
+)  # fmt: skip
+def test_masked_votes_add_up(votes: np.ndarray, opened: bool) -> None:
+    """The low 16 bits of masks over 64 cancel as the masks do."""
+    from fedrulefit.privacy.sums import keystream
+
+    names = [f"s{k}" for k in range(len(votes))]
+    secrets = {name: make_secret() for name in names}
+    publics = {name: public_key(secret) for name, secret in secrets.items()}
+    masks = {name: Masks(name, secrets[name], publics, b"run") for name in names}
+    parts = [
+        pack_votes(masks[name].seal(own, step=1, question=b"q", self_mask=opened))
+        for name, own in zip(names, votes, strict=True)
+    ]
+    seeds = [masks[name].self_seed(step=1, question=b"q") for name in names] if opened else []
+    n_rules = votes.shape[1]
+    total = add_votes(parts, [keystream(seed, n_rules) for seed in seeds], n_rules)
+    np.testing.assert_array_equal(total, votes.sum(axis=0))
+    np.testing.assert_array_equal(unpack_votes(pack_votes(votes[0])), votes[0])
+
+
+def test_a_grid_follows_from_its_histograms_alone() -> None:
+    assert follows_from(GRID, STUDY, COUNTS)
+    assert not follows_from(GRID, STUDY, COUNTS[::-1].copy())
+    for j, axis in enumerate(GRID.axes):
+        changes: list[dict[str, object]] = [{"complete": not axis.complete}]
+        if axis.kind == "number":
+            low, high = axis.limits
+            changes += [
+                {"limits": (low, high + 1)},
+                {"spread": axis.spread * (1 + 1e-6)},
+                {"centre": axis.centre + 1e-3},
+                {"fill": axis.fill + 1e-3},
+                {"cutoffs": axis.cutoffs + 1e-6},
+                {"cutoffs": axis.cutoffs[1:], "n_codes": axis.n_codes - 1},
+            ]
+        for change in changes:
+            axes = list(GRID.axes)
+            axes[j] = dataclasses.replace(axis, **change)  # type: ignore[arg-type]
+            assert not follows_from(Grid(tuple(axes)), STUDY, COUNTS), change
+    assert not follows_from(Grid(GRID.axes[:-1]), STUDY, COUNTS)
+
+
+@pytest.mark.parametrize("spreads", ["histogram", "exact"])
+def test_a_spread_is_compared_where_the_histograms_give_it(spreads: str) -> None:
+    study = STUDY.with_settings(spreads=spreads)
+    axis = GRID.axes[0]
+    other = Grid((dataclasses.replace(axis, spread=axis.spread * 1.1), *GRID.axes[1:]))
+    assert follows_from(other, study, COUNTS) == (spreads == "exact")
+    assert SpreadSums  # the exact ones are summed under masks
+
+
+def test_free_rules_have_patients_on_either_side() -> None:
+    everything = {*level_rules(GRID), *cutoff_rules(GRID)}
+    assert free_rules(STUDY, GRID, None) == everything
+    nobody = free_rules(STUDY, GRID, 0 * COUNTS)
+    assert nobody == set()
+    assert set() < free_rules(STUDY, GRID, COUNTS) <= everything
+    assert free_rules(STUDY.with_settings(single_cutoffs=False), GRID, None) == {*level_rules(GRID)}
+
+
+def test_rules_are_elected_by_votes_or_free() -> None:
+    free = set(cutoff_rules(GRID))
+    rule = sorted(free)[0]
+    negation = complement(rule, GRID)
+    level = sorted(level_rules(GRID))[0]
+    assert negation is not None
+    rules = [rule, negation, level, level]
+    votes = np.array([0, 0, 1, 2])
+    np.testing.assert_array_equal(elected(rules, votes, free, GRID, 2), [True, True, False, True])
