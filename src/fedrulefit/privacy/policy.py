@@ -34,7 +34,8 @@ KINDS: Final[dict[ReleaseKind, str]] = {
     "exact-histograms": "histograms without noise, where the study has none",
     "spreads": "the spread and number of known values of each covariate, exactly",
     "rules": "rules grown on this site's patients (conditions only)",
-    "dual": "rounds of the paper's solver: a gradient sum, a loss, the number of patients",
+    "dual": "rounds of the paper's solver: a gradient sum, a loss, the number of patients; a "
+    "coordinator that chooses its questions can take these sums apart",
     "curvature": "rounds of the exact solver: gradients, second derivatives and losses",
     "slopes": "the gradient at the final coefficients, for the certificate",
     "summary": "patients and outcomes in all and inside each rule of the model",
@@ -42,12 +43,12 @@ KINDS: Final[dict[ReleaseKind, str]] = {
     "site-results": "this site's own results, by name and without masks: patients and outcomes in "
     "all and inside rules of the model, and how well it predicts them",
 }
-"""Every kind of release, in words; all but three that a hospital must choose are allowed."""
+"""Every kind of release, in words; all but four that a hospital must choose are allowed."""
 
 MIN_COUNT: Final = 5
 """Fewest patients that a number about a group may rest on, where nobody says otherwise."""
 
-_BY_CHOICE: Final = ("exact-histograms", "spreads", "site-results")
+_BY_CHOICE: Final = ("exact-histograms", "spreads", "dual", "site-results")
 _ALLOWED: Final = tuple(kind for kind in KINDS if kind not in _BY_CHOICE)
 
 EXAMPLE: Final = """\
@@ -60,10 +61,10 @@ dataset = "patients"       # releases of these patients add up under this name
 min_count = 5
 max_rules = 5000
 
-# Kinds of release. Not here: "spreads" and "exact-histograms", which leave without noise, and
-# "site-results", which leave under the hospital's name.
-allow = ["histograms", "rules", "dual", "curvature", "slopes", "summary",
-         "evaluation"]
+# Kinds of release. Not here: "spreads" and "exact-histograms", which leave without noise;
+# "dual", the paper's solver, whose sums depend on how each hospital walks by itself, so that a
+# coordinator can take them apart; and "site-results", which leave under the hospital's name.
+allow = ["histograms", "rules", "curvature", "slopes", "summary", "evaluation"]
 
 # Sums leave only masked, so that the coordinator sees the total over the sites.
 secure_sums = true

@@ -26,10 +26,10 @@ import msgpack
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.policy import Policy
-from fedrulefit.privacy.sums import Masks, make_secret, public_key, saturate, to_ring
+from fedrulefit.privacy.sums import Masks, make_secret, public_key
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.memory import Memory
-from fedrulefit.protocol.sums import flatten
+from fedrulefit.protocol.sums import ring_of
 
 
 class Seals:
@@ -220,8 +220,7 @@ class Seals:
         asked = hashlib.sha256(subject + question).digest()
         self._check_set(masks.sites)
         self._check_question(asked)
-        # A number that is too large is cut, not refused: a refusal would tell of it openly.
-        ring = to_ring(saturate(flatten(reply), len(masks.sites)), len(masks.sites))
+        ring = ring_of(reply, len(masks.sites))
         bound = hashlib.sha256(transcript + question).digest()
         numbers = masks.seal(ring, step=step, question=bound, self_mask=self.opens)
         self._sealed = (step, bound, asked)
