@@ -105,7 +105,8 @@ def round_coef(coef: Floats) -> Floats:
 
 def largest_predictor(coef: Floats, bounds: Floats) -> float:
     """Return how large a predictor could be, whoever the patient is."""
-    return float(np.abs(coef) @ bounds)
+    with np.errstate(over="ignore"):  # infinite is too large, too
+        return float(np.abs(coef) @ bounds)
 
 
 def capacity(n_sites: int) -> float:

@@ -394,7 +394,7 @@ def _build_axis(
         n_codes=len(cutoffs) + 1,
         complete=bins.complete,
         limits=limits,
-        spread=max(spread, least),
+        spread=min(max(spread, least), 2 * bins.half),
         centre=middle,
         fill=fill,
     )

@@ -56,13 +56,14 @@ def to_ring(numbers: Floats | Ints, n_sites: int) -> Ints:
     RingOverflowError
         If a number is so large that the sum over `n_sites` could wrap round.
     """
-    units = numbers if numbers.dtype.kind == "i" else np.rint(numbers * _SCALE)
-    if not (np.abs(units.astype(np.float64)) < 2.0**63 / n_sites).all():
+    whole = numbers.dtype.kind == "i"
+    most = 2.0 ** (63 - FRACTION_BITS) / n_sites
+    if not (np.abs(numbers.astype(np.float64)) < (most * _SCALE if whole else most)).all():
         raise RingOverflowError(
-            f"a sum is too large for {n_sites} sites: numbers must stay below "
-            f"{2.0 ** (63 - FRACTION_BITS) / n_sites:.3g}"
+            f"a sum is too large for {n_sites} sites: numbers must stay below {most:.3g}"
         )
-    return units.astype(np.int64)
+    ring: Ints = (numbers if whole else np.rint(numbers * _SCALE)).astype(np.int64)
+    return ring
 
 
 def from_ring(total: Ints) -> Floats:
