@@ -9,7 +9,15 @@ import numpy as np
 from scipy.special import expit
 
 from fedrulefit.core.design import Design
-from fedrulefit.core.newton import CurvatureSums, Newton, Query, sum_curvature
+from fedrulefit.core.fixed import Bounds
+from fedrulefit.core.newton import (
+    CurvatureSums,
+    CurvatureUnits,
+    Newton,
+    Query,
+    read_curvature,
+    sum_curvature,
+)
 
 Site = tuple[Design, Any, Any]
 
@@ -49,17 +57,26 @@ def fista(X: Any, y: Any, w: Any, penalties: Any, *, steps: int = 200_000) -> An
     return coef
 
 
-def add_up(sums: list[CurvatureSums]) -> CurvatureSums:
+def bounds_of(sites: list[Site]) -> Bounds:
+    """Return bounds that hold for these patients; between hospitals the study gives them."""
+    terms = np.max([np.maximum(design.largest, 1e-3) for design, _, _ in sites], axis=0)
+    return Bounds(terms, float(max(w.max(initial=1.0) for _, _, w in sites)))
+
+
+def add_up(sums: list[CurvatureUnits]) -> CurvatureUnits:
     """Sum over sites, field by field."""
-    return CurvatureSums(*(sum(getattr(s, n) for s in sums) for n in CurvatureSums.__annotations__))
+    names = CurvatureUnits.__annotations__
+    return CurvatureUnits(*(sum(getattr(s, n) for s in sums) for n in names))
 
 
 def ask(sites: list[Site], query: Query, folds: list[Any] | None = None) -> CurvatureSums:
     """Ask every site and add up."""
     parts = folds or [np.zeros(design.n_rows, dtype=np.int64) for design, _, _ in sites]
-    return add_up(
-        [sum_curvature(*site, part, query) for site, part in zip(sites, parts, strict=True)]
-    )
+    bounds = bounds_of(sites)
+    units = [
+        sum_curvature(*site, part, query, bounds) for site, part in zip(sites, parts, strict=True)
+    ]
+    return read_curvature(add_up(units), query, bounds)
 
 
 def solve(sites: list[Site], factors: Any, penalty: float, **options: Any) -> Newton:

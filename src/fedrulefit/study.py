@@ -31,7 +31,7 @@ from pydantic import (
 )
 
 from fedrulefit.core.arrays import MAX_CODES
-from fedrulefit.core.grid import Bins, Grid, on_public_edges
+from fedrulefit.core.grid import Bins, Grid, check_linear, on_public_edges
 from fedrulefit.errors import StudyError, explain
 
 STUDY_FORMAT: Final = 1
@@ -418,7 +418,8 @@ class Study(_Frozen):
         Raises
         ------
         ValueError
-            If kinds, levels or the cut-offs that the study fixes differ.
+            If kinds, levels or the cut-offs that the study fixes differ, or a linear term
+            leaves the public range.
         """
         expected = [(b.kind, b.complete) for b in self.bins]
         if [(a.kind, a.complete) for a in grid.axes] != expected:
@@ -428,6 +429,8 @@ class Study(_Frozen):
                 raise ValueError("the grid does not fit a category's levels")
             if bins.cutoffs is not None and not np.array_equal(axis.cutoffs, bins.cutoffs):
                 raise ValueError("the grid does not have the cut-offs that the study fixes")
+            if axis.has_linear:
+                check_linear(axis, bins)
 
     def check_public(self, grid: Grid) -> None:
         """Refuse cut-offs and limits that are not on the study's public bins.

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedrulefit.core.grid import Grid
-from fedrulefit.privacy.sums import add_rings, from_ring
+from fedrulefit.privacy.sums import add_rings
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import count_rules, make_grid
 from fedrulefit.protocol.site import Site
-from fedrulefit.protocol.sums import unflatten
+from fedrulefit.protocol.sums import from_total
 from tests.samples import Talk
 
 KEY = ("public", "certificate", "dropouts", "signature")
@@ -44,9 +44,8 @@ class Lead:
     def sum(self, kind: Any, reply: Any, lengths: Any, **fields: Any) -> Any:
         """Ask for a sum and read its total."""
         sealed = [answer.numbers for answer in self.ask(kind, **fields).values()]
-        total = from_ring(add_rings(sealed, len(sealed[0])))
         header = next(iter(self.talks.values())).header()
-        return unflatten(reply, header, lengths, total)
+        return from_total(reply, header, lengths, add_rings(sealed, len(sealed[0])))
 
     def join(self) -> None:
         """Join, and exchange keys."""

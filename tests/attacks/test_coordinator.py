@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fedrulefit.core.design import build_design
+from fedrulefit.core.fixed import from_units
 from fedrulefit.core.grid import Grid, encode
 from fedrulefit.core.rules import Condition, Rule, conjoin, cutoff_rules
 from fedrulefit.privacy.policy import KINDS, Policy
@@ -164,9 +165,10 @@ def read_records(lead: Lead, rules: tuple[Rule, ...]) -> int:
     values = np.concatenate([table.values for table in TABLES.values()])
     outcome = np.concatenate([table.outcome for table in TABLES.values()])
     hits = build_design(encode(values, grid), rules, np.empty((len(values), 0))).dense_rules()
-    np.testing.assert_allclose(hits.sum(axis=0), sums.inside, atol=1e-6)
-    np.testing.assert_allclose(outcome @ hits, sums.events_inside, atol=1e-6)
-    return int((np.abs(sums.inside - 1) < 1e-6).sum())
+    inside = from_units(sums.inside)
+    np.testing.assert_array_equal(hits.sum(axis=0), inside)
+    np.testing.assert_array_equal(outcome @ hits, from_units(sums.events_inside))
+    return int((inside == 1).sum())
 
 
 def test_cells_as_rules_read_records_from_believing_sites() -> None:
@@ -300,7 +302,7 @@ def held_weights(folds: int, policy: Policy) -> Any:
     while True:
         replies = {name: sites[name].handle(request) for name, request in requests.items()}
         if isinstance(replies["north"], m.CurvatureReply):
-            return sum(reply.held_weights[1:] for reply in replies.values())  # type: ignore[union-attr]
+            return from_units(sum(reply.held_weights[1:] for reply in replies.values()))  # type: ignore[union-attr,arg-type]
         requests = coordinator.step(replies)
 
 
@@ -334,7 +336,7 @@ def total_events(sites: dict[str, Site], run: str) -> tuple[float, float]:
         coef=np.zeros(1),
         scales=np.zeros(2),
     )
-    return sums.total, sums.events
+    return float(from_units(sums.total)), float(from_units(sums.events))
 
 
 @pytest.mark.parametrize("min_changed", [0, 10])

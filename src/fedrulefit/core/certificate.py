@@ -3,7 +3,8 @@ r"""How far a model is from the optimum of the pooled problem.
 In: coefficients and sums over all sites. Out: the KKT residual and the duality
 gap, which bounds how much lower the objective could be. Leaves the site: the
 gradient of the loss, of patients with and without the outcome apart
-(:class:`SlopeSums`), and one sum for the dual objective.
+(:class:`SlopeUnits`), and one sum for the dual objective; in whole units
+(:mod:`fedrulefit.core.fixed`).
 
 With slopes :math:`σ_i - y_i` any scales a (for cases), b (for the others) in
 [0, 1] give a dual point :math:`θ_i ∝ w_i·\{a,b\}·(σ_i - y_i)`. It is feasible if
@@ -24,8 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, xlogy
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
+from fedrulefit.core.fixed import FINE_BITS, add_units, from_units, round_units
 from fedrulefit.core.losses import logistic_slope
 from fedrulefit.core.quadratic import kkt_residual
 
@@ -48,29 +50,48 @@ class Certificate:
 
 
 @dataclass(frozen=True, eq=False)
+class SlopeUnits:
+    """Gradients of the summed loss, shape (n_terms,) each; they add up over sites.
+
+    In units of 2⁻⁴⁰·(bound of the term).
+    """
+
+    cases: Ints
+    others: Ints
+
+
+@dataclass(frozen=True, eq=False)
 class SlopeSums:
-    """Gradients of the summed loss, shape (n_terms,) each; they add up over sites."""
+    """Gradients of the summed loss over all sites, shape (n_terms,) each."""
 
     cases: Floats
     others: Floats
 
 
-def sum_slopes(design: Design, outcome: Floats, weights: Floats, predictor: Floats) -> SlopeSums:
+def sum_slopes(
+    design: Design, outcome: Floats, weights: Floats, predictor: Floats, bounds: Floats
+) -> SlopeUnits:
     """Return the gradients of patients with and without the outcome."""
-    slope = logistic_slope(predictor, outcome, weights)
-    return SlopeSums(
-        cases=design.transpose_dot(slope * outcome),
-        others=design.transpose_dot(slope * (1 - outcome)),
+    slope = round_units(logistic_slope(predictor, outcome, weights), FINE_BITS)
+    return SlopeUnits(
+        cases=design.sum_columns(slope * outcome, bounds),
+        others=design.sum_columns(slope * (1 - outcome), bounds),
     )
+
+
+def read_slopes(units: SlopeUnits, bounds: Floats) -> SlopeSums:
+    """Return the gradients that summed units stand for."""
+    cases, others = (from_units(part, FINE_BITS) for part in (units.cases, units.others))
+    return SlopeSums(cases * bounds, others * bounds)
 
 
 def sum_conjugate(
     outcome: Floats, weights: Floats, predictor: Floats, scales: tuple[float, float]
-) -> float:
-    """Return Σ w·f*(θ) for slopes shrunk by `scales` (cases, others)."""
+) -> int:
+    """Return Σ w·f*(θ), in units of 2⁻³², for slopes shrunk by `scales` (cases, others)."""
     chance = expit(predictor)
     shrunk = np.where(outcome > 0, 1 - scales[0] * (1 - chance), scales[1] * chance)
-    return float(weights @ (xlogy(shrunk, shrunk) + xlogy(1 - shrunk, 1 - shrunk)))
+    return add_units(weights * (xlogy(shrunk, shrunk) + xlogy(1 - shrunk, 1 - shrunk)))
 
 
 def choose_scales(

@@ -18,7 +18,12 @@ products work on the bytes:
 Few columns that are multiplied many times are better unpacked once, while that
 takes no more than a bounded block: :meth:`Design.unpacked`.
 
-Oracle: the dense matrix (``tests/properties/test_design.py``).
+What is summed over sites (:mod:`fedrulefit.core.fixed`) is made by three products that
+do not depend on which patients stand together: :meth:`Design.predictor`,
+:meth:`Design.sum_columns` and :meth:`Design.sum_squares`. All their sums are of whole
+numbers below 2⁵³, exact in any order.
+
+Oracle: the dense matrix, and Python's integers (``tests/properties/test_design.py``).
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import Bits, Codes, Floats, Ints
+from fedrulefit.core.fixed import EXACT, ROOT_BITS, round_coef
 from fedrulefit.core.rules import Condition, Rule
 
 BLOCK_CELLS: Final = 1 << 20
@@ -83,14 +89,31 @@ class Design:
             product: Floats = self.matrix @ coef
             return product
         rules, linear = coef[1 : 1 + self.n_rules], coef[1 + self.n_rules :]
-        predictor: Floats = coef[0] + self.linear @ linear
-        used = np.flatnonzero(rules)
+        predictor: Floats = coef[0] + self.linear @ linear + self._dot_rules(rules)
+        return predictor
+
+    def predictor(self, coef: Floats) -> Floats:
+        """Return X·w, shape (n_rows,): each patient's depends on that patient alone.
+
+        Coefficients are rounded (:func:`~fedrulefit.core.fixed.round_coef`), so that rules
+        add up exactly in whatever order the library adds them.
+        """
+        rounded = round_coef(coef)
+        predictor: Floats = rounded[0] + self._dot_rules(rounded[1 : 1 + self.n_rules])
+        for column, slope in zip(self.linear.T, rounded[1 + self.n_rules :], strict=True):
+            predictor += slope * column
+        return predictor
+
+    def _dot_rules(self, coef: Floats) -> Floats:
+        """Return the rules' part of X·w, shape (n_rows,), a block of patients at a time."""
+        predictor = np.zeros(self.n_rows)
+        used = np.flatnonzero(coef)
         if len(used):
             step = max(1, BLOCK_CELLS // (8 * len(used)))
             for start in range(0, len(self.bits), step):
                 rows = slice(8 * start, min(8 * (start + step), self.n_rows))
                 block = _unpack(self.bits[start : start + step, used], rows.stop - rows.start)
-                predictor[rows] += block @ rules[used]
+                predictor[rows] = block @ coef[used]
         return predictor
 
     def transpose_dot(self, vector: Floats) -> Floats:
@@ -98,28 +121,57 @@ class Design:
         if self.matrix is not None:
             product: Floats = vector @ self.matrix
             return product
-        padded = np.zeros(8 * len(self.bits))
-        padded[: self.n_rows] = vector
-        rules = np.zeros(self.n_rules)
-        for start in range(0, len(self.bits), _TABLES):
-            eights = padded[8 * start : 8 * (start + _TABLES)].reshape(-1, 8)
-            for sums, byte in zip(eights @ _SUBSETS, self.bits[start:], strict=False):
-                rules += sums[byte]
+        rules = _sum_rules(self.bits, vector)
         return np.concatenate([[vector.sum()], rules, vector @ self.linear])
 
-    def gram(self, weights: Floats) -> Floats:
-        """Return Xᵀ·diag(weights)·X, shape (n_terms, n_terms), a block at a time."""
-        total = np.zeros((self.n_terms, self.n_terms))
-        step = max(1, BLOCK_CELLS // (8 * self.n_terms))
+    def sum_columns(self, units: Floats, bounds: Floats) -> Ints:
+        """Return Xᵀ·v exactly, shape (n_terms,).
+
+        Parameters
+        ----------
+        units : (n_rows,) float64
+            Whole numbers.
+        bounds : (n_terms,) float64
+            Largest size of each term; 1 for intercept and rules. A linear term is divided
+            by it, and its product rounded to a whole number for each patient.
+        """
+        total = np.zeros(self.n_terms, dtype=np.int64)
+        total[0] = units.astype(np.int64).sum()
+        step = _exact_rows(float(np.abs(units).max(initial=1.0)))
+        for start in range(0, self.n_rows, step):
+            bits = self.bits[start // 8 : (start + step) // 8]
+            rules = _sum_rules(bits, units[start : start + step])
+            total[1 : 1 + self.n_rules] += rules.astype(np.int64)
+        scaled = self.linear / bounds[1 + self.n_rules :]
+        products = np.rint(units[:, None] * scaled).astype(np.int64)
+        total[1 + self.n_rules :] = products.sum(axis=0)
+        return total
+
+    def sum_squares(self, roots: Floats, bounds: Floats) -> Ints:
+        """Return Bᵀ·B exactly, shape (n_terms, n_terms), with whole numbers B = [2²⁰·root·x/bound].
+
+        Parameters
+        ----------
+        roots : (n_rows,) float64
+            Root of what each patient counts.
+        bounds : (n_terms,) float64
+            Largest size of each term; 1 for intercept and rules.
+        """
+        scaled = roots * 2.0**ROOT_BITS
+        whole = np.rint(scaled)
+        linear = np.rint(scaled[:, None] * (self.linear / bounds[1 + self.n_rules :]))
+        largest = max(float(np.abs(x).max(initial=1.0)) for x in (whole, linear))
+        total = np.zeros((self.n_terms, self.n_terms), dtype=np.int64)
+        step = min(max(1, BLOCK_CELLS // (8 * self.n_terms)), _exact_rows(largest**2) // 8)
         for start in range(0, len(self.bits), step):
             rows = slice(8 * start, min(8 * (start + step), self.n_rows))
             n_rows = rows.stop - rows.start
             block = np.empty((n_rows, self.n_terms))
-            block[:, 0] = 1.0
+            block[:, 0] = whole[rows]
             block[:, 1 : 1 + self.n_rules] = _unpack(self.bits[start : start + step], n_rows)
-            block[:, 1 + self.n_rules :] = self.linear[rows]
-            block *= np.sqrt(weights[rows])[:, None]
-            total += block.T @ block
+            block[:, 1 : 1 + self.n_rules] *= whole[rows, None]
+            block[:, 1 + self.n_rules :] = linear[rows]
+            total += (block.T @ block).astype(np.int64)
         return total
 
     def dense_rules(self) -> Floats:
@@ -168,6 +220,23 @@ def build_design(codes: Codes, rules: Sequence[Rule], linear: Floats) -> Design:
             column &= known[condition]
         bits[:, k] = column
     return Design(n_rows, bits, linear)
+
+
+def _sum_rules(bits: Bits, vector: Floats) -> Floats:
+    """Return the rules' part of Xᵀ·v, shape (n_rules,)."""
+    padded = np.zeros(8 * len(bits))
+    padded[: len(vector)] = vector
+    rules = np.zeros(bits.shape[1])
+    for start in range(0, len(bits), _TABLES):
+        eights = padded[8 * start : 8 * (start + _TABLES)].reshape(-1, 8)
+        for sums, byte in zip(eights @ _SUBSETS, bits[start:], strict=False):
+            rules += sums[byte]
+    return rules
+
+
+def _exact_rows(largest: float) -> int:
+    """Return how many patients' whole numbers add up exactly as floats: a multiple of 8."""
+    return 8 * int(EXACT / largest // 8)
 
 
 def _unpack(packed: Bits, n_rows: int) -> Floats:

@@ -7,7 +7,7 @@ category is its level's position, yes/no is 1/0. Out: a :class:`Grid`, on which
 every patient becomes a row of uint8 codes.
 
 Leaves the site: the histogram counts (with noise, :mod:`fedrulefit.privacy`)
-and, only where the study asks for exact spreads, two sums per number.
+and, only where the study asks for exact spreads, three sums per number.
 
 =============================  ====================  =======================
 paper                          here                  shape
@@ -33,6 +33,10 @@ Departures
   multiple: the rule holds for the same patients and reads ``GCS ≥ 6``.
 * Cut-offs at the upper end of the range are dropped: no declared value lies
   beyond them.
+* An exact spread is that of all patients, about their common mean. The paper pools
+  squares about each site's own mean, which tell of single sites.
+* A spread is never so small that a linear term is larger than 64: sums over patients
+  are bounded on public grounds (:mod:`fedrulefit.core.fixed`).
 
 Oracles: :func:`numpy.quantile` on fine bins, naive loops, closed forms
 (``tests/unit/core/test_grid.py``).
@@ -47,6 +51,7 @@ from typing import Final, Literal
 import numpy as np
 
 from fedrulefit.core.arrays import MAX_CODES, MISSING, Codes, Floats, Ints
+from fedrulefit.core.fixed import FINE_BITS, LARGEST_TERM, add_units, from_units
 
 RULE_SPREAD: Final = 0.4
 """Average standard deviation of a rule with support ~ U(0, 1) (paper 2.1)."""
@@ -111,6 +116,20 @@ class Bins:
         """The middle of every bin, shape (n_bins,)."""
         return 0.5 * (self.edges[:-1] + self.edges[1:])
 
+    def clip(self, value: float) -> float:
+        """Return the value, or the end of the public range that it lies beyond."""
+        return float(np.clip(value, self.edges[0], self.edges[-1]))
+
+    @property
+    def centre(self) -> float:
+        """The middle of the public range."""
+        return 0.5 * float(self.edges[0] + self.edges[-1])
+
+    @property
+    def half(self) -> float:
+        """Half the width of the public range."""
+        return 0.5 * float(self.edges[-1] - self.edges[0])
+
 
 @dataclass(frozen=True, eq=False)
 class Axis:
@@ -165,6 +184,12 @@ class Axis:
         return self.ordered and self.spread > 0 and self.limits[0] < self.limits[1]
 
     @property
+    def largest(self) -> float:
+        """The largest size of the linear term, whatever the value."""
+        reach = max(abs(value - self.centre) for value in (*self.limits, self.fill))
+        return RULE_SPREAD * reach / self.spread
+
+    @property
     def every_code(self) -> int:
         """The bit set of all codes that can occur."""
         present = (1 << self.n_codes) - 1
@@ -184,19 +209,23 @@ class Grid:
 
 
 @dataclass(frozen=True, eq=False)
-class SpreadSums:
-    """Sums from which s* is pooled; both add up over sites.
+class SpreadUnits:
+    """Sums from which s* follows, in units of 2⁻⁴⁰; all add up over sites.
+
+    A value counts as z = (x − c)/h: its distance from the middle of the public range, in
+    half ranges.
 
     Parameters
     ----------
-    squares : (n_features,) float64
-        (N_m − 1)·s²: sum of squares about the site's own mean.
-    freedom : (n_features,) float64
-        N_m − 1 over the patients whose value is known.
+    known : (n_features,) int64
+        Patients whose value is known.
+    sums, squares : (n_features,) int64
+        Of z, over these patients.
     """
 
-    squares: Floats
-    freedom: Floats
+    known: Ints
+    sums: Ints
+    squares: Ints
 
 
 def count_histograms(values: Floats, units: Ints, bins: Sequence[Bins]) -> Ints:
@@ -236,23 +265,31 @@ def split_cells(counts: Ints, bins: Sequence[Bins]) -> list[Ints]:
     return np.split(counts, ends[:-1])
 
 
-def sum_spreads(values: Floats, weights: Floats, bins: Sequence[Bins]) -> SpreadSums:
-    """Return the site's sums of squares of every ordered covariate.
+def sum_spreads(values: Floats, weights: Floats, bins: Sequence[Bins]) -> SpreadUnits:
+    """Return the site's sums for the spread of every ordered covariate.
 
     Values outside the public range count as its end.
     """
-    squares = np.zeros(len(bins))
-    freedom = np.zeros(len(bins))
+    sums = np.zeros((3, len(bins)), dtype=np.int64)
     for j, b in enumerate(bins):
-        known = ~np.isnan(values[:, j])
-        w = weights[known]
-        if b.kind == "category" or w.sum() <= 0:
+        if b.kind == "category":
             continue
-        x = np.clip(values[known, j], b.edges[0], b.edges[-1])
-        mean = w @ x / w.sum()
-        squares[j] = w @ (x - mean) ** 2
-        freedom[j] = w.sum() - 1
-    return SpreadSums(squares, freedom)
+        known = ~np.isnan(values[:, j])
+        z = (np.clip(values[known, j], b.edges[0], b.edges[-1]) - b.centre) / b.half
+        w = weights[known]
+        sums[:, j] = [add_units(part, FINE_BITS) for part in (w, w * z, w * z**2)]
+    return SpreadUnits(*sums)
+
+
+def read_spreads(units: SpreadUnits, bins: Sequence[Bins]) -> Floats:
+    """Return s* of every covariate from the totals, shape (n_features,); 0 if unknown."""
+    parts = (units.known, units.sums, units.squares)
+    known, sums, squares = (from_units(part, FINE_BITS) for part in parts)
+    within = squares - sums**2 / np.maximum(known, 1.0)
+    variance = np.maximum(within, 0.0) / np.where(known > 1, known - 1, np.inf)
+    halves = np.array([b.half for b in bins])
+    spreads: Floats = np.sqrt(variance) * halves
+    return spreads
 
 
 def estimate_grid(
@@ -263,7 +300,7 @@ def estimate_grid(
     winsor: float,
     repair: Literal["clip", "project"],
     centre: bool,
-    spreads: SpreadSums | None,
+    spreads: Floats | None,
 ) -> Grid:
     """Turn summed (noisy) counts into the shared grid.
 
@@ -271,8 +308,8 @@ def estimate_grid(
     ----------
     counts : (n_cells,) int64
         Summed over sites; may be negative where noise was added.
-    spreads : SpreadSums or None
-        Summed exact spreads; ``None`` derives them from the counts.
+    spreads : (n_features,) float64 or None
+        Exact spreads; ``None`` derives them from the counts.
     """
     axes = []
     for j, (cells, b) in enumerate(zip(split_cells(counts, bins), bins, strict=True)):
@@ -283,7 +320,7 @@ def estimate_grid(
         if spreads is None:
             spread = float(np.sqrt(share @ (b.midpoints - mean) ** 2))
         else:
-            spread = _pool_spread(spreads, j)
+            spread = float(spreads[j])
         limits = (float(b.edges[0]), float(b.edges[-1]))
         if winsor > 0:
             limits = (_quantile(share, b, winsor), _quantile(share, b, 1 - winsor))
@@ -306,7 +343,6 @@ def exact_grid(
     Every distinct value but the lowest is a cut-off while these are at most
     `n_cutoffs`; beyond that, as many weighted quantiles.
     """
-    spreads = sum_spreads(values, weights, bins)
     levels = np.arange(1, n_cutoffs + 1) / (n_cutoffs + 1)
     axes = []
     for j, b in enumerate(bins):
@@ -324,9 +360,10 @@ def exact_grid(
             # Many patients at the highest value: keep `≥ highest`.
             cutoffs = np.unique(distinct[np.minimum(picked, len(distinct) - 1)])
         low, high = np.searchsorted(below, [winsor - 1e-12, 1 - winsor - 1e-12])
-        limits = (float(distinct[low]), float(distinct[high]))
+        limits = (b.clip(distinct[low]), b.clip(distinct[high]))
         mean = float(share @ distinct)
-        axes.append(_build_axis(b, cutoffs, limits, mean, _pool_spread(spreads, j), centre=centre))
+        spread = _sample_spread(np.clip(values[known, j], *b.edges[[0, -1]]), weights[known])
+        axes.append(_build_axis(b, cutoffs, limits, mean, spread, centre=centre))
     return Grid(tuple(axes))
 
 
@@ -347,14 +384,18 @@ def _build_axis(
     if bins.cutoffs is not None:
         cutoffs = bins.cutoffs
     fill = float(np.clip(mean, *limits))
+    middle = fill if centre else 0.0
+    # A spread that is tiny beside the range would make the term larger than sums can bear.
+    widest = max(abs(limit - middle) for limit in limits)
+    least = RULE_SPREAD * widest / LARGEST_TERM if spread > 0 else 0.0
     return Axis(
         kind=bins.kind,
         cutoffs=cutoffs,
         n_codes=len(cutoffs) + 1,
         complete=bins.complete,
         limits=limits,
-        spread=spread,
-        centre=fill if centre else 0.0,
+        spread=min(max(spread, least), 2 * bins.half),
+        centre=middle,
         fill=fill,
     )
 
@@ -404,6 +445,30 @@ def linear_values(values: Floats, grid: Grid) -> Floats:
     return terms
 
 
+def term_bounds(grid: Grid, n_rules: int, n_terms: int) -> Floats:
+    """Return the largest size of each term, shape (n_terms,): 1 for intercept and rules."""
+    linear = [grid.axes[j].largest for j in grid.linear]
+    return np.array([1.0] * (1 + n_rules) + linear)[:n_terms]
+
+
+def check_linear(axis: Axis, bins: Bins) -> None:
+    """Refuse a linear term that leaves the public range, or is too large for sums.
+
+    Raises
+    ------
+    ValueError
+        If limits, centre, fill or spread are not within the public range, or the spread is
+        so small beside it that a patient's value could outgrow a sum.
+    """
+    low, high = axis.limits
+    inside = bins.edges[0] <= low and high <= bins.edges[-1] and low <= axis.fill <= high
+    centred = axis.centre == 0 or low <= axis.centre <= high
+    if not (inside and centred and axis.spread <= 2 * bins.half):
+        raise ValueError("the grid has a limit, centre, fill or spread outside the public range")
+    if axis.largest > LARGEST_TERM * (1 + 1e-9):
+        raise ValueError("the grid has a spread that is too small for its limits")
+
+
 def _distribution(share: Floats) -> Floats:
     """F̂ at the upper edges: monotone, ends at 1."""
     below = np.cumsum(share)
@@ -444,7 +509,10 @@ def on_public_edges(axis: Axis, bins: Bins) -> bool:
     return bool(np.isin(axis.cutoffs, public).all()) and set(axis.limits) <= set(edges)
 
 
-def _pool_spread(spreads: SpreadSums, feature: int) -> float:
-    """s*: the pooled standard deviation (paper 2.1)."""
-    freedom = spreads.freedom[feature]
-    return float(np.sqrt(spreads.squares[feature] / freedom)) if freedom > 0 else 0.0
+def _sample_spread(values: Floats, weights: Floats) -> float:
+    """Return the standard deviation of values that lie in one place."""
+    total = weights.sum()
+    if total <= 1:
+        return 0.0
+    mean = weights @ values / total
+    return float(np.sqrt(weights @ (values - mean) ** 2 / (total - 1)))

@@ -3,19 +3,22 @@ r"""How much each term and each covariate matters, from sums alone.
 Paper 2.3 (interpretation tools) and figure 3 (subgroups).
 
 In: coefficients and, per term, sums that add up over sites. Out: importances,
-supports and outcome rates. Leaves the site: the :class:`TermSums`.
+supports and outcome rates. Leaves the site: the :class:`TermUnits`, in whole units
+(:mod:`fedrulefit.core.fixed`).
 
 ================================  ===========================  ===========
 paper                             here                         shape
 ================================  ===========================  ===========
 :math:`\varrho_k`                 ``inside / total``           (n_rules,)
-:math:`(N_m-1)\,std^2(r_k)`       ``TermSums.squares``         (n_terms,)
+:math:`(N-1)\,std^2(r_k)`         :func:`squares_of`           (n_terms,)
 :math:`I_k, I_j` (base function)  :func:`term_importance`      (n_terms,)
 :math:`I_j(x)` (variable)         :func:`variable_importance`  (n_features,)
 ================================  ===========================  ===========
 
-Departure: the pooled standard deviation averages *squared* deviations (erratum
-5).
+Departures: the pooled standard deviation averages *squared* deviations (erratum
+5), and these are about the mean of *all* patients. The paper's are about each site's
+own mean: such squares, Σ(n_m − n_m²/N_m) for a rule, give away every site's counts.
+A rule's follow from the totals n and N that are told anyway.
 
 Oracle: the formulas written out on dense matrices
 (``tests/unit/core/test_importance.py``).
@@ -28,51 +31,60 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
+from fedrulefit.core.fixed import from_units, round_units
 
 
 @dataclass(frozen=True, eq=False)
-class TermSums:
-    """Weighted sums over a site's patients; all add up over sites.
+class TermUnits:
+    """Weighted sums over a site's patients, in units of 2⁻³²; all add up over sites.
 
     Parameters
     ----------
-    total, events : float
+    total, events : int
         Patients, and patients with the outcome.
-    inside, events_inside : (n_rules,) float64
+    inside, events_inside : (n_rules,) int64
         The same among those who satisfy each rule.
-    squares : (n_terms,) float64
-        Sum of squares about the site's own mean; 0 for the intercept.
-    freedom : float
-        N_m − 1.
+    sums, squares : (n_linear,) int64
+        Of each linear term, divided by its bound.
     """
 
-    total: float
-    events: float
-    inside: Floats
-    events_inside: Floats
-    squares: Floats
-    freedom: float
+    total: int
+    events: int
+    inside: Ints
+    events_inside: Ints
+    sums: Ints
+    squares: Ints
 
 
-def sum_terms(design: Design, outcome: Floats, weights: Floats) -> TermSums:
-    """Return the site's sums for every term of its design."""
-    total = float(weights.sum())
-    sums = design.transpose_dot(weights)
+def sum_terms(design: Design, outcome: Floats, weights: Floats, bounds: Floats) -> TermUnits:
+    """Return the site's sums for every term of its design.
+
+    `bounds` are the largest sizes of the terms, shape (n_terms,).
+    """
+    units = round_units(weights)
     rules = slice(1, 1 + design.n_rules)
-    squares = np.zeros(design.n_terms)
+    counts, events = (design.sum_columns(part, bounds) for part in (units, units * outcome))
+    linear = slice(1 + design.n_rules, None)
+    scaled = design.linear / bounds[linear]
+    return TermUnits(
+        total=int(counts[0]),
+        events=int(events[0]),
+        inside=counts[rules],
+        events_inside=events[rules],
+        sums=counts[linear],
+        squares=round_units(weights[:, None] * scaled**2).astype(np.int64).sum(axis=0),
+    )
+
+
+def squares_of(units: TermUnits, bounds: Floats) -> Floats:
+    """Return each term's sum of squares about its mean, shape (n_terms,); intercept 0."""
+    total, inside = from_units(units.total), from_units(units.inside)
+    linear = from_units(units.squares) - from_units(units.sums) ** 2 / total
     # A rule is 0 or 1, so its square is itself.
-    squares[rules] = sums[rules] - sums[rules] ** 2 / total
-    means = (weights @ design.linear) / total
-    squares[1 + design.n_rules :] = weights @ (design.linear - means) ** 2
-    return TermSums(
-        total=total,
-        events=float(weights @ outcome),
-        inside=sums[rules],
-        events_inside=design.transpose_dot(weights * outcome)[rules],
-        squares=squares,
-        freedom=total - 1,
+    return np.concatenate(
+        [[0.0], inside - inside**2 / total, linear * bounds[1 + len(inside) :] ** 2]
     )
 
 

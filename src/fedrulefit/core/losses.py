@@ -19,7 +19,13 @@ from fedrulefit.core.arrays import Floats
 
 def logistic_loss(predictor: Floats, outcome: Floats, weights: Floats) -> float:
     """Return the summed loss Σ w·{log(1 + e^F) − y·F}."""
-    return float(weights @ (np.logaddexp(0.0, predictor) - outcome * predictor))
+    return float(patient_losses(predictor, outcome, weights).sum())
+
+
+def patient_losses(predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
+    """Return w·{log(1 + e^F) − y·F} per patient, shape (n_rows,)."""
+    losses: Floats = weights * (np.logaddexp(0.0, predictor) - outcome * predictor)
+    return losses
 
 
 def logistic_slope(predictor: Floats, outcome: Floats, weights: Floats) -> Floats:

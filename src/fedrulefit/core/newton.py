@@ -8,7 +8,8 @@ in a few rounds, where FedDA needs hundreds (paper 2.2.3 has the same objective
 with π = 1; the intercept has π = 0).
 
 In: sums over all sites at a point. Out: the next point. Leaves the site in
-every round: :class:`CurvatureSums`, which add up over sites.
+every round: :class:`CurvatureUnits`, which add up over sites
+(:mod:`fedrulefit.core.fixed`).
 
 A round: the coordinator names a point and the *active* terms; every site sends
 its summed loss at the point and at a few points before it, the gradient for all
@@ -17,7 +18,8 @@ objective went down (else it goes back along the way, on losses it already has),
 solves the penalised quadratic for the active terms, and names the next point.
 Active are the terms with a coefficient and those whose gradient comes near its
 penalty (the strong rule); since the gradient is known for all terms, none is
-left out in the end.
+left out in the end. No point lies beyond what sites answer
+(:data:`~fedrulefit.core.fixed.LARGEST_PREDICTOR`): a longer step is shortened.
 
 Oracle: scikit-learn's and a dense solver's optimum, any partition into sites
 (``tests/unit/core/test_newton.py``, ``tests/properties``).
@@ -28,16 +30,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from scipy.special import expit
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
-from fedrulefit.core.losses import logistic_loss, logistic_slope
+from fedrulefit.core.fixed import (
+    FINE_BITS,
+    LARGEST_PREDICTOR,
+    ROOT_BITS,
+    UNIT_BITS,
+    Bounds,
+    from_units,
+    largest_predictor,
+    round_units,
+)
+from fedrulefit.core.losses import patient_losses
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.rules import Rule
+
+Matrix = TypeVar("Matrix", Floats, Ints)
 
 STEPS: Final = (0.0, 0.0625, 0.25, 0.5, 1.0)
 """Where along the way from the old point to the new one losses are summed."""
@@ -45,8 +59,11 @@ STEPS: Final = (0.0, 0.0625, 0.25, 0.5, 1.0)
 NEAR: Final = 0.7
 """A term is active from this share of its penalty on."""
 
-ROUNDING: Final = 1e-10
-"""A rise of the objective by so little may be the rounding of its sums."""
+ROUNDING: Final = 2.0**-UNIT_BITS
+"""A rise of the objective by so little may be the rounding of patients' losses."""
+
+SHORTEST: Final = 1e-3
+"""A step of which less is left within the bounds ends the way: no better point can be asked for."""
 
 SEPARATED: Final = 1e-4
 """A mean loss below this means that the outcomes are separated perfectly."""
@@ -76,8 +93,24 @@ class Query:
 
 
 @dataclass(frozen=True, eq=False)
+class CurvatureUnits:
+    """Sums over a site's patients, in whole units; all add up over sites.
+
+    The fields are those of :class:`CurvatureSums`, in units of 2⁻³²; `gradient` is in units
+    of 2⁻⁴⁰·(bound of the term), `hessian` of 2⁻⁴⁰·(largest weight)·(bounds of both terms).
+    """
+
+    weight: int
+    held_weight: int
+    losses: Ints
+    held_loss: int
+    gradient: Ints
+    hessian: Ints
+
+
+@dataclass(frozen=True, eq=False)
 class CurvatureSums:
-    """Sums over the patients of one site, or of all.
+    """Sums over the patients of all sites.
 
     Parameters
     ----------
@@ -102,23 +135,48 @@ class CurvatureSums:
 
 
 def sum_curvature(
-    design: Design, outcome: Floats, weights: Floats, folds: Ints, query: Query
-) -> CurvatureSums:
+    design: Design, outcome: Floats, weights: Floats, folds: Ints, query: Query, bounds: Bounds
+) -> CurvatureUnits:
     """Return one site's sums at a point."""
     training = folds != query.fold
-    held = np.where(training, 0.0, weights)
-    weights = np.where(training, weights, 0.0)
     columns = design.take(query.terms)
-    old, new = columns.dot(query.start), columns.dot(query.end)
+    old, new = columns.predictor(query.start), columns.predictor(query.end)
+    counted = round_units(weights).astype(np.int64)
+    along = [_along(old, new, t) for t in STEPS]
+    losses = [
+        round_units(patient_losses(point, outcome, weights)).astype(np.int64) for point in along
+    ]
     chance = expit(new)
-    return CurvatureSums(
-        weight=float(weights.sum()),
-        held_weight=float(held.sum()),
-        losses=np.array([logistic_loss(old + t * (new - old), outcome, weights) for t in STEPS]),
-        held_loss=logistic_loss(new, outcome, held),
-        gradient=design.transpose_dot(logistic_slope(new, outcome, weights)),
-        hessian=pack_triangle(design.take(query.active).gram(weights * chance * (1 - chance))),
+    slope = np.where(training, round_units(weights * (chance - outcome), FINE_BITS), 0.0)
+    curvature = np.where(training, weights / bounds.weight * chance * (1 - chance), 0.0)
+    active = design.take(query.active)
+    return CurvatureUnits(
+        weight=int(counted[training].sum()),
+        held_weight=int(counted[~training].sum()),
+        losses=np.array([each[training].sum() for each in losses]),
+        held_loss=int(losses[-1][~training].sum()),
+        gradient=design.sum_columns(slope, bounds.terms),
+        hessian=pack_triangle(active.sum_squares(np.sqrt(curvature), bounds.terms[query.active])),
     )
+
+
+def read_curvature(units: CurvatureUnits, query: Query, bounds: Bounds) -> CurvatureSums:
+    """Return the numbers that summed units stand for."""
+    own = bounds.terms[query.active]
+    scale = 0.25**ROOT_BITS * bounds.weight * pack_triangle(np.outer(own, own))
+    return CurvatureSums(
+        weight=float(from_units(units.weight)),
+        held_weight=float(from_units(units.held_weight)),
+        losses=from_units(units.losses),
+        held_loss=float(from_units(units.held_loss)),
+        gradient=from_units(units.gradient, FINE_BITS) * bounds.terms,
+        hessian=units.hessian * scale,
+    )
+
+
+def _along(old: Floats, new: Floats, step: float) -> Floats:
+    """Return the predictor on the way; exactly the new one at its end."""
+    return new if step == 1 else old + step * (new - old)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +232,9 @@ class Newton:
         these are many.
     start : Point, optional
         Where to begin, such as a point of a path.
+    bounds : (n_terms,) float64, optional
+        Largest size of each term, from which follows how large a predictor can be; 1 by
+        default.
     """
 
     def __init__(
@@ -181,6 +242,7 @@ class Newton:
         factors: Floats,
         penalty: float,
         *,
+        bounds: Floats | None = None,
         start: Point | None = None,
         fold: int = -1,
         tolerance: float = 1e-8,
@@ -193,6 +255,8 @@ class Newton:
         self.max_active = max_active
         self.rounds = 0
         self.separated = False
+        self.confined = False
+        self._bounds = np.ones(len(factors)) if bounds is None else bounds
         self._point: Point | None = None
         self._old = self._new = np.zeros(len(factors)) if start is None else start.coef
         # The first guess needs no data: what is penalised least.
@@ -211,8 +275,9 @@ class Newton:
     @property
     def converged(self) -> bool:
         """Whether the point is optimal to the tolerance, or cannot get better."""
-        known = self._point is not None
-        return self.separated or (known and self.point.residual <= self.tolerance)
+        if self.separated or self.confined:
+            return True
+        return self._point is not None and self.point.residual <= self.tolerance
 
     def query(self) -> Query:
         """Return the point to evaluate next."""
@@ -226,7 +291,7 @@ class Newton:
         self.rounds += 1
         objectives = self._objectives(sums)
         best = len(STEPS) - 1
-        if objectives[-1] > objectives[0] * (1 + ROUNDING):
+        if objectives[-1] > objectives[0] + ROUNDING:
             best = int(np.argmin(objectives))
         if best < len(STEPS) - 1:
             step = STEPS[max(best, 1)]
@@ -249,6 +314,7 @@ class Newton:
         change = (penalty - self.penalty) * float(self.factors @ np.abs(point.coef))
         self.penalty = penalty
         self._point = replace(point, objective=point.objective + change, residual=residual)
+        self.confined = False
         self._step()
 
     def _objectives(self, sums: CurvatureSums) -> Floats:
@@ -272,11 +338,24 @@ class Newton:
             here,
             tolerance=max(1e-3 * point.residual, 0.01 * self.tolerance),
         )
+        new = self._confine(new)
         change = new[active] - here
         predicted = point.gradient.copy()
         predicted[active] += self._hessian @ change
         self._old, self._new = point.coef, new
         self._active = self._choose_active(np.abs(predicted), new)
+
+    def _confine(self, new: Floats) -> Floats:
+        """Shorten a step to where sites still answer; none is left at the very border."""
+        old = self.point.coef
+        here, there = (largest_predictor(coef, self._bounds) for coef in (old, new))
+        most = LARGEST_PREDICTOR * (1 - ROUNDING)
+        if there <= most:
+            return new
+        # The size is convex along the way: at this part of it, it is at most the largest.
+        part = max(0.0, (most - here) / (there - here))
+        self.confined = part < SHORTEST
+        return old if self.confined else old + part * (new - old)
 
     def _choose_active(self, gradient: Floats, coef: Floats) -> Ints:
         """Terms with a coefficient, and the nearest to having one."""
@@ -290,9 +369,10 @@ class Newton:
         return np.sort(order[nearness[order] >= NEAR])
 
 
-def pack_triangle(matrix: Floats) -> Floats:
+def pack_triangle(matrix: Matrix) -> Matrix:
     """Return the upper triangle, row by row."""
-    return matrix.ravel()[_triangle(len(matrix))]
+    packed: Matrix = matrix.ravel()[_triangle(len(matrix))]
+    return packed
 
 
 def unpack_triangle(packed: Floats, n: int) -> Floats:

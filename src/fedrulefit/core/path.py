@@ -78,17 +78,25 @@ class PathSearch:
     ratio : float
         Smallest λ as a share of the largest.
     max_active : int
+    bounds : (n_terms,) float64, optional
+        Largest size of each term; 1 by default.
     """
 
     def __init__(
-        self, factors: Sequence[Floats], *, length: int, ratio: float, max_active: int
+        self,
+        factors: Sequence[Floats],
+        *,
+        length: int,
+        ratio: float,
+        max_active: int,
+        bounds: Floats | None = None,
     ) -> None:
         self.rounds = 0
         self._factors = factors[0]
         self._shape = length, ratio
         self._penalties: Floats | None = None
         self._tracks = [
-            _Track(Newton(own, NULL_PENALTY, fold=fold, max_active=max_active))
+            _Track(Newton(own, NULL_PENALTY, fold=fold, max_active=max_active, bounds=bounds))
             for fold, own in enumerate(factors, start=-1)
         ]
 

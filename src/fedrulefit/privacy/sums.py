@@ -4,14 +4,13 @@ In: a site's numbers. Out: as many 64-bit integers, each uniformly random on its
 own; added up over all sites of the sum, the masks cancel.
 
 Fixed point
-    Site m's number x is rounded to the integer :math:`[2^{32}x]`; integers are
-    added modulo :math:`2^{64}`. Each site's rounding error is at most
-    :math:`2^{-33}`, so that of a sum over M sites at most :math:`M·2^{-33}`
-    (and the float64 result's own 2⁻⁵³, relatively). A number of which M could
-    overflow, :math:`|x| ≥ 2^{31}/M`, is refused by the coordinator where it sees
-    it, and cut at that bound under masks. Sums without masks are
-    rounded in the same way: with or without them the model is the same, bit for
-    bit, and does not depend on the order of the sites.
+    Numbers are whole multiples of 2⁻³² (or of the field's own unit), added modulo
+    :math:`2^{64}`. They are sums over patients that were rounded patient by patient
+    (:mod:`fedrulefit.core.fixed`), so a total does not tell how the patients are spread
+    over the sites. A number of which M could overflow, :math:`2^{63}/M` units, cannot
+    occur: questions and tables are bounded on public grounds. One that does is an
+    error, never cut. Sums without masks are added in the same way: with or without them
+    the model is the same, bit for bit, and does not depend on the order of the sites.
 
 Masks
     Every two sites i < j share a secret by X25519, from keys made for this run
@@ -39,8 +38,8 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.fixed import UNIT_BITS as FRACTION_BITS
 
-FRACTION_BITS: Final = 32
 SEED_BYTES: Final = 32
 _SCALE: Final = 2.0**FRACTION_BITS
 
@@ -49,33 +48,22 @@ class RingOverflowError(ValueError):
     """A number is too large for the ring; the message does not say which."""
 
 
-def rounding_bound(n_sites: int) -> float:
-    """Return the largest error of a sum over `n_sites` sites."""
-    return n_sites / (2 * _SCALE)
-
-
-def to_ring(numbers: Floats, n_sites: int) -> Ints:
-    """Round to fixed point, shape (n,).
+def to_ring(numbers: Floats | Ints, n_sites: int) -> Ints:
+    """Return whole units, shape (n,): integers are units already.
 
     Raises
     ------
     RingOverflowError
         If a number is so large that the sum over `n_sites` could wrap round.
     """
-    if not (np.abs(numbers) < 2.0 ** (63 - FRACTION_BITS) / n_sites).all():
+    whole = numbers.dtype.kind == "i"
+    most = 2.0 ** (63 - FRACTION_BITS) / n_sites
+    if not (np.abs(numbers.astype(np.float64)) < (most * _SCALE if whole else most)).all():
         raise RingOverflowError(
-            f"a sum is too large for {n_sites} sites: numbers must stay below "
-            f"{2.0 ** (63 - FRACTION_BITS) / n_sites:.3g}"
+            f"a sum is too large for {n_sites} sites: numbers must stay below {most:.3g}"
         )
-    ring: Ints = np.rint(numbers * _SCALE).astype(np.int64)
+    ring: Ints = (numbers if whole else np.rint(numbers * _SCALE)).astype(np.int64)
     return ring
-
-
-def saturate(numbers: Floats, n_sites: int) -> Floats:
-    """Cut numbers to what the ring holds: for sums whose refusal would tell of them."""
-    limit = np.nextafter(2.0 ** (63 - FRACTION_BITS) / n_sites, 0)
-    cut: Floats = np.clip(np.nan_to_num(numbers, nan=0.0), -limit, limit)
-    return cut
 
 
 def from_ring(total: Ints) -> Floats:

@@ -17,8 +17,8 @@ from typing import Final
 import msgpack
 import numpy as np
 
-from fedrulefit.core.arrays import Bools, Ints
-from fedrulefit.core.grid import Axis, Grid, SpreadSums, estimate_grid
+from fedrulefit.core.arrays import Bools, Floats, Ints
+from fedrulefit.core.grid import Axis, Grid, estimate_grid
 from fedrulefit.core.rules import (
     Rule,
     complement,
@@ -43,7 +43,7 @@ _NEAR: Final = 1e-9
 """Means may differ by so much of their size: machines add in different orders."""
 
 
-def make_grid(study: Study, counts: Ints, spreads: SpreadSums | None) -> Grid:
+def make_grid(study: Study, counts: Ints, spreads: Floats | None) -> Grid:
     """Return the grid of summed histograms (paper 2.2.1).
 
     Parameters
@@ -51,7 +51,7 @@ def make_grid(study: Study, counts: Ints, spreads: SpreadSums | None) -> Grid:
     study : Study
     counts : (n_cells,) int64
         Summed over sites.
-    spreads : SpreadSums or None
+    spreads : (n_features,) float64 or None
         Exact spreads, where the study asks for them.
     """
     settings = study.settings

@@ -26,11 +26,26 @@ import numpy as np
 
 from fedrulefit import __version__
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.core.certificate import SlopeSums, certify, choose_scales
+from fedrulefit.core.certificate import (
+    SlopeSums,
+    SlopeUnits,
+    certify,
+    choose_scales,
+    read_slopes,
+)
 from fedrulefit.core.fedda import server_update, soft_threshold
-from fedrulefit.core.grid import Grid, SpreadSums
-from fedrulefit.core.importance import term_importance
-from fedrulefit.core.newton import STEPS, CurvatureSums, Newton, Point, Query
+from fedrulefit.core.fixed import Bounds, from_units
+from fedrulefit.core.grid import Grid, SpreadUnits, read_spreads, term_bounds
+from fedrulefit.core.importance import TermUnits, squares_of, term_importance
+from fedrulefit.core.newton import (
+    STEPS,
+    CurvatureSums,
+    CurvatureUnits,
+    Newton,
+    Point,
+    Query,
+    read_curvature,
+)
 from fedrulefit.core.path import Path, PathSearch
 from fedrulefit.core.rules import Rule, check_rules, complement, merge_rules, mirror
 from fedrulefit.core.scores import Measures, ScoreSums, coarsen
@@ -58,6 +73,7 @@ from fedrulefit.protocol.agreed import (
     make_grid,
 )
 from fedrulefit.protocol.schedule import make_factors, make_schedule
+from fedrulefit.protocol.site import SITE_WEIGHT
 from fedrulefit.protocol.sums import (
     Lengths,
     SumReply,
@@ -229,7 +245,7 @@ class Coordinator:
         if self.study.settings.solver == "fedda":
             solution = yield from self._fit_by_averaging(candidates.factors[0])
         else:
-            solution = yield from self._fit_exactly(candidates)
+            solution = yield from self._fit_exactly(candidates, grid)
         found = _Found(grid, candidates, solution, noise)
         return (yield from self._summarise(found))
 
@@ -260,9 +276,9 @@ class Coordinator:
             sums = yield from self._sum(
                 m.SpreadsReply, spread_lengths(self.study.n_features), m.SpreadsRequest
             )
-            if (sums.squares < 0).any():
+            if min(sums.known.min(), sums.squares.min()) < 0:
                 raise ProtocolError("the sites' spreads do not add up to spreads")
-            spreads = SpreadSums(sums.squares, sums.freedom)
+            spreads = read_spreads(SpreadUnits(sums.known, sums.sums, sums.squares), bins)
         grid = make_grid(self.study, counts, spreads)
         mechanism = "; ".join(sorted({r.mechanism for r in replies}))
         noise = _Noise(mechanism, private=all(r.private for r in replies))
@@ -354,13 +370,15 @@ class Coordinator:
             f"FedDA diverges ({how}): lower 'client_step' (now {step:g}) or set 'centre = true'"
         )
 
-    def _fit_exactly(self, candidates: _Candidates) -> Talk[_Solution]:
+    def _fit_exactly(self, candidates: _Candidates, grid: Grid) -> Talk[_Solution]:
         """Proximal Newton, after cross-validation where λ is not given."""
         settings, penalty = self.study.settings, self.study.settings.penalty
+        bounds = self._bounds(candidates, grid)
         if isinstance(penalty, float):
-            return (yield from self._solve(candidates, penalty, None, []))
+            return (yield from self._solve(candidates, bounds, penalty, None, []))
         search = PathSearch(
             candidates.factors,
+            bounds=bounds.terms,
             length=settings.path_length,
             ratio=settings.path_ratio,
             max_active=settings.max_active,
@@ -368,7 +386,7 @@ class Coordinator:
         history: list[float] = []
         while not search.done and len(history) < settings.max_rounds:
             self.progress = Progress("path", len(history), 0, _last(history))
-            search.update((yield from self._evaluate(search.queries(), len(candidates.factors[0]))))
+            search.update((yield from self._evaluate(search.queries(), bounds)))
             history.append(search.objective)
         if not search.done:
             raise FitError(
@@ -381,7 +399,7 @@ class Coordinator:
         # and then goes back up the path.
         back = [(path.penalties[k], path.points[k]) for k in range(path.chosen, -1, -1)]
         for penalty, start in (*back, (1.05 * path.penalties[0], path.points[0])):
-            solution = yield from self._solve(candidates, float(penalty), start, history)
+            solution = yield from self._solve(candidates, bounds, float(penalty), start, history)
             kept = int((solution.coef[1 : 1 + n_rules] != 0).sum())
             if settings.max_rules is None or kept <= settings.max_rules:
                 break
@@ -390,6 +408,7 @@ class Coordinator:
     def _solve(
         self,
         candidates: _Candidates,
+        bounds: Bounds,
         penalty: float,
         start: Point | None,
         history: list[float],
@@ -399,6 +418,7 @@ class Coordinator:
         newton = Newton(
             factors,
             penalty,
+            bounds=bounds.terms,
             start=start,
             tolerance=settings.tolerance,
             max_active=settings.max_active,
@@ -406,14 +426,21 @@ class Coordinator:
         weight = 0.0
         while not newton.converged and newton.rounds < settings.max_rounds:
             self.progress = Progress("fit", len(history), 0, _last(history))
-            (sums,) = yield from self._evaluate((newton.query(),), len(factors))
+            (sums,) = yield from self._evaluate((newton.query(),), bounds)
             newton.update(sums)
             history.append(newton.point.objective)
             weight = sums.weight
         return _Solution(newton.point.coef, penalty, weight, history)
 
-    def _evaluate(self, queries: Sequence[Query], n_terms: int) -> Talk[list[CurvatureSums]]:
+    def _bounds(self, candidates: _Candidates, grid: Grid) -> Bounds:
+        """Return how large patients' numbers can be: the same as every site finds."""
+        settings, n_terms = self.study.settings, len(candidates.factors[0])
+        weight = self.study.most_weight if settings.weighting == "patients" else SITE_WEIGHT
+        return Bounds(term_bounds(grid, len(candidates.rules), n_terms), weight)
+
+    def _evaluate(self, queries: Sequence[Query], bounds: Bounds) -> Talk[list[CurvatureSums]]:
         """Sum the curvature at all points over the sites."""
+        n_terms = len(bounds.terms)
         sums = yield from self._sum(
             m.CurvatureReply,
             curvature_lengths(queries, n_terms),
@@ -429,17 +456,18 @@ class Coordinator:
             raise FitError(
                 "too few patients for cross-validation: lower 'folds', or give 'penalty' a number"
             )
-        return [
-            CurvatureSums(
-                weight=float(weights[k]),
-                held_weight=float(held_weights[k]),
+        found = [
+            CurvatureUnits(
+                weight=int(weights[k]),
+                held_weight=int(held_weights[k]),
                 losses=losses[k],
-                held_loss=float(sums.held_losses[k]),
+                held_loss=int(sums.held_losses[k]),
                 gradient=gradients[k],
                 hessian=hessian,
             )
             for k, hessian in enumerate(np.split(sums.hessians, ends[:-1]))
         ]
+        return [read_curvature(u, q, bounds) for u, q in zip(found, queries, strict=True)]
 
     def _summarise(self, found: _Found) -> Talk[Model]:
         """Paper 2.3: support and importance of the terms that stayed; the certificate."""
@@ -453,7 +481,8 @@ class Coordinator:
             slope_lengths(len(coef)),
             partial(m.SlopesRequest, terms=terms, coef=coef[terms]),
         )
-        summed = SlopeSums(slopes.cases, slopes.others)
+        bounds = self._bounds(found.candidates, found.grid).terms
+        summed = read_slopes(SlopeUnits(slopes.cases, slopes.others), bounds)
         penalties = solution.penalty * found.factors
         scales = choose_scales(summed, solution.weight, penalties)
         n_rules = int(((terms > 0) & (terms <= len(found.rules))).sum())
@@ -546,12 +575,18 @@ class Coordinator:
     ) -> Model:
         solution = found.solution
         coef = solution.coef
-        patients = _positive(sums.total)
-        if not 0 < sums.events < patients:
+        patients, events = _positive(float(from_units(sums.total))), float(from_units(sums.events))
+        if not 0 < events < patients:
             raise FitError("all patients of all sites are of one outcome class: nothing to learn")
-        importance = term_importance(coef[terms], sums.squares, patients - len(self.sites))
+        bounds = self._bounds(found.candidates, found.grid).terms[terms]
+        counted = TermUnits(
+            sums.total, sums.events, sums.inside, sums.events_inside, sums.sums, sums.squares
+        )
+        importance = term_importance(coef[terms], squares_of(counted, bounds), patients - 1)
+        inside, events_inside = from_units(sums.inside), from_units(sums.events_inside)
         penalties = solution.penalty * found.factors
-        objective = sums.loss / solution.weight + float(penalties @ np.abs(coef))
+        loss, conjugate = float(from_units(sums.loss)), float(from_units(sums.conjugate))
+        objective = loss / solution.weight + float(penalties @ np.abs(coef))
         if self.study.settings.solver == "fedda":
             self._check_converges(objective, solution.history[0], len(solution.history))
         n_rounds = len(solution.history)
@@ -560,12 +595,12 @@ class Coordinator:
             study=self.study,
             grid=found.grid,
             intercept=float(coef[0]),
-            terms=_make_terms(found, terms, importance, sums.inside, sums.events_inside),
+            terms=_make_terms(found, terms, importance, inside, events_inside),
             privacy=self._bill(found.noise, n_rounds),
             provenance=Provenance(
                 sites=self.sites,
                 patients=patients,
-                events=sums.events,
+                events=events,
                 candidates=found.candidates.n_allowed,
                 solver=self.study.settings.solver,
                 penalty=solution.penalty,
@@ -577,7 +612,7 @@ class Coordinator:
                     coef,
                     penalties,
                     objective=objective,
-                    conjugate=None if scales is None else sums.conjugate,
+                    conjugate=None if scales is None else conjugate,
                 ),
                 history=tuple(solution.history),
                 path=_path_points(solution.path),

@@ -7,7 +7,9 @@ these classes, and a test keeps it true.
 
 The replies in :data:`Sum` add up over sites: the coordinator needs only their
 total. In a run with secure sums they leave as :class:`SealedReply`, from which
-nothing but that total can be learnt.
+nothing but that total can be learnt. Whole numbers among their fields are counted in
+units (:mod:`fedrulefit.core.fixed`): each is a sum over patients of a number that
+depends on the patient, the question and public facts alone.
 """
 
 from __future__ import annotations
@@ -26,6 +28,19 @@ PROTOCOL_VERSION: Final = 4
 def _released(formula: str, *, shape: str = "", mechanism: str = "exact") -> Any:
     """Declare a field that leaves the site."""
     return field(metadata={"formula": formula, "shape": shape, "mechanism": mechanism})
+
+
+def _summed(formula: str, *, shape: str = "", unit: str = "2⁻³²", most: str = "w") -> Any:
+    """Declare a sum over patients in whole units; `most` is the largest of one patient."""
+    return field(
+        metadata={
+            "formula": formula,
+            "shape": shape,
+            "mechanism": "exact",
+            "unit": unit,
+            "most": most,
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -179,11 +194,12 @@ class SpreadsRequest:
 
 @dataclass(frozen=True, eq=False)
 class SpreadsReply:
-    """What the spread of each covariate is made of."""
+    """What the spread of each covariate is made of: z = (x − c)/h in the public range c ± h."""
 
     header: Header
-    squares: Floats = _released("(N_m − 1)·s_j²", shape="n_features")
-    freedom: Floats = _released("N_m − 1 over known values", shape="n_features")
+    known: Ints = _summed("Σ w over known values", shape="n_features", unit="2⁻⁴⁰")
+    sums: Ints = _summed("Σ w·z", shape="n_features", unit="2⁻⁴⁰")
+    squares: Ints = _summed("Σ w·z²", shape="n_features", unit="2⁻⁴⁰")
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,7 +311,7 @@ class DualReply:
     header: Header
     increment: Floats = _released("v_m·(z_G − z_0)", shape="n_terms")
     loss: float = _released("v_m·mean loss at the round's start")
-    weight: float = _released("v_m: N_m (sum of patient weights), or 1 if sites count equally")
+    weight: float = _released("v_m: N_m (sum of patient weights), or 1024 if sites count equally")
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,14 +327,20 @@ class CurvatureReply:
     """Sums at the points asked for, one point after another."""
 
     header: Header
-    weights: Floats = _released("Σ w of the patients in training", shape="n_queries")
-    held_weights: Floats = _released("Σ w of the held-out patients", shape="n_queries")
-    losses: Floats = _released("summed loss along the way to the point", shape="n_queries·n_steps")
-    held_losses: Floats = _released("summed loss of the held-out patients", shape="n_queries")
-    gradients: Floats = _released("Σ w·x·(σ − y)", shape="n_queries·n_terms")
-    hessians: Floats = _released(
+    weights: Ints = _summed("Σ w of the patients in training", shape="n_queries")
+    held_weights: Ints = _summed("Σ w of the held-out patients", shape="n_queries")
+    losses: Ints = _summed(
+        "Σ w·loss along the way to the point", shape="n_queries·n_steps", most="513·w"
+    )
+    held_losses: Ints = _summed(
+        "Σ w·loss of the held-out patients", shape="n_queries", most="513·w"
+    )
+    gradients: Ints = _summed("Σ w·x·(σ − y)", shape="n_queries·n_terms", unit="2⁻⁴⁰·b", most="b·w")
+    hessians: Ints = _summed(
         "Σ w·σ(1 − σ)·x·xᵀ of the active terms, upper triangle",
         shape="Σ n_active·(n_active + 1)/2",
+        unit="2⁻⁴⁰·w_max·b_j·b_k",
+        most="w·b_j·b_k/4",
     )
 
 
@@ -336,8 +358,12 @@ class SlopesReply:
     """Gradients of patients with and without the outcome."""
 
     header: Header
-    cases: Floats = _released("Σ w·x·(σ − 1) over patients with the outcome", shape="n_terms")
-    others: Floats = _released("Σ w·x·σ over patients without it", shape="n_terms")
+    cases: Ints = _summed(
+        "Σ w·x·(σ − 1) over patients with the outcome", shape="n_terms", unit="2⁻⁴⁰·b", most="b·w"
+    )
+    others: Ints = _summed(
+        "Σ w·x·σ over patients without it", shape="n_terms", unit="2⁻⁴⁰·b", most="b·w"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,13 +386,14 @@ class SummaryReply:
     """Sums over the site's patients for the terms of the final model."""
 
     header: Header
-    total: float = _released("N_m: sum of patient weights")
-    events: float = _released("Σ w·y")
-    inside: Floats = _released("Σ w·r_k", shape="n_rules")
-    events_inside: Floats = _released("Σ w·y·r_k", shape="n_rules")
-    squares: Floats = _released("(N_m − 1)·std² of each term", shape="n_terms")
-    loss: float = _released("summed loss at the final coefficients")
-    conjugate: float = _released("Σ w·f* at the dual point of the certificate")
+    total: int = _summed("Σ w")
+    events: int = _summed("Σ w·y")
+    inside: Ints = _summed("Σ w·r_k", shape="n_rules")
+    events_inside: Ints = _summed("Σ w·y·r_k", shape="n_rules")
+    sums: Ints = _summed("Σ w·x_j/b_j of the linear terms", shape="n_linear")
+    squares: Ints = _summed("Σ w·(x_j/b_j)² of the linear terms", shape="n_linear")
+    loss: int = _summed("Σ w·loss at the final coefficients", most="513·w")
+    conjugate: int = _summed("Σ w·f* at the dual point of the certificate")
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,15 +27,7 @@ from fedrulefit.core.arrays import Ints
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.policy import Policy
-from fedrulefit.privacy.sums import (
-    SEED_BYTES,
-    Masks,
-    keystream,
-    make_secret,
-    public_key,
-    saturate,
-    to_ring,
-)
+from fedrulefit.privacy.sums import SEED_BYTES, Masks, keystream, make_secret, public_key
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
     VOTE_BYTES,
@@ -45,7 +37,7 @@ from fedrulefit.protocol.agreed import (
     unpack_votes,
 )
 from fedrulefit.protocol.memory import Memory
-from fedrulefit.protocol.sums import flatten
+from fedrulefit.protocol.sums import ring_of
 
 
 class Seals:
@@ -251,13 +243,12 @@ class Seals:
         subject : bytes
             Hash of grid and rules alone: what the question is about, in any run.
         """
-        header, n_sites = reply.header, len(self.sites)
+        header = reply.header
         if isinstance(reply, m.VoteReply):
             ring = unpack_votes(reply.votes)
             votes = pack_votes(self._mask(ring, header.step, question, transcript, subject))
             return m.VoteReply(header, votes, self.sign(ballot_claim(header, self._name, votes)))
-        # A number that is too large is cut, not refused: a refusal would tell of it openly.
-        ring = to_ring(saturate(flatten(reply), n_sites), n_sites)
+        ring = ring_of(reply, len(self.sites))
         numbers = self._mask(ring, header.step, question, transcript, subject)
         return m.SealedReply(header, numbers)
 

@@ -35,7 +35,16 @@ from fedrulefit.core.arrays import Bools, Codes, Floats, Ints
 from fedrulefit.core.boosting import extract_rules, grow_trees
 from fedrulefit.core.certificate import sum_conjugate, sum_slopes
 from fedrulefit.core.design import Design, build_design
-from fedrulefit.core.fedda import client_update
+from fedrulefit.core.fedda import client_update, soft_threshold
+from fedrulefit.core.fixed import (
+    LARGEST_PREDICTOR,
+    LARGEST_WEIGHT,
+    Bounds,
+    add_units,
+    capacity,
+    from_units,
+    largest_predictor,
+)
 from fedrulefit.core.grid import (
     Grid,
     count_histograms,
@@ -43,9 +52,10 @@ from fedrulefit.core.grid import (
     linear_values,
     split_cells,
     sum_spreads,
+    term_bounds,
 )
 from fedrulefit.core.importance import sum_terms
-from fedrulefit.core.losses import logistic_loss
+from fedrulefit.core.losses import patient_losses
 from fedrulefit.core.newton import sum_curvature
 from fedrulefit.core.rules import Rule, check_rules, merge_rules
 from fedrulefit.core.scores import Measures, ScoreSums, coarsen, count_scores, measure, round_to
@@ -72,13 +82,16 @@ from fedrulefit.protocol.dealing import deal_folds, dealing_rng, hold_out, site_
 from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.schedule import make_factors, make_schedule
 from fedrulefit.protocol.seals import Seals
-from fedrulefit.protocol.sums import flatten, question_digest
+from fedrulefit.protocol.sums import question_digest
 from fedrulefit.protocol.tables import check_changes, note_table
 from fedrulefit.protocol.wire import digest, from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
 
 log = logging.getLogger(__name__)
+
+SITE_WEIGHT: Final = 1024.0
+"""What a site counts where all sites count equally; only ratios matter."""
 
 Approver = Callable[[str, Sequence[str]], bool | None]
 """Told a kind of release and what is about to leave, in words; None: not decided yet."""
@@ -340,8 +353,6 @@ class Site:
         if self._seals.active and isinstance(reply, m.Sum | m.VoteReply):
             question = question_digest(_without_evidence(request))
             return self._seals.seal(reply, question, *self._handed)
-        if isinstance(reply, m.Sum) and not np.isfinite(flatten(reply)).all():
-            raise ProtocolError("a sum outgrows every number", "overflow")
         return reply
 
     # --- 1. Is it for us, and its turn? ---------------------------------------------------
@@ -517,6 +528,7 @@ class Site:
         settings = self.study.settings
         self._seals.check_join(request)
         self._check_runs(request.header.run)
+        self._check_capacity(request)
         self._check_folds()
         check_changes(self._table, self.study, self._shared, self.policy.min_changed)
         rounds = m.DualRequest if settings.solver == "fedda" else m.CurvatureRequest
@@ -544,6 +556,27 @@ class Site:
         if settings.penalty == "cv" and settings.folds > most:
             raise ProtocolError(
                 f"the study has {settings.folds} folds; the site's policy allows {most}", "policy"
+            )
+
+    def _check_capacity(self, request: m.JoinRequest) -> None:
+        """Refuse sums that this table could outgrow, or that could be taken apart."""
+        if request.secure and not self._by_patients:
+            raise ProtocolError(
+                "weighting = 'sites' divides each site's sums by its own size, from which masked "
+                "totals can be taken apart: use weighting = 'patients'",
+                "policy",
+            )
+        most = capacity(len(request.sites))
+        if max(self._table.n_rows, self._table.weights.sum()) > most:
+            raise ProtocolError(
+                f"too many patients for a sum over {len(request.sites)} sites: each may have "
+                f"{most:,.0f}, or weights that add up to so much",
+                "policy",
+            )
+        if self.study.most_weight > LARGEST_WEIGHT:
+            raise ProtocolError(
+                f"a patient's weight may be up to {LARGEST_WEIGHT:,.0f}: scale the weights down",
+                "policy",
             )
 
     def _check_runs(self, run: str) -> None:
@@ -652,7 +685,7 @@ class Site:
         match request:
             case m.SpreadsRequest(header):
                 sums = sum_spreads(self._values, self._weights, self.study.bins)
-                return m.SpreadsReply(header, sums.squares, sums.freedom)
+                return m.SpreadsReply(header, sums.known, sums.sums, sums.squares)
             case m.DualRequest():
                 return self._descend(request)
             case m.CurvatureRequest():
@@ -747,6 +780,8 @@ class Site:
         schedule = make_schedule(self.study.settings)
         if not 0 <= request.round < schedule.rounds:
             raise ProtocolError(f"round {request.round} of {schedule.rounds}")
+        start = soft_threshold(request.dual, schedule.threshold(request.round, 0), self._factors)
+        self._check_size(np.arange(design.n_terms), start)
         local = client_update(
             design,
             self._outcome,
@@ -756,7 +791,7 @@ class Site:
             request.round,
             schedule,
         )
-        weight = float(self._weights.sum()) if self._by_patients else 1.0
+        weight = float(self._weights.sum()) if self._by_patients else SITE_WEIGHT
         return m.DualReply(request.header, weight * local.increment, weight * local.loss, weight)
 
     def _curve(self, request: m.CurvatureRequest) -> m.CurvatureReply:
@@ -777,8 +812,14 @@ class Site:
             _check_length(query.end, len(query.terms), "coefficients")
             if not -1 <= query.fold < settings.folds:
                 raise ProtocolError(f"there is no fold {query.fold}")
+            self._check_size(query.terms, query.start)
+            self._check_size(query.terms, query.end)
+        bounds = Bounds(self._bounds, self._largest_weight)
+        for query in request.queries:
             found.append(
-                sum_curvature(design, self._outcome, self._scaled_weights, self._folds, query)
+                sum_curvature(
+                    design, self._outcome, self._scaled_weights, self._folds, query, bounds
+                )
             )
         return m.CurvatureReply(
             request.header,
@@ -793,8 +834,10 @@ class Site:
     def _slope(self, request: m.SlopesRequest) -> m.SlopesReply:
         design, terms = self._ready_design(), request.terms
         _check_coefs(terms, request.coef, design.n_terms)
-        predictor = design.take(terms).dot(request.coef)
-        slopes = sum_slopes(design, self._outcome, self._scaled_weights, predictor)
+        self._check_size(terms, request.coef)
+        predictor = design.take(terms).predictor(request.coef)
+        weights, bounds = self._scaled_weights, self._bounds
+        slopes = sum_slopes(design, self._outcome, weights, predictor, bounds)
         return m.SlopesReply(request.header, slopes.cases, slopes.others)
 
     def _summarise(self, request: m.SummaryRequest) -> m.SummaryReply:
@@ -804,9 +847,10 @@ class Site:
         _check_length(request.scales, 2, "scales")
         if not ((request.scales >= 0) & (request.scales <= 1)).all():
             raise ProtocolError("the scales of the certificate must lie in [0, 1]")
+        self._check_size(terms, request.coef)
         final = design.take(terms)
-        sums = sum_terms(final, self._outcome, self._weights)
-        predictor, weights = final.dot(request.coef), self._scaled_weights
+        sums = sum_terms(final, self._outcome, self._weights, self._bounds[terms])
+        predictor, weights = final.predictor(request.coef), self._scaled_weights
         cases, others = request.scales.tolist()
         return m.SummaryReply(
             request.header,
@@ -814,8 +858,9 @@ class Site:
             events=sums.events,
             inside=sums.inside,
             events_inside=sums.events_inside,
+            sums=sums.sums,
             squares=sums.squares,
-            loss=logistic_loss(predictor, self._outcome, weights),
+            loss=add_units(patient_losses(predictor, self._outcome, weights)),
             conjugate=sum_conjugate(self._outcome, weights, predictor, (cases, others)),
         )
 
@@ -830,6 +875,7 @@ class Site:
         """Return the score sums of a model over the patients that were held out."""
         n_terms, test = self._ready_design().n_terms, self._held_out
         _check_coefs(terms, coef, n_terms)
+        self._check_size(terms, coef)
         if self._grid is None or test.outcome is None or self.study.settings.holdout == 0:
             raise ProtocolError("the study holds no patients out", "order")
         n_rules = len(self._rules)
@@ -896,17 +942,19 @@ class Site:
             # That much is told of the patients, and no more: every further request is refused.
             self._memory.put({"kept-back": b"yes"})
             raise ProtocolError("the site keeps these results of its own back", "policy")
-        sums = sum_terms(self._ready_design().take(terms), self._outcome, self._weights)
+        own = self._ready_design().take(terms)
+        sums = sum_terms(own, self._outcome, self._weights, self._bounds[terms])
         measures: Floats = np.empty(0)
         if request.evaluation:
             scores = coarsen(self._count_scores(terms, request.coef), base)
             measures = np.array(list(vars(measure(scores).rounded(base)).values()))
         known = np.flatnonzero(np.isfinite(measures))
+        totals = [sums.total, sums.events] if request.totals else []
         return m.ResultsReply(
             request.header,
-            round_to(np.array([sums.total, sums.events] if request.totals else []), base),
-            round_to(sums.inside[rules], base),
-            round_to(sums.events_inside[rules], base),
+            round_to(from_units(np.array(totals, dtype=np.int64)), base),
+            round_to(from_units(sums.inside[rules]), base),
+            round_to(from_units(sums.events_inside[rules]), base),
             known,
             measures[known],
         )
@@ -925,7 +973,32 @@ class Site:
     @property
     def _scaled_weights(self) -> Floats:
         """Patients' weights in the objective: all equal, or all sites equal."""
-        return self._weights if self._by_patients else self._weights / self._weights.sum()
+        if self._by_patients:
+            return self._weights
+        equal: Floats = SITE_WEIGHT * self._weights / self._weights.sum()
+        return equal
+
+    @property
+    def _largest_weight(self) -> float:
+        """Most that a patient counts in the objective, on public grounds."""
+        return self.study.most_weight if self._by_patients else SITE_WEIGHT
+
+    @property
+    def _bounds(self) -> Floats:
+        """The largest size of each term, on public grounds, shape (n_terms,)."""
+        if self._grid is None:
+            raise ProtocolError("a fitting round came before the grid", "order")
+        return term_bounds(self._grid, len(self._rules), self._ready_design().n_terms)
+
+    def _check_size(self, terms: Ints, coef: Floats) -> None:
+        """Refuse coefficients with which a patient's numbers could outgrow a sum."""
+        largest = largest_predictor(coef, self._bounds[terms])
+        if not largest <= LARGEST_PREDICTOR:
+            raise ProtocolError(
+                f"the coefficients are too large: Σ |β|·(largest size of the term) must stay "
+                f"below {LARGEST_PREDICTOR:g}",
+                "overflow",
+            )
 
     @property
     def _grid(self) -> Grid | None:

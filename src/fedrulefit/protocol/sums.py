@@ -1,8 +1,9 @@
-"""Replies that add up ↔ flat numbers, and the question they answer.
+"""Replies that add up ↔ flat integers, and the question they answer.
 
-A sum's fields stand one after another in a flat vector; how many numbers each
-has follows from the question alone, never from the patients. The coordinator
-adds the vectors up, masked or not, and builds the same class from the total.
+A sum's fields stand one after another in a flat vector of units; how many numbers
+each has follows from the question alone, never from the patients. The coordinator
+adds the vectors up, masked or not, and builds the same class from the total: whole
+numbers stay units, floats become numbers again.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.arrays import Ints
 from fedrulefit.core.newton import STEPS, Query
 from fedrulefit.core.scores import N_BINS
 from fedrulefit.errors import ProtocolError
@@ -30,7 +31,7 @@ Lengths = Mapping[str, int | None]
 
 def spread_lengths(n_features: int) -> Lengths:
     """Return the lengths of a :class:`SpreadsReply`."""
-    return {"squares": n_features, "freedom": n_features}
+    return dict.fromkeys(("known", "sums", "squares"), n_features)
 
 
 def dual_lengths(n_terms: int) -> Lengths:
@@ -63,12 +64,14 @@ def slope_lengths(n_terms: int) -> Lengths:
 
 def summary_lengths(n_rules: int, n_terms: int) -> Lengths:
     """Return the lengths of a :class:`SummaryReply` on the model's own terms."""
+    n_linear = n_terms - 1 - n_rules
     return {
         "total": None,
         "events": None,
         "inside": n_rules,
         "events_inside": n_rules,
-        "squares": n_terms,
+        "sums": n_linear,
+        "squares": n_linear,
         "loss": None,
         "conjugate": None,
     }
@@ -90,33 +93,17 @@ def size(lengths: Lengths) -> int:
     return sum(1 if length is None else length for length in lengths.values())
 
 
-def flatten(reply: m.Sum) -> Floats:
-    """Return all numbers of a sum, shape (n,)."""
-    parts = [np.atleast_1d(getattr(reply, field.name)) for field in _sum_fields(type(reply))]
-    flat: Floats = np.concatenate(parts).astype(np.float64)
-    return flat
-
-
-def unflatten(kind: type[SumReply], header: m.Header, lengths: Lengths, flat: Floats) -> SumReply:
-    """Build the sum from all its numbers."""
-    ends = np.cumsum([1 if length is None else length for length in lengths.values()])
-    parts = dict(zip(lengths, np.split(flat, ends[:-1]), strict=True))
-    values: dict[str, Any] = {
-        name: float(part[0]) if lengths[name] is None else part for name, part in parts.items()
-    }
-    return kind(header, **values)
-
-
 def ring_of(reply: m.Sum, n_sites: int) -> Ints:
-    """Return a sum's numbers in fixed point.
+    """Return all numbers of a sum in whole units, shape (n,).
 
     Raises
     ------
     ProtocolError
         With the code ``overflow``, if they could wrap round.
     """
+    parts = [np.atleast_1d(getattr(reply, field.name)) for field in _sum_fields(type(reply))]
     try:
-        return to_ring(flatten(reply), n_sites)
+        return np.concatenate([to_ring(part, n_sites) for part in parts])
     except RingOverflowError as error:
         raise ProtocolError(f"site {reply.header.site!r}: {error}", "overflow") from None
 
@@ -134,7 +121,14 @@ def check_lengths(reply: m.Sum, lengths: Lengths) -> None:
 
 def from_total(kind: type[SumReply], header: m.Header, lengths: Lengths, total: Ints) -> SumReply:
     """Build the sum over all sites from their added integers."""
-    return unflatten(kind, header, lengths, from_ring(total))
+    ends = np.cumsum([1 if length is None else length for length in lengths.values()])
+    types = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for name, part in zip(lengths, np.split(total, ends[:-1]), strict=True):
+        whole = types[name] in (int, Ints)
+        numbers = part if whole else from_ring(part)
+        values[name] = numbers if lengths[name] is not None else numbers[0].item()
+    return kind(header, **values)
 
 
 def question_digest(request: m.Request) -> bytes:

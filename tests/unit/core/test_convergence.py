@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.oracles import ask, pool, split
+from tests.oracles import ask, bounds_of, pool, split
 from tests.simulations import make_problem
 
-from fedrulefit.core.certificate import certify, choose_scales, sum_conjugate, sum_slopes
+from fedrulefit.core.certificate import (
+    certify,
+    choose_scales,
+    read_slopes,
+    sum_conjugate,
+    sum_slopes,
+)
+from fedrulefit.core.fixed import from_units
 from fedrulefit.core.newton import Newton
 
 SIZES = {
@@ -30,11 +37,11 @@ def test_two_thousand_rules_in_a_few_rounds(n_sites: int, penalty: float) -> Non
         newton.update(ask(sites, newton.query()))
         values.append(newton.point.objective)
     design = split(X, 2000, y, w, [len(X)])[0][0]
-    coef, penalties = newton.point.coef, penalty * factors
-    slopes = sum_slopes(design, y, w, design.dot(coef))
+    coef, penalties, bounds = newton.point.coef, penalty * factors, bounds_of(sites).terms
+    slopes = read_slopes(sum_slopes(design, y, w, design.dot(coef), bounds), bounds)
     scales = choose_scales(slopes, len(y), penalties)
     assert scales is not None
-    conjugate = sum_conjugate(y, w, design.dot(coef), scales)
+    conjugate = float(from_units(sum_conjugate(y, w, design.dot(coef), scales)))
     proof = certify(slopes, len(y), coef, penalties, objective=values[-1], conjugate=conjugate)
     assert proof.gap is not None
     best = values[-1] - proof.gap  # no more than the true optimum

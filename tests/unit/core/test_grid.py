@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,20 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrulefit.core.arrays import MISSING
+from fedrulefit.core.fixed import FINE_BITS, LARGEST_TERM, from_units
 from fedrulefit.core.grid import (
     Axis,
     Bins,
     Grid,
-    SpreadSums,
+    SpreadUnits,
+    check_linear,
     count_histograms,
     encode,
     estimate_grid,
     exact_grid,
     linear_values,
+    read_spreads,
     repair_counts,
     split_cells,
     sum_spreads,
+    term_bounds,
 )
+
+SUMS = tuple(SpreadUnits.__annotations__)
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=150)
 
@@ -329,19 +336,21 @@ def test_winsor_limits_are_the_outer_quantiles() -> None:
     assert estimate([10] * 10, bins, winsor=0.11).axes[0].limits == (2, 9)
 
 
-def test_pooled_spread_is_the_root_of_the_weighted_variances_of_the_sites() -> None:
+def test_the_exact_spread_is_that_of_all_patients_together() -> None:
     rng = np.random.default_rng(7)
     bins = [numbers([-100, 0, 100]), numbers([-100, 0, 100], complete=False)]
     sites = [rng.normal(m, 1 + m, size=(n, 2)) for m, n in enumerate([5, 9, 20])]
     sites[1][:3, 1] = np.nan
-    sums = [sum_spreads(x, np.ones(len(x)), bins) for x in sites]
-    pooled = SpreadSums(sum(s.squares for s in sums), sum(s.freedom for s in sums))
-    grid = estimate(np.ones(5), bins, spreads=pooled)
+    parts = [sum_spreads(x, np.ones(len(x)), bins) for x in sites]
+    total = SpreadUnits(*(sum(getattr(p, name) for p in parts) for name in SUMS))
+    grid = estimate(np.ones(5), bins, spreads=read_spreads(total, bins))
+    pooled = np.vstack(sites)
     for j in range(2):
-        known = [x[~np.isnan(x[:, j]), j] for x in sites]
-        numerator = sum((len(x) - 1) * x.std(ddof=1) ** 2 for x in known)
-        expected = np.sqrt(numerator / sum(len(x) - 1 for x in known))
-        assert grid.axes[j].spread == pytest.approx(expected, rel=1e-12)
+        expected = np.nanstd(pooled[:, j], ddof=1)
+        assert grid.axes[j].spread == pytest.approx(expected, rel=1e-9)
+    whole = sum_spreads(pooled, np.ones(len(pooled)), bins)
+    for name in SUMS:
+        assert getattr(total, name).tolist() == getattr(whole, name).tolist()
 
 
 def test_spread_sums_treat_weights_as_repeated_patients() -> None:
@@ -350,27 +359,79 @@ def test_spread_sums_treat_weights_as_repeated_patients() -> None:
     bins = [numbers([-9, 0, 9])]
     weighted = sum_spreads(x, weights.astype(float), bins)
     repeated = sum_spreads(np.repeat(x, weights, axis=0), np.ones(weights.sum()), bins)
-    assert weighted.squares == pytest.approx(repeated.squares, rel=1e-12)
-    assert weighted.freedom == pytest.approx(repeated.freedom)
+    assert weighted.known.tolist() == repeated.known.tolist()
+    # In units: a patient is rounded once, its copies each.
+    assert weighted.sums == pytest.approx(repeated.sums, abs=float(weights.sum()))
+    assert weighted.squares == pytest.approx(repeated.squares, abs=float(weights.sum()))
 
 
 def test_spread_sums_see_a_value_outside_as_the_end_of_the_range() -> None:
     bins = [numbers([0, 1, 2])]
     outside = sum_spreads(np.array([[-50.0], [1.0], [99.0]]), np.ones(3), bins)
     at_ends = sum_spreads(np.array([[0.0], [1.0], [2.0]]), np.ones(3), bins)
-    assert outside.squares.tolist() == at_ends.squares.tolist() == [2.0]
+    for sums in (outside, at_ends):
+        found = [from_units(part, FINE_BITS).tolist() for part in vars(sums).values()]
+        assert found == [[3], [0], [2]]
 
 
 def test_a_category_and_an_unknown_covariate_send_no_spread() -> None:
     bins = [Bins.categorical(3, complete=True), numbers([0, 1], complete=False)]
     sums = sum_spreads(np.array([[0, np.nan], [2, np.nan]]), np.ones(2), bins)
-    assert sums.squares.tolist() == [0, 0]
-    assert sums.freedom.tolist() == [0, 0]
+    assert [part.tolist() for part in vars(sums).values()] == [[0, 0]] * 3
+    assert read_spreads(sums, bins).tolist() == [0, 0]
+
+
+def test_a_spread_is_never_so_small_that_the_term_outgrows_a_sum() -> None:
+    """A range in kelvin, a spread of millikelvin: the term would be in the thousands."""
+    bins = [numbers([250, 300, 350])]
+    for centre in (True, False):
+        axis = estimate([3, 3], bins, spreads=np.array([1e-3]), centre=centre).axes[0]
+        assert axis.largest == pytest.approx(LARGEST_TERM)
+        ends = linear_values(np.array([[0.0], [250], [350], [999], [np.nan]]), Grid((axis,)))
+        assert np.abs(ends).max() == pytest.approx(LARGEST_TERM)
+        check_linear(axis, bins[0])
+
+
+GOOD = Axis("number", np.array([1.0]), 2, False, (0.5, 2.0), 0.5, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"limits": (-1.0, 2.0)}, "outside"),
+        ({"limits": (0.5, 1e9)}, "outside"),
+        ({"centre": -1e6}, "outside"),
+        ({"centre": 0.4}, "outside"),
+        ({"fill": 1e300}, "outside"),
+        ({"fill": 0.4}, "outside"),
+        ({"spread": 1e9}, "outside"),
+        ({"spread": 1e-300}, "too small"),
+        ({"spread": 0.006}, "too small"),
+    ],
+)
+def test_a_linear_term_stays_within_the_public_range(wrong: dict[str, Any], words: str) -> None:
+    bins = numbers([0, 1, 2], complete=False)
+    check_linear(GOOD, bins)
+    check_linear(replace(GOOD, centre=0.0), bins)
+    with pytest.raises(ValueError, match=words):
+        check_linear(replace(GOOD, **wrong), bins)
+
+
+@pytest.mark.parametrize("centre", [True, False])
+def test_bounds_hold_for_every_value(centre: bool) -> None:
+    rng = np.random.default_rng(3)
+    bins = [numbers([0, 1, 2, 30], complete=False), Bins.binary(complete=False)]
+    grid = estimate([5, 3, 1, 4, 9, 2, 1], bins, winsor=0.025, centre=centre)
+    values = np.column_stack([rng.normal(0, 50, 500), rng.integers(0, 2, 500)])
+    values[::7] = np.nan
+    bounds = term_bounds(grid, 3, 6)
+    assert bounds[:4].tolist() == [1, 1, 1, 1]
+    assert (np.abs(linear_values(values, grid)) <= bounds[4:] * (1 + 1e-12)).all()
 
 
 def test_one_patient_in_all_has_no_spread_and_no_linear_term() -> None:
     bins = [numbers([0, 1, 2])]
-    spreads = sum_spreads(np.array([[0.5]]), np.ones(1), bins)
+    spreads = read_spreads(sum_spreads(np.array([[0.5]]), np.ones(1), bins), bins)
     grid = estimate([1, 0], bins, spreads=spreads)
     assert grid.axes[0].spread == 0
     assert grid.linear == ()

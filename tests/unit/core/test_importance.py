@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from fedrulefit.core.design import Design
-from fedrulefit.core.importance import TermSums, sum_terms, term_importance, variable_importance
+from fedrulefit.core.fixed import from_units
+from fedrulefit.core.importance import (
+    TermUnits,
+    squares_of,
+    sum_terms,
+    term_importance,
+    variable_importance,
+)
 
 N_RULES, N_LINEAR = 5, 2
 
@@ -21,29 +28,31 @@ def make_site(seed: int, n_rows: int) -> tuple[Any, Any, Any]:
     return rules, linear, rng.integers(0, 2, n_rows).astype(float)
 
 
-def sums_of(rules: Any, linear: Any, outcome: Any, weights: Any = None) -> TermSums:
+BOUNDS = np.array([1.0] * (1 + N_RULES) + [30.0, 40.0])
+
+
+def sums_of(rules: Any, linear: Any, outcome: Any, weights: Any = None) -> TermUnits:
     bits = np.packbits(rules.astype(np.uint8), axis=0, bitorder="little")
     weights = np.ones(len(rules)) if weights is None else weights
-    return sum_terms(Design(len(rules), bits, linear), outcome, weights)
+    return sum_terms(Design(len(rules), bits, linear), outcome, weights, BOUNDS)
 
 
-def added(parts: list[TermSums]) -> tuple[Any, float]:
-    return sum(p.squares for p in parts), sum(p.freedom for p in parts)
+def added(parts: list[TermUnits]) -> tuple[Any, float]:
+    total = TermUnits(*(sum(getattr(p, name) for p in parts) for name in NAMES))
+    return squares_of(total, BOUNDS), float(from_units(total.total)) - 1
 
 
+NAMES = tuple(TermUnits.__annotations__)
 SITES = [make_site(1, 23), make_site(2, 40)]
 COEF = np.array([0.7, 1.0, -2.0, 0.0, 0.5, 3.0, -0.25, 1.5])
 
 
-def test_importance_pools_the_squared_deviations_of_the_sites_erratum_5() -> None:
+def test_importance_is_the_standard_deviation_over_all_patients() -> None:
+    """About the pooled mean: squares about the sites' own means give their counts away."""
     importance = term_importance(COEF, *added([sums_of(*site) for site in SITES]))
-    terms = [np.hstack([rules, linear]) for rules, linear, _ in SITES]
-    freedom = sum(len(t) - 1 for t in terms)
-    variance = sum((len(t) - 1) * t.std(axis=0, ddof=1) ** 2 for t in terms) / freedom
-    assert importance[1:] == pytest.approx(np.abs(COEF[1:]) * np.sqrt(variance), rel=1e-12)
-    # The paper's own formula, without the square, is another number.
-    printed = sum((len(t) - 1) * t.std(axis=0, ddof=1) for t in terms) / freedom
-    assert np.abs(importance[1:3] - np.abs(COEF[1:3]) * np.sqrt(printed[:2])).min() > 0.01
+    terms = np.vstack([np.hstack([rules, linear]) for rules, linear, _ in SITES])
+    expected = np.abs(COEF[1:]) * terms.std(axis=0, ddof=1)
+    assert importance[1:] == pytest.approx(expected, rel=1e-7)
 
 
 def test_the_intercept_has_no_importance() -> None:
@@ -51,21 +60,26 @@ def test_the_intercept_has_no_importance() -> None:
     assert term_importance(np.array([5.0]), np.array([9.0]), 3.0).tolist() == [0.0]
 
 
-def test_a_level_that_differs_between_sites_alone_is_not_important() -> None:
-    """Pooled within sites: a site's own mean is taken off, as in the paper."""
-    site = [(np.full((9, 1), m), np.full((9, 1), 4.0 * m), np.zeros(9)) for m in (0.0, 1.0)]
-    importance = term_importance(np.ones(3), *added([sums_of(*s) for s in site]))
-    assert importance == pytest.approx([0, 0, 0], abs=1e-12)
+@pytest.mark.parametrize("sizes", [(63,), (1, 62), (20, 20, 23)])
+def test_importance_does_not_depend_on_who_has_which_patient(sizes: tuple[int, ...]) -> None:
+    rules, linear, outcome = (np.concatenate(parts) for parts in zip(*SITES, strict=True))
+    parts, start = [], 0
+    for size in sizes:
+        rows = slice(start, start + size)
+        parts.append(sums_of(rules[rows], linear[rows], outcome[rows]))
+        start += size
+    here = term_importance(COEF, *added(parts))
+    assert here.tolist() == term_importance(COEF, *added([sums_of(*s) for s in SITES])).tolist()
 
 
 def test_supports_and_outcome_rates_are_counts_inside_each_rule() -> None:
     parts = [sums_of(*site) for site in SITES]
     rules = np.vstack([site[0] for site in SITES])
     outcome = np.concatenate([site[2] for site in SITES])
-    assert sum(p.total for p in parts) == len(rules)
-    assert sum(p.events for p in parts) == outcome.sum()
-    assert sum(p.inside for p in parts).tolist() == rules.sum(axis=0).tolist()
-    assert sum(p.events_inside for p in parts).tolist() == (outcome @ rules).tolist()
+    assert from_units(sum(p.total for p in parts)) == len(rules)
+    assert from_units(sum(p.events for p in parts)) == outcome.sum()
+    assert from_units(sum(p.inside for p in parts)).tolist() == rules.sum(axis=0).tolist()
+    assert from_units(sum(p.events_inside for p in parts)).tolist() == (outcome @ rules).tolist()
     support = sum(p.inside for p in parts) / sum(p.total for p in parts)
     assert support == pytest.approx(rules.mean(axis=0))
 
@@ -76,16 +90,11 @@ def test_sums_treat_weights_as_repeated_patients() -> None:
     weighted = sums_of(rules, linear, outcome, weights.astype(float))
     rows = np.repeat(np.arange(len(rules)), weights)
     repeated = sums_of(rules[rows], linear[rows], outcome[rows])
-    for name in ("total", "events", "inside", "events_inside", "squares", "freedom"):
-        assert getattr(weighted, name) == pytest.approx(getattr(repeated, name), rel=1e-12)
-
-
-def test_linear_sums_of_squares_survive_a_large_mean() -> None:
-    """Σx² − n·x̄² would lose all digits here."""
-    rules, linear, outcome = SITES[0]
-    near = sums_of(rules, linear, outcome).squares[1 + N_RULES :]
-    far = sums_of(rules, linear + 1e9, outcome).squares[1 + N_RULES :]
-    assert far == pytest.approx(near, rel=1e-5)
+    for name in ("total", "events", "inside", "events_inside"):
+        assert np.all(getattr(weighted, name) == getattr(repeated, name))
+    for name in ("sums", "squares"):
+        # In units; a patient is rounded once, its copies each.
+        assert getattr(weighted, name) == pytest.approx(getattr(repeated, name), abs=len(rows))
 
 
 def test_no_freedom_means_no_importance() -> None:

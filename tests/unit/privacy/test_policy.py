@@ -42,7 +42,8 @@ def test_the_defaults_are_the_careful_ones() -> None:
     assert policy.epsilon_study is not None
     assert policy.epsilon_dataset is not None
     # What is exact by choice, or under its name, needs the hospital's own word.
-    assert set(KINDS) - set(policy.allow) == {"exact-histograms", "spreads", "site-results"}
+    chosen = {"exact-histograms", "spreads", "dual", "site-results"}
+    assert set(KINDS) - set(policy.allow) == chosen
     assert set(KINDS) == set(get_args(ReleaseKind)) == set(OPEN.allow)
 
 

@@ -17,7 +17,7 @@ from fedrulefit.model import Model
 from fedrulefit.modelfile import model_facts
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import FORBIDDEN, Coordinator, _forbid
-from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.site import SITE_WEIGHT, Site
 from fedrulefit.study import Study
 from fedrulefit.table import Table
 from tests.samples import SOLVERS, make_study, make_tables, record
@@ -135,23 +135,25 @@ def test_a_reply_to_another_question_is_refused(changes: dict[str, Any]) -> None
     ("kind", "field"),
     [
         (m.GridReply, "counts"),
+        (m.SpreadsReply, "known"),
+        (m.SpreadsReply, "sums"),
         (m.SpreadsReply, "squares"),
-        (m.SpreadsReply, "freedom"),
         (m.DualReply, "increment"),
         *((m.CurvatureReply, f.name) for f in dataclasses.fields(m.CurvatureReply)[1:]),
         (m.SlopesReply, "cases"),
         (m.SlopesReply, "others"),
         (m.SummaryReply, "inside"),
         (m.SummaryReply, "events_inside"),
+        (m.SummaryReply, "sums"),
         (m.SummaryReply, "squares"),
     ],
 )
 def test_numbers_of_another_length_are_refused(kind: type, field: str) -> None:
     solver = {"solver": "exact"} if kind is m.CurvatureReply else {}
     study = make_study(rounds=2, spreads="exact", **solver)
-    dtype = np.int64 if field == "counts" else np.float64
+    dtype = np.float64 if kind is m.DualReply else np.int64
     with pytest.raises(ProtocolError, match=r"where .* were due"):
-        run(study, tamper=change("west", kind, **{field: np.ones(3, dtype)}))
+        run(study, tamper=change("west", kind, **{field: np.ones(99, dtype)}))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +304,9 @@ def test_sites_count_by_patients_or_equally(weighting: str) -> None:
 
     run(study, sites, tamper)
     expected = {"north": 70, "south": 50, "west": 30}
-    assert weights == (expected if weighting == "patients" else dict.fromkeys(expected, 1))
+    assert weights == (
+        expected if weighting == "patients" else dict.fromkeys(expected, SITE_WEIGHT)
+    )
 
 
 def test_the_bill_counts_what_was_released() -> None:

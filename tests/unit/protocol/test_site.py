@@ -12,6 +12,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from fedrulefit.core.fixed import FINE_BITS, from_units
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Condition, Rule, conjoin
@@ -21,7 +22,7 @@ from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.protocol.site import RECENT, Site, blank_header
+from fedrulefit.protocol.site import RECENT, SITE_WEIGHT, Site, blank_header
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
@@ -432,13 +433,13 @@ def test_a_summary_is_the_site_s_own_sums(ready: Site) -> None:
     assert isinstance(reply, m.SummaryReply)
     icu = table.values[:, 3] == 0
     y = np.asarray(table.outcome)
-    assert (reply.total, reply.events) == (len(y), y.sum())
-    np.testing.assert_allclose(reply.inside, [icu.sum()])
-    np.testing.assert_allclose(reply.events_inside, [(icu * y).sum()])
-    np.testing.assert_allclose(reply.squares, [0, len(y) * icu.var()])
+    assert (reply.total, reply.events) == (len(y) << 32, int(y.sum()) << 32)
+    assert reply.inside.tolist() == [int(icu.sum()) << 32]
+    assert reply.events_inside.tolist() == [int((icu * y).sum()) << 32]
+    assert len(reply.sums) == len(reply.squares) == 0, "a rule's spread follows from its count"
     log_odds = 0.3 - 0.2 * icu
     loss = -np.where(y == 1, -np.log1p(np.exp(-log_odds)), -np.log1p(np.exp(log_odds))).sum()
-    assert reply.loss == pytest.approx(loss, rel=1e-12)
+    assert from_units(reply.loss) == pytest.approx(loss, abs=len(y) * 2.0**-33)
 
 
 # --- the site's own results ---------------------------------------------------------------
@@ -686,13 +687,13 @@ def test_every_patient_is_held_out_once(solving: Site) -> None:
     n_folds = STUDY.settings.folds
     reply = curve(solving, make_query(), *(make_query(fold=k) for k in range(n_folds)))
     table = make_tables(STUDY)["north"]
-    assert reply.weights[0] == table.n_rows
+    assert reply.weights[0] == table.n_rows << 32
     assert reply.held_weights[0] == 0
-    assert reply.held_weights.sum() == table.n_rows
-    np.testing.assert_allclose(reply.weights[1:] + reply.held_weights[1:], table.n_rows)
+    assert reply.held_weights.sum() == table.n_rows << 32
+    assert set((reply.weights[1:] + reply.held_weights[1:]).tolist()) == {table.n_rows << 32}
     losses = reply.losses.reshape(n_folds + 1, -1)[:, -1]
-    np.testing.assert_allclose(losses[1:] + reply.held_losses[1:], losses[0], rtol=1e-12)
-    assert np.ptp(reply.held_weights[1:]) <= 1
+    assert set((losses[1:] + reply.held_losses[1:]).tolist()) == {losses[0]}
+    assert np.ptp(reply.held_weights[1:]) <= 1 << 32
 
 
 def test_folds_are_the_same_in_every_request_and_differ_between_sites(
@@ -711,7 +712,7 @@ def test_folds_are_the_same_in_every_request_and_differ_between_sites(
         other.handle(request)
     reply = other.handle(m.CurvatureRequest(head(SOLVED, site="south"), tuple(folds)))
     assert isinstance(reply, m.CurvatureReply)
-    assert (np.abs(reply.held_losses - together) > 1e-6).all()
+    assert (np.abs(from_units(reply.held_losses - together)) > 1e-6).all()
 
 
 @pytest.mark.parametrize("weighting", ["patients", "sites"])
@@ -732,14 +733,18 @@ def test_the_certificate_s_sums(weighting: str) -> None:
     table = make_tables(study)["north"]
     y, icu = np.asarray(table.outcome), table.values[:, 3] == 0
     chance = 1 / (1 + np.exp(-(0.3 - 0.2 * icu)))
-    w = np.ones(len(y)) if weighting == "patients" else np.full(len(y), 1 / len(y))
+    w = np.ones(len(y)) if weighting == "patients" else np.full(len(y), SITE_WEIGHT / len(y))
     np.testing.assert_allclose(
-        slopes.cases[:2], [(w * y * (chance - 1)).sum(), (w * icu * y * (chance - 1)).sum()]
+        from_units(slopes.cases[:2], FINE_BITS),
+        [(w * y * (chance - 1)).sum(), (w * icu * y * (chance - 1)).sum()],
     )
     others = w * (1 - y) * chance
-    np.testing.assert_allclose(slopes.others[:2], [others.sum(), (icu * others).sum()])
+    np.testing.assert_allclose(
+        from_units(slopes.others[:2], FINE_BITS), [others.sum(), (icu * others).sum()]
+    )
     reply = site.handle(m.SummaryRequest(head(study), terms, coef, np.array([0.5, 0.25])))
     assert isinstance(reply, m.SummaryReply)
     p = np.where(y == 1, 1 - 0.5 * (1 - chance), 0.25 * chance)
-    assert reply.conjugate == pytest.approx(float(w @ (p * np.log(p) + (1 - p) * np.log(1 - p))))
-    assert reply.total == len(y)
+    conjugate = float(w @ (p * np.log(p) + (1 - p) * np.log(1 - p)))
+    assert from_units(reply.conjugate) == pytest.approx(conjugate)
+    assert reply.total == len(y) << 32

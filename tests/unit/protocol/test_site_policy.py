@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedrulefit.core.fixed import capacity
 from fedrulefit.core.grid import Grid, count_histograms
 from fedrulefit.core.newton import Query
 from fedrulefit.errors import FitError
@@ -30,7 +31,7 @@ from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.memory import Transient
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
-from fedrulefit.table import load_table
+from fedrulefit.table import Table, load_table
 from tests.samples import (
     SOLVERS,
     Talk,
@@ -136,14 +137,58 @@ def test_only_what_a_run_needs_must_be_allowed(solver: str) -> None:
 
 
 def test_exact_spreads_need_the_policy_s_word() -> None:
-    study = make_study(spreads="exact", epsilon=1.0)
+    study = make_study(**SOLVERS["exact"], spreads="exact", epsilon=1.0)
     site = make_site(study=study, policy=Policy())
     assert "spread" in refused(Talk(site).join(THREE), "policy").reason
     granted(Talk(make_site(study=study)).join(THREE), m.JoinReply)
 
 
-def test_noise_that_guarantees_nothing_is_no_noise() -> None:
+def test_the_paper_s_solver_needs_the_policy_s_word() -> None:
+    """Its sums depend on how each site walks by itself, and can be taken apart."""
     study = make_study(epsilon=1.0)
+    site = make_site(study=study, policy=Policy())
+    assert "take these sums apart" in refused(Talk(site).join(THREE), "policy").reason
+    chosen = Policy(allow=(*Policy().allow, "dual"))
+    granted(Talk(make_site(study=study, policy=chosen)).join(THREE), m.JoinReply)
+
+
+def test_sites_that_count_equally_are_refused_under_masks() -> None:
+    """Sums divided by a site's own size are partial fractions, which tell of each site."""
+    study = make_study(**SOLVERS["exact"], weighting="sites")
+    reply = refused(Talk(make_site(study=study)).join(THREE), "policy")
+    assert "taken apart" in reply.reason
+    open_ = make_site(study=study, policy=OPEN)
+    granted(Talk(open_).join(THREE, secure=False), m.JoinReply)
+
+
+def test_a_table_that_sums_cannot_bear_does_not_join() -> None:
+    """The threshold is public: a coordinator cannot move it to learn the table's size."""
+    study = Study.model_validate(
+        {**make_study(**SOLVERS["exact"]).model_dump(), "weight": {"column": "w", "max": 1000}}
+    )
+    rows = np.resize(np.arange(60), 2000)
+    values, outcome = TABLES["north"].values[rows], TABLES["north"].outcome[rows]
+    for n_sites in (3, 30):
+        sites = (*(f"site {k}" for k in range(n_sites - 1)), "north")
+        for share in (0.999, 1.001):
+            table = Table(values, outcome, np.full(2000, share * capacity(n_sites) / 2000))
+            site = Site("north", table, study, policy=OPEN)
+            reply = Talk(site).join(sites, secure=False)
+            if share < 1:
+                granted(reply, m.JoinReply)
+            else:
+                why = refused(reply, "policy").reason
+                assert f"too many patients for a sum over {n_sites} sites" in why
+
+
+def test_a_weight_that_sums_cannot_bear_does_not_join() -> None:
+    facts = make_study(**SOLVERS["exact"]).model_dump()
+    study = Study.model_validate({**facts, "weight": {"column": "w", "max": 2000}})
+    assert "weight" in refused(Talk(make_site(study=study)).join(THREE), "policy").reason
+
+
+def test_noise_that_guarantees_nothing_is_no_noise() -> None:
+    study = make_study(**SOLVERS["exact"], epsilon=1.0)
     site = make_site(study=study, policy=Policy(), noise=UnsafeSeededLaplace(1, "north"))
     assert "without noise" in refused(Talk(site).join(THREE), "policy").reason
     granted(Talk(make_site(study=study, policy=Policy())).join(THREE), m.JoinReply)
@@ -298,7 +343,7 @@ def run_grid(ledger: Ledger, run: str, study: Study, policy: Policy) -> Any:
 
 
 def named(name: str, epsilon: float = 1.0) -> Study:
-    study = make_study(**SMALL, epsilon=epsilon)
+    study = make_study(**{**SMALL, **SOLVERS["exact"]}, epsilon=epsilon)
     return Study.model_validate({**study.model_dump(), "name": name})
 
 

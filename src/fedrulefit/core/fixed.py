@@ -1,0 +1,117 @@
+r"""Sums that depend on the patients alone: fixed point, and the bounds that keep it exact.
+
+Hospitals' sums are added under masks, so that only the total is known. The total tells
+nothing of a single hospital if it is a function of *all patients together*. Sums of
+floats are not: their rounding depends on who is summed with whom, and a number that is
+too large for the sum is treated by the hospital that holds it. Hence:
+
+* **Each patient's contribution is rounded to a whole number of units**, and these are
+  added exactly. It depends on that patient, on the question and on public facts.
+  Any split of the same patients into sites has the same total, bit for bit.
+* **Contributions are bounded by public facts**: the study, the grid, and the constants
+  below. A question that could go beyond is refused before a patient is touched; a table
+  that is too large for its sums never joins. Nothing is cut.
+
+=====================================  ===================  =========================
+contribution of a patient of weight w  unit                 largest
+=====================================  ===================  =========================
+weights, counts                        2⁻³²                 w
+loss                                   2⁻³²                 w·513
+spreads, in half ranges                2⁻⁴⁰                 w
+slope (σ − y)·x/b                      2⁻⁴⁰                 w
+root of curvature, times x/b           2⁻²⁰; squared 2⁻⁴⁰   ½·√(w/largest weight)
+=====================================  ===================  =========================
+
+b is the largest size of the term on public grounds (:class:`Bounds`).
+
+A predictor is exact, too: coefficients are rounded to 2⁻⁴², so the rules that hold for a
+patient add up exactly in any order; linear terms are added one after another.
+
+Oracle: Python's integers, patient by patient (``tests/properties/test_splits.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats, Ints
+
+UNIT_BITS: Final = 32
+"""A unit is 2⁻³²."""
+
+FINE_BITS: Final = 40
+"""Slopes and spreads are counted in units of 2⁻⁴⁰: they need the digits."""
+
+ROOT_BITS: Final = 20
+"""Roots of the curvature are counted in units of 2⁻²⁰: they only set the pace of the solver."""
+
+COEF_BITS: Final = 42
+"""Coefficients are rounded to 2⁻⁴² before patients' predictors are made."""
+
+EXACT: Final = 2.0**53
+"""Whole numbers up to here are exact as floats."""
+
+LARGEST_TERM: Final = 64.0
+"""No linear term is larger: the grid sees to it."""
+
+LARGEST_PREDICTOR: Final = 512.0
+"""No predictor is larger: Σ |β|·(largest size of the term) stays below."""
+
+LARGEST_WEIGHT: Final = 2.0**10
+"""No patient counts more: eight slopes of such patients still add up exactly as floats."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """How large a patient's numbers can be, on public grounds.
+
+    Parameters
+    ----------
+    terms : (n_terms,) float64
+        Largest size of each term: 1 for intercept and rules; above 0.
+    weight : float
+        Most that one patient counts.
+    """
+
+    terms: Floats
+    weight: float = 1.0
+
+
+def round_units(contributions: Floats, bits: int = UNIT_BITS) -> Floats:
+    """Return each patient's contribution in whole units of 2^−bits, as floats."""
+    units: Floats = np.rint(contributions * 2.0**bits)
+    return units
+
+
+def add_units(contributions: Floats, bits: int = UNIT_BITS) -> int:
+    """Round each patient's contribution, and add exactly."""
+    return int(round_units(contributions, bits).astype(np.int64).sum())
+
+
+def from_units(total: Ints | int, bits: int = UNIT_BITS) -> Floats:
+    """Return the numbers that units of 2^−bits stand for."""
+    numbers: Floats = np.asarray(total, dtype=np.float64) / 2.0**bits
+    return numbers
+
+
+def round_coef(coef: Floats) -> Floats:
+    """Round coefficients to multiples of 2⁻⁴²."""
+    rounded: Floats = np.rint(coef * 2.0**COEF_BITS) / 2.0**COEF_BITS
+    return rounded
+
+
+def largest_predictor(coef: Floats, bounds: Floats) -> float:
+    """Return how large a predictor could be, whoever the patient is."""
+    with np.errstate(over="ignore"):  # infinite is too large, too
+        return float(np.abs(coef) @ bounds)
+
+
+def capacity(n_sites: int) -> float:
+    """Return the patients, or the sum of their weights, that one of `n_sites` may have.
+
+    Any sum over them stays below 2⁶³ units: no contribution is of more units than a loss.
+    """
+    return float(2.0 ** (63 - UNIT_BITS) / (n_sites * (LARGEST_PREDICTOR + 1)))
