@@ -65,7 +65,7 @@ def impossible(estimator: Any) -> dict[str, str]:
     if estimator.penalty == "cv":
         reason = "repeated rows fall into different folds"
         return {"check_sample_weight_equivalence_on_dense_data": reason}
-    if getattr(estimator, "noise", False):
+    if getattr(estimator, "noise", False) is not False:
         reason = "noise is scaled to the largest weight: a weight hides more than repeated rows"
         return {"check_sample_weight_equivalence_on_dense_data": reason}
     return {}

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from fedrulefit.cli.budget import budget_of, print_budget
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
 from fedrulefit.cli.federation import load_flare, whoami, write_example
 from fedrulefit.errors import FederationError
@@ -47,7 +48,6 @@ def start(
     """
     from fedrulefit.engines.consortium import Kit
     from fedrulefit.engines.host import lock_folder
-    from fedrulefit.privacy.ledger import read_rows
 
     flare = load_flare()
     checked = Kit.load(kit, "site")
@@ -61,8 +61,6 @@ def start(
             stderr().print(Text.assemble(("Warning: ", "yellow"), printable(str(warning))))
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock_folder(state).close()
-    ledger = state / "ledger.jsonl"
-    spent = sum(row["epsilon"] or 0.0 for row in read_rows(ledger)) if ledger.exists() else 0.0
     console = stdout()
     console.print(Text(f"Site {checked.name} of {checked.consortium}; Ctrl-C stops it."))
     identity = checked.identity
@@ -73,7 +71,7 @@ def start(
     )
     for line in rules.words():
         console.print(Text(f"  {line}"))
-    console.print(Text(f"Spent so far on this data set: ε = {spent:g}. State: {state.resolve()}"))
+    _say_budget(study, rules, state)
     facts = {
         "kit": str(checked.folder),
         "studies": [str(path.resolve()) for path in study],
@@ -82,6 +80,23 @@ def start(
         "state": str(state.resolve()),
     }
     flare.start_site(checked, facts)
+
+
+def _say_budget(studies: list[Path], policy: Policy, state: Path) -> None:
+    """Print what each study costs and is paid for; refuse one that can never be."""
+    from fedrulefit.privacy.ledger import read_rows
+
+    ledger = state / "ledger.jsonl"
+    rows = list(read_rows(ledger)) if ledger.exists() else []
+    spent = sum(row["epsilon"] or 0.0 for row in rows)
+    stdout().print(Text(f"Spent so far on this data set: ε = {spent:g}. State: {state.resolve()}"))
+    for path in studies:
+        budget = budget_of(Study.load(path), policy, rows)
+        if budget.problem and budget.spent_study == 0:
+            raise FederationError(f"{path}: {budget.problem}")
+        # Where the study ran before, a run over unchanged patients still costs nothing.
+        stdout().print(Text(f"Study {printable(str(path))}:"))
+        print_budget(stdout(), budget, given=True)
 
 
 @app.command(epilog="Example: fedrulefit site policy -o policy.toml")

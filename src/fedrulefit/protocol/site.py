@@ -23,6 +23,7 @@ import re
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 from typing import Any, Final, cast, get_args
 
 import msgpack
@@ -40,7 +41,6 @@ from fedrulefit.core.grid import (
     count_histograms,
     encode,
     linear_values,
-    split_cells,
     sum_spreads,
 )
 from fedrulefit.core.importance import sum_terms
@@ -56,6 +56,7 @@ from fedrulefit.privacy.ledger import EXACT, Ledger, Release
 from fedrulefit.privacy.mechanisms import Noise, OpenDPLaplace
 from fedrulefit.privacy.policy import KINDS, MIN_COUNT, OPEN, Policy, ReleaseKind
 from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.histograms import Histograms
 from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.schedule import make_factors, make_schedule
 from fedrulefit.protocol.seals import Seals
@@ -203,7 +204,6 @@ class Site:
             name, policy, identity, trust, roster, self._memory, self._shared, charter
         )
         self._handed = (b"", b"")  # hashes: all that was handed out; grid and rules alone
-        self._epsilons: list[float | None] = [None] * study.n_features
         self._grid: Grid | None = None
         self._gated: Gated | None = None
         self._codes: Codes | None = None
@@ -401,14 +401,13 @@ class Site:
     @property
     def _noise_is_private(self) -> bool:
         private = self._noise is None or self._noise.private
-        return self.study.settings.epsilon is not None and private
+        return self.study.epsilon_per_histogram is not None and private
 
     def _check_budget(self) -> None:
         """Refuse histograms that the site's budget does not pay for."""
-        epsilon = self.study.settings.epsilon
-        if epsilon is None or not self._noise_is_private:
-            return
-        cost = epsilon * self.study.n_features
+        cost = self._histograms.cost(self.ledger) if self._noise_is_private else 0.0
+        if cost == 0:
+            return  # no bound to keep, or the same noise as in an earlier run
         for cap, spent, what in (
             (self.policy.epsilon_study, self.ledger.spent(self.study.name), "this study"),
             (self.policy.epsilon_dataset, self.ledger.epsilon, "the data set"),
@@ -478,20 +477,19 @@ class Site:
 
     def _count(self, request: m.GridRequest) -> m.GridReply:
         """Paper 2.2.1, step 1."""
-        settings, bins = self.study.settings, self.study.bins
-        units, most = self._units()
-        counts = count_histograms(self._values, units, bins)
-        mechanism = EXACT
-        if settings.epsilon is not None:
-            noise = self._noise if self._noise is not None else OpenDPLaplace()
-            mechanism = noise.name
-            noisy = [
-                noise.add(cells, sensitivity=most, epsilon=settings.epsilon)
-                for cells in split_cells(counts, bins)
-            ]
-            counts = np.concatenate([cells for cells, _ in noisy])
-            self._epsilons = [epsilon for _, epsilon in noisy]
+        counts, mechanism = self._histograms.release(), self._histograms.mechanism
         return m.GridReply(request.header, mechanism, self._noise_is_private, counts)
+
+    @cached_property
+    def _histograms(self) -> Histograms:
+        units, most = self._units()
+        return Histograms(
+            self.study,
+            count_histograms(self._values, units, self.study.bins),
+            sensitivity=most,
+            noise=self._noise if self._noise is not None else OpenDPLaplace(),
+            memory=self._shared,
+        )
 
     def _units(self) -> tuple[Ints, int]:
         """What each patient counts, and the most that one patient can count."""
@@ -782,7 +780,7 @@ class Site:
                 names = ", ".join(self.study.names)
                 lines.append(f"{len(reply.counts)} noisy counts ({reply.mechanism}) of: {names}.")
                 if reply.private:
-                    cost = (self.study.settings.epsilon or 0.0) * self.study.n_features
+                    cost = self._histograms.cost(self.ledger)
                     lines.append(
                         f"This costs ε = {cost:g} for adding or removing one patient, "
                         f"{2 * cost:g} for replacing one; spent so far: {self.ledger.epsilon:g}."
@@ -909,19 +907,9 @@ class Site:
             "round": _round_of(request),
         }
         if isinstance(reply, m.GridReply):
-            _, most = self._units()
-            scaled = self.study.settings.epsilon if reply.mechanism != EXACT else None
-            histograms = zip(self.study.names, self.study.bins, self._epsilons, strict=True)
-            for covariate, bins, epsilon in histograms:
-                yield Release(
-                    **common,
-                    quantity=f"histogram of {covariate}",
-                    shape=(bins.n_cells,),
-                    mechanism=reply.mechanism,
-                    epsilon=epsilon,
-                    sensitivity=float(most),
-                    scale=None if scaled is None else most / scaled,
-                )
+            run = request.header.run
+            for row in self._histograms.book(self.ledger, bytes_digest, run):
+                yield Release(**common, **row)
             return
         masked = isinstance(reply, m.Sum) and self._seals.active
         sum_of = len(self._seals.sites) if masked else None
