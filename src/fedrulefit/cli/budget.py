@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -11,6 +11,8 @@ from rich.text import Text
 from fedrulefit.privacy.budget import Budget
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.study import Study
+
+BY_DEFAULT: Final = "Warning: with the default policy, "
 
 
 def budget_of(study: Study, policy: Policy, rows: Iterable[Mapping[str, Any]] = ()) -> Budget:
@@ -25,10 +27,9 @@ def budget_of(study: Study, policy: Policy, rows: Iterable[Mapping[str, Any]] = 
     )
 
 
-def print_budget(console: Console, budget: Budget, *, given: bool) -> None:
-    """Print cost and budget; `given` tells whether the policy is the hospital's own."""
+def print_budget(console: Console, budget: Budget, *, head: str) -> None:
+    """Print cost and budget; `head` stands before what is in the way."""
     for line in budget.words():
         console.print(Text(f"  {line}"))
     if budget.problem:
-        whose = "" if given else "with the default policy, "
-        console.print(Text.assemble(("  Warning: ", "yellow"), f"{whose}{budget.problem}"))
+        console.print(Text.assemble("  ", (head, "yellow"), budget.problem))

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from fedrulefit.cli.budget import budget_of, print_budget
+from fedrulefit.cli.budget import BY_DEFAULT, budget_of, print_budget
 from fedrulefit.cli.console import EXIT_FINDINGS, friendly_errors, printable, stdout
 from fedrulefit.columns import Finding
 from fedrulefit.privacy.budget import Budget
@@ -49,15 +49,17 @@ def check(
         path: inspect_table(path, agreed, need_outcome=not no_outcome, where=str(path))
         for path in dict.fromkeys(data)
     }
+    unpaid = policy is not None and not no_outcome and budget.problem != ""
+    failed = unpaid or any(inspection.errors for inspection in inspections.values())
     if as_json:
-        facts = {**_as_object(agreed, inspections), "budget": _budget_facts(budget)}
+        facts = {"ok": not failed, **_as_object(agreed, inspections)}
+        facts["budget"] = _budget_facts(budget)
         typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
     else:
         _show(stdout(), agreed, inspections)
         if not no_outcome:
-            print_budget(stdout(), budget, given=policy is not None)
-    unpaid = policy is not None and not no_outcome and budget.problem
-    if unpaid or any(inspection.errors for inspection in inspections.values()):
+            print_budget(stdout(), budget, head="Error: " if unpaid else BY_DEFAULT)
+    if failed:
         raise typer.Exit(EXIT_FINDINGS)
 
 
@@ -73,10 +75,8 @@ def _budget_facts(budget: Budget) -> dict[str, Any]:
 
 def _as_object(study: Study, inspections: dict[Path, Inspection]) -> dict[str, Any]:
     """Return the report as plain data."""
-    n_errors = sum(len(i.errors) for i in inspections.values())
     return {
-        "ok": n_errors == 0,
-        "errors": n_errors,
+        "errors": sum(len(i.errors) for i in inspections.values()),
         "warnings": sum(len(i.warnings) for i in inspections.values()),
         "study": {"name": study.name, "digest": study.digest},
         "tables": [

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fedrulefit.cli.budget import budget_of, print_budget
+from fedrulefit.cli.budget import budget_of
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
 from fedrulefit.cli.federation import load_flare, whoami, write_example
 from fedrulefit.errors import FederationError
@@ -61,6 +61,7 @@ def start(
             stderr().print(Text.assemble(("Warning: ", "yellow"), printable(str(warning))))
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock_folder(state).close()
+    budget = _budget_lines(study, rules, state)
     console = stdout()
     console.print(Text(f"Site {checked.name} of {checked.consortium}; Ctrl-C stops it."))
     identity = checked.identity
@@ -71,7 +72,8 @@ def start(
     )
     for line in rules.words():
         console.print(Text(f"  {line}"))
-    _say_budget(study, rules, state)
+    for line in budget:
+        console.print(Text(printable(line)))
     facts = {
         "kit": str(checked.folder),
         "studies": [str(path.resolve()) for path in study],
@@ -82,21 +84,22 @@ def start(
     flare.start_site(checked, facts)
 
 
-def _say_budget(studies: list[Path], policy: Policy, state: Path) -> None:
-    """Print what each study costs and is paid for; refuse one that can never be."""
+def _budget_lines(studies: list[Path], policy: Policy, state: Path) -> list[str]:
+    """Say what each study costs and is paid for; refuse one that never can be."""
     from fedrulefit.privacy.ledger import read_rows
 
     ledger = state / "ledger.jsonl"
     rows = list(read_rows(ledger)) if ledger.exists() else []
     spent = sum(row["epsilon"] or 0.0 for row in rows)
-    stdout().print(Text(f"Spent so far on this data set: ε = {spent:g}. State: {state.resolve()}"))
+    lines = [f"Spent so far on this data set: ε = {spent:g}. State: {state.resolve()}"]
     for path in studies:
         budget = budget_of(Study.load(path), policy, rows)
         if budget.problem and budget.spent_study == 0:
             raise FederationError(f"{path}: {budget.problem}")
-        # Where the study ran before, a run over unchanged patients still costs nothing.
-        stdout().print(Text(f"Study {printable(str(path))}:"))
-        print_budget(stdout(), budget, given=True)
+        lines += [f"Study {path}:", *(f"  {line}" for line in budget.words())]
+        if budget.problem:  # a run over unchanged patients still costs nothing
+            lines.append(f"  Only runs over unchanged patients: {budget.problem}")
+    return lines
 
 
 @app.command(epilog="Example: fedrulefit site policy -o policy.toml")
