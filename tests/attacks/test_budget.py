@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from fedrulefit.core.grid import count_histograms, split_cells
-from fedrulefit.engines import inprocess
+from fedrulefit.engines import inprocess, runs
 from fedrulefit.engines.journal import Journal
+from fedrulefit.model import Model
+from fedrulefit.modelfile import model_facts
 from fedrulefit.privacy.ledger import Ledger, Release
 from fedrulefit.privacy.mechanisms import OpenDPLaplace, UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
@@ -22,7 +24,9 @@ from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
 from fedrulefit.table import Table, load_table
-from tests.samples import Talk, make_frame, make_sites, make_study, study_facts
+from tests.federations import write_study
+from tests.loopback import Loopback
+from tests.samples import SOLVERS, Talk, make_frame, make_sites, make_study, study_facts
 
 SMALL: dict[str, Any] = {"n_trees": 5, "rounds": 3, "n_bins": 20}
 STUDY = make_study(**SMALL, epsilon=1.0)
@@ -310,6 +314,27 @@ def test_noise_survives_a_restart_on_disk(tmp_path: Path) -> None:
         journal.close()
     np.testing.assert_array_equal(replies[0], replies[1])
     assert ledger.epsilon == pytest.approx(N)
+
+
+def test_a_second_run_between_hosts_has_the_same_cutoffs_and_no_price(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole runs with OpenDP's noise, all hosts restarted in between."""
+    monkeypatch.setattr("tests.loopback.UnsafeSeededLaplace", lambda seed, site: OpenDPLaplace())
+    path = tmp_path / "study.toml"
+    write_study(study_facts(**SMALL, **SOLVERS["exact"], epsilon=1.0), path)
+    net = Loopback(tmp_path, {s: make_frame(90, k) for k, s in enumerate("abc")}, Study.load(path))
+    models = []
+    for run in ("first", "second"):
+        folder = runs.submit(net.state, runs.RunRequest(run, net.sites, wait=5.0), path)
+        runs.carry_out(folder, net.caller)
+        models.append(model_facts(Model.load(folder / "model.json")))
+        for site in net.sites:
+            net.restart(site)
+            assert net.hosts[site].ledger.epsilon == pytest.approx(N)
+    net.close()
+    assert models[0]["grid"] == models[1]["grid"]
+    assert models[0]["terms"] == models[1]["terms"]
 
 
 # --- what lies on the disk -----------------------------------------------------------------
