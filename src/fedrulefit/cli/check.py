@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from fedrulefit.cli.budget import BY_DEFAULT, budget_of, print_budget
+from fedrulefit.cli.budget import budget_of, print_budget
 from fedrulefit.cli.console import EXIT_FINDINGS, friendly_errors, printable, stdout
 from fedrulefit.columns import Finding
 from fedrulefit.privacy.budget import Budget
@@ -44,7 +44,7 @@ def check(
     Shows no patient's value. Exit code: 0 ready, 1 errors found, 2 could not run.
     """
     agreed = Study.load(study)
-    budget = budget_of(agreed, Policy.load(policy) if policy else Policy())
+    budget = budget_of(agreed, Policy.load(policy) if policy else None)
     inspections = {
         path: inspect_table(path, agreed, need_outcome=not no_outcome, where=str(path))
         for path in dict.fromkeys(data)
@@ -58,7 +58,7 @@ def check(
     else:
         _show(stdout(), agreed, inspections)
         if not no_outcome:
-            print_budget(stdout(), budget, head="Error: " if unpaid else BY_DEFAULT)
+            print_budget(stdout(), budget, head="Error" if unpaid else "Warning")
     if failed:
         raise typer.Exit(EXIT_FINDINGS)
 

@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fedrulefit.cli.budget import BY_DEFAULT, budget_of, print_budget
+from fedrulefit.cli.budget import budget_of, print_budget
 from fedrulefit.cli.console import friendly_errors, stdout
 from fedrulefit.draft import draft_study
 from fedrulefit.errors import StudyError
-from fedrulefit.privacy.policy import Policy
 from fedrulefit.study import Study
 
 app = typer.Typer(
@@ -59,4 +58,4 @@ def draft(
         f"Then: fedrulefit check {data} --study {output}",
     )
     stdout().print(Text("\n".join(lines)))
-    print_budget(stdout(), budget_of(Study.load(output), Policy()), head=BY_DEFAULT)
+    print_budget(stdout(), budget_of(Study.load(output), policy=None))

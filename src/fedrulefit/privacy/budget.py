@@ -26,6 +26,8 @@ class Budget:
     policy : Policy
     spent_study, spent_dataset : float
         ε spent so far on the study, and on the data set across studies.
+    whose : str
+        What to call the policy.
     """
 
     n_covariates: int
@@ -33,6 +35,7 @@ class Budget:
     policy: Policy
     spent_study: float = 0.0
     spent_dataset: float = 0.0
+    whose: str = "the policy"
 
     @property
     def cost(self) -> float | None:
@@ -50,7 +53,7 @@ class Budget:
         for cap, spent, what, key in self._caps():
             if cap is not None and self._runs(cap - spent) == 0:
                 return (
-                    f"a run costs ε = {self.cost:g} ({self._product()}), but the policy allows "
+                    f"a run costs ε = {self.cost:g} ({self._product()}), but {self.whose} allows "
                     f"ε = {cap:g} for {what}, of which {spent:g} is spent: in the study, lower "
                     f"'epsilon_total' or 'epsilon' or take covariates out; or raise '{key}' in "
                     "the policy"
@@ -73,11 +76,12 @@ class Budget:
     def _pays(self) -> str:
         left = [most for most in self._left() if most is not None]
         if not left or self.epsilon is None:
-            return "The policy sets no limit."
+            return f"{self.whose.capitalize()} sets no limit."
         n_covariates = floor(min(left) * (1 + _ROUNDING) / self.epsilon)
         in_all = self._runs(self._left()[1])
         return (
-            f"The policy pays for {_count(self.runs)} of this study over changed patients"
+            f"{self.whose.capitalize()} pays for {_count(self.runs)} of this study over changed "
+            "patients"
             + ("" if in_all is None else f", for {_count(in_all)} of all studies like it")
             + f", or for one run with {n_covariates} covariates of this ε."
         )

@@ -100,6 +100,16 @@ class Histograms:
         told = _told(ledger)
         return self._epsilon * sum(not self._origin(q, told) for q in self._questions)
 
+    def words(self, ledger: Ledger) -> str:
+        """Say what a release costs, for the person who lets it out."""
+        cost, spent = self.cost(ledger), f"spent so far: {ledger.epsilon:g}."
+        if cost == 0:
+            return f"They repeat the noise of an earlier run: this costs nothing more; {spent}"
+        return (
+            f"This costs ε = {cost:g} for adding or removing one patient, {2 * cost:g} for "
+            f"replacing one; {spent}"
+        )
+
     def book(self, ledger: Ledger, digest: str, run: str) -> Iterator[dict[str, Any]]:
         """Yield what the ledger tells of each histogram in the message of this digest.
 

@@ -780,11 +780,7 @@ class Site:
                 names = ", ".join(self.study.names)
                 lines.append(f"{len(reply.counts)} noisy counts ({reply.mechanism}) of: {names}.")
                 if reply.private:
-                    cost = self._histograms.cost(self.ledger)
-                    lines.append(
-                        f"This costs ε = {cost:g} for adding or removing one patient, "
-                        f"{2 * cost:g} for replacing one; spent so far: {self.ledger.epsilon:g}."
-                    )
+                    lines.append(self._histograms.words(self.ledger))
             case m.RulesReply():
                 lines += self._review_rules(reply)
             case m.ResultsReply():

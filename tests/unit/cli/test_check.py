@@ -133,7 +133,7 @@ def test_a_draft_and_a_check_say_what_a_run_costs(folder: Path) -> None:
     flat = " ".join(out.split())
     assert code == 0
     assert "A run costs ε = 10 (40 covariates × 0.25)" in flat
-    assert "The policy pays for 2 runs of this study over changed patients" in flat
+    assert "The default policy pays for 2 runs of this study over changed patients" in flat
     assert "A run costs" not in run(folder, "wide.csv", "--no-outcome", study="wide.toml")[1]
 
 
@@ -143,13 +143,13 @@ def test_a_study_that_the_policy_does_not_pay_for(folder: Path) -> None:
     path.write_text(path.read_text() + "epsilon = 1.0\n")
     code, out, _ = run(folder, "wide.csv", study="wide.toml")
     assert code == 0
-    both = "a run costs ε = 21 (21 covariates × 1), but the policy allows ε = 20 for one study"
-    assert f"Warning: with the default policy, {both}" in " ".join(out.split())
+    cost = "a run costs ε = 21 (21 covariates × 1), but the"
+    assert f"Warning: {cost} default policy allows ε = 20 for one study" in " ".join(out.split())
     policy = folder / "policy.toml"
     policy.write_text("epsilon_study = 20.0\n")
     code, out, _ = run(folder, "wide.csv", "--policy", str(policy), study="wide.toml")
     assert code == 1
-    assert f"Error: {both}" in " ".join(out.split())
+    assert f"Error: {cost} policy allows ε = 20 for one study" in " ".join(out.split())
     code, out, _ = run(folder, "wide.csv", "--json", "--policy", str(policy), study="wide.toml")
     assert code == 1
     report = json.loads(out)
