@@ -85,7 +85,7 @@ def start(
 
 
 def _budget_lines(studies: list[Path], policy: Policy, state: Path) -> list[str]:
-    """Say what each study costs and is paid for; refuse one that never can be."""
+    """Say what each study costs and is paid for; refuse a first one that is not."""
     from fedrulefit.privacy.ledger import read_rows
 
     ledger = state / "ledger.jsonl"
@@ -94,10 +94,10 @@ def _budget_lines(studies: list[Path], policy: Policy, state: Path) -> list[str]
     lines = [f"Spent so far on this data set: ε = {spent:g}. State: {state.resolve()}"]
     for path in studies:
         budget = budget_of(Study.load(path), policy, rows)
-        if budget.problem and budget.spent_study == 0:
+        if budget.problem and spent == 0:
             raise FederationError(f"{path}: {budget.problem}")
         lines += [f"Study {path}:", *(f"  {line}" for line in budget.words())]
-        if budget.problem:  # a run over unchanged patients still costs nothing
+        if budget.problem:  # what an earlier run paid for still costs nothing
             lines.append(f"  Only runs over unchanged patients: {budget.problem}")
     return lines
 
