@@ -94,8 +94,11 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "max": "Largest weight that one patient can have, public. Noise grows with it.",
     },
     "Settings": {
-        "epsilon": "ε of **one** histogram; smaller is more private. None turns the noise off: "
-        "in Python or with `--set epsilon=none`; a study file cannot.",
+        "noise": "False turns the noise of the histograms off.",
+        "epsilon_total": "Most ε of **all** histograms of a run together; smaller is more private. "
+        "Every covariate gets the same share of it, and none more than 1.",
+        "epsilon": "ε of **one** histogram, however many there are; it wins over `epsilon_total`. "
+        "Left out: a share of `epsilon_total`.",
         "n_bins": "B: bins of a number's histogram.",
         "n_cutoffs": "Q: quantile levels, and so the most cut-offs of a covariate.",
         "winsor": "q: share winsorised at either end of a linear term.",
@@ -222,6 +225,8 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.Study.with_settings",
             "fedrulefit.Study.digest",
             "fedrulefit.Study.names",
+            "fedrulefit.Study.epsilon_per_histogram",
+            "fedrulefit.Study.epsilon_run",
             "fedrulefit.study.Settings",
             "fedrulefit.study.Outcome",
             "fedrulefit.study.Number",
@@ -517,8 +522,10 @@ def make_ledger_fields() -> str:
         "quantity": "Field of the message; for histograms, one line per covariate.",
         "shape": "How many numbers (or rules; for `fold_rules`, of all folds) left; empty for a "
         "single number.",
-        "mechanism": "Name of the noise, with the version of its library; `exact` without noise.",
-        "epsilon": "ε of this line as the noise library states it; `null` = no bound.",
+        "mechanism": "Name of the noise, with the version of its library, and the run that it is "
+        "repeated from; `exact` without noise.",
+        "epsilon": "ε of this line as the noise library states it; 0 where it repeats noise that "
+        "was paid for; `null` = no bound.",
         "digest": "SHA-256 of the bytes of the message.",
         "sensitivity": "The most that one patient can change a noisy count; `null` otherwise.",
         "scale": "Scale of the noise; `null` without noise.",

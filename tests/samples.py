@@ -66,7 +66,7 @@ def study_facts(**settings: Any) -> dict[str, Any]:
                 "complete": True,
             },
         },
-        "settings": {**SMALL, "epsilon": None, **settings},
+        "settings": {**SMALL, "noise": settings.get("epsilon") is not None, **settings},
     }
 
 

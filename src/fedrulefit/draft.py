@@ -418,6 +418,6 @@ def _draft_settings() -> Iterator[str]:
     yield "[settings]"
     yield 'preset = "default"  # or "paper", the numbers of the published method'
     yield "# Any setting can be changed below, for example:"
-    yield "# epsilon = 1.0    # privacy budget of one histogram; smaller is more private"
-    yield "# n_trees = 333    # trees that propose rules"
-    yield "# penalty = 0.01   # larger: fewer rules"
+    yield "# epsilon_total = 10.0  # privacy budget of all covariates; smaller is more private"
+    yield "# n_trees = 333         # trees that propose rules"
+    yield "# penalty = 0.01        # larger: fewer rules"

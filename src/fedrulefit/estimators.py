@@ -34,13 +34,20 @@ from fedrulefit.errors import DataError
 from fedrulefit.labels import encode_classes, read_sites
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
 from fedrulefit.schema import infer_covariates, read_values
-from fedrulefit.study import Outcome, Settings, Study, Weight, check_settings, resolve_settings
+from fedrulefit.study import (
+    Outcome,
+    Settings,
+    Study,
+    Weight,
+    override_settings,
+    resolve_settings,
+)
 from fedrulefit.table import Table, load_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SETTINGS: Final = frozenset(Settings.model_fields) - {"seed", "epsilon"}
+_SETTINGS: Final = frozenset(Settings.model_fields) - {"seed"}
 
 
 class _RuleFit(ClassifierMixin, BaseEstimator):
@@ -176,7 +183,7 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
             return resolve_settings(self.preset, **given)
         if self.random_state is not None:
             given["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return check_settings({**base.model_dump(), **given})
+        return override_settings(base, given)
 
     def decision_function(self, X: Any) -> Floats:
         """Return the log-odds F(x), shape (n_rows,)."""
@@ -235,10 +242,10 @@ class FederatedRuleFitClassifier(_RuleFit):
         off X, which no ε covers; the model's privacy bill says so.
     preset : {"default", "paper"}, optional
         Named settings, see :data:`fedrulefit.study.PRESETS`.
-    noise : bool
+    noise : bool, optional
         False turns the noise of the histograms off.
-    epsilon : float, optional
-        Privacy budget of one histogram.
+    epsilon_total, epsilon : float, optional
+        Privacy budget of all histograms together, or of each one.
     n_bins, n_cutoffs, winsor, repair, spreads, centre : optional
         Of the histograms, see :class:`fedrulefit.study.Settings`.
     n_trees, mean_leaves, learning_rate, subsample, min_leaf : optional
@@ -297,7 +304,8 @@ class FederatedRuleFitClassifier(_RuleFit):
         *,
         study: Study | None = None,
         preset: str | None = None,
-        noise: bool = True,
+        noise: bool | None = None,
+        epsilon_total: float | None = None,
         epsilon: float | None = None,
         n_bins: int | None = None,
         n_cutoffs: int | None = None,
@@ -337,6 +345,7 @@ class FederatedRuleFitClassifier(_RuleFit):
         self.study = study
         self.preset = preset
         self.noise = noise
+        self.epsilon_total = epsilon_total
         self.epsilon = epsilon
         self.n_bins = n_bins
         self.n_cutoffs = n_cutoffs
@@ -392,11 +401,6 @@ class FederatedRuleFitClassifier(_RuleFit):
         fitted: FederatedRuleFitClassifier = self._fit(X, y, sites, sample_weight)
         return fitted
 
-    def _more_settings(self) -> dict[str, Any]:
-        if not self.noise:
-            return {"epsilon": None}
-        return {} if self.epsilon is None else {"epsilon": self.epsilon}
-
     def _noise(self, site: str) -> Noise | None:
         if self.unsafe_noise_seed is None:
             return None
@@ -404,7 +408,7 @@ class FederatedRuleFitClassifier(_RuleFit):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.noise and self.unsafe_noise_seed is None
+        tags.non_deterministic = self.noise is not False and self.unsafe_noise_seed is None
         return tags
 
 
@@ -549,8 +553,8 @@ class RuleFitClassifier(_RuleFit):
 
     def _more_settings(self) -> dict[str, Any]:
         if self.cutoffs == "exact" and self.n_cutoffs is None:
-            return {"epsilon": None, "n_cutoffs": MAX_CODES - 1}
-        return {"epsilon": None}
+            return {"noise": False, "n_cutoffs": MAX_CODES - 1}
+        return {"noise": False}
 
     def _grid(self, table: Table, study: Study) -> Grid | None:
         if self.cutoffs == "histogram":

@@ -302,7 +302,7 @@ def build_model(facts: Any, *, source: str = "model") -> Model:
         )
     try:
         file = _File.model_validate(facts)
-        study = Study.from_mapping(file.study, source=source)
+        study = Study.from_mapping(_update_study(file.study), source=source)
         model = _assemble(file, study)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
@@ -316,6 +316,14 @@ def build_model(facts: Any, *, source: str = "model") -> Model:
         if isinstance(part, _RulePart) and part.rule != model.describe(term):
             raise ModelFileError(f"{source}: the words of a rule do not fit its conditions")
     return model
+
+
+def _update_study(facts: dict[str, Any]) -> dict[str, Any]:
+    """Say "no noise" as we do now; older files say it by no ε."""
+    settings = facts.get("settings")
+    if not isinstance(settings, dict) or settings.get("epsilon", 1.0) is not None:
+        return facts
+    return {**facts, "settings": {"noise": False, **settings}}
 
 
 def _assemble(file: _File, study: Study) -> Model:

@@ -36,6 +36,9 @@ from fedrulefit.errors import StudyError, explain
 
 STUDY_FORMAT: Final = 1
 
+MOST_EPSILON: Final = 1.0
+"""Most ε that a histogram takes of the study's total: more is not worth its price."""
+
 Level = bool | int | float | str
 """A value as it stands in a table: ``1``, ``"Y"``, ``true``."""
 
@@ -70,8 +73,14 @@ class Settings(_Frozen):
 
     Parameters
     ----------
+    noise : bool
+        False turns the noise of the histograms off.
+    epsilon_total : float
+        Most ε of all histograms of a run together. Each covariate gets the same
+        share, and none more than 1.
     epsilon : float or None
-        Privacy budget of one histogram; ``None`` turns the noise off.
+        ε of one histogram, whatever the number of covariates; None leaves it to
+        `epsilon_total`.
     n_bins, n_cutoffs : int
         Bins B of a histogram and quantile levels Q (paper 2.2.1).
     winsor : float
@@ -133,7 +142,9 @@ class Settings(_Frozen):
         privacy noise.
     """
 
-    epsilon: float | None = Field(default=1.0, gt=0)
+    noise: bool = True
+    epsilon_total: float = Field(default=10.0, gt=0)
+    epsilon: float | None = Field(default=None, gt=0)
     n_bins: int = Field(default=100, ge=2, le=10_000)
     n_cutoffs: int = Field(default=32, ge=1, le=MAX_CODES - 1)
     winsor: float = Field(default=0.025, ge=0, lt=0.5)
@@ -179,6 +190,7 @@ class Settings(_Frozen):
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "default": {},
     "paper": {
+        "noise": True,
         "epsilon": 1.0,
         "n_bins": 100,
         "n_cutoffs": 20,
@@ -213,7 +225,7 @@ default cannot move it."""
 
 def resolve_settings(preset: str | None = None, **overrides: Any) -> Settings:
     """Return the settings of `preset` with `overrides` on top."""
-    return check_settings({**_preset_facts(preset or "default"), **overrides})
+    return check_settings(_override(_preset_facts(preset or "default"), overrides))
 
 
 def check_settings(facts: Mapping[str, Any]) -> Settings:
@@ -222,6 +234,21 @@ def check_settings(facts: Mapping[str, Any]) -> Settings:
         return Settings.model_validate(facts)
     except ValidationError as error:
         raise StudyError(explain(error, "these settings are not valid:")) from None
+
+
+def override_settings(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
+    """Return `settings` with `overrides` on top."""
+    return check_settings(_override(settings.model_dump(), overrides))
+
+
+def _override(facts: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Put `overrides` on `facts`; an ε given here beats a total or "no noise" given there."""
+    implied: dict[str, Any] = {}
+    if overrides.get("epsilon_total") is not None:
+        implied = {"noise": True, "epsilon": None}
+    if overrides.get("epsilon") is not None:
+        implied = {"noise": True}
+    return {**facts, **implied, **overrides}
 
 
 def _preset_facts(name: str) -> Mapping[str, Any]:
@@ -370,7 +397,7 @@ class Study(_Frozen):
     def _expand_preset(cls, value: object) -> object:
         if isinstance(value, Mapping) and "preset" in value:
             overrides = {k: v for k, v in value.items() if k != "preset"}
-            return {**_preset_facts(str(value["preset"])), **overrides}
+            return _override(_preset_facts(str(value["preset"])), overrides)
         return value
 
     @model_validator(mode="after")
@@ -406,6 +433,20 @@ class Study(_Frozen):
     def n_features(self) -> int:
         """The number of covariates."""
         return len(self.covariates)
+
+    @property
+    def epsilon_per_histogram(self) -> float | None:
+        """ε of one covariate's histogram; None without noise."""
+        if not self.settings.noise:
+            return None
+        share = min(self.settings.epsilon_total / self.n_features, MOST_EPSILON)
+        return share if self.settings.epsilon is None else self.settings.epsilon
+
+    @property
+    def epsilon_run(self) -> float | None:
+        """ε of all histograms of a run; None without noise."""
+        each = self.epsilon_per_histogram
+        return None if each is None else each * self.n_features
 
     @cached_property
     def bins(self) -> tuple[Bins, ...]:
@@ -447,7 +488,7 @@ class Study(_Frozen):
     def with_settings(self, preset: str | None = None, **overrides: Any) -> Study:
         """Return the same study with other settings."""
         if preset is None:
-            settings = check_settings({**self.settings.model_dump(), **overrides})
+            settings = override_settings(self.settings, overrides)
         else:
             settings = resolve_settings(preset, **overrides)
         # Not model_copy: it would copy the cached digest along.

@@ -24,7 +24,7 @@ from fedrulefit.errors import DataError, FedRuleFitError, StudyError
 from fedrulefit.modelfile import model_facts
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.study import Category, Number, Study, YesNo
-from tests.samples import make_frame, make_study
+from tests.samples import make_frame, make_study, study_facts
 
 PLAIN: dict[str, Any] = {"single_cutoffs": False, "linear_factor": 1.0, "interaction_factor": 1.0}
 FEDDA: dict[str, Any] = {"solver": "fedda", "penalty": 0.01, "rounds": 20, **PLAIN}
@@ -65,7 +65,7 @@ def impossible(estimator: Any) -> dict[str, str]:
     if estimator.penalty == "cv":
         reason = "repeated rows fall into different folds"
         return {"check_sample_weight_equivalence_on_dense_data": reason}
-    if getattr(estimator, "noise", False):
+    if getattr(estimator, "noise", False) is not False:
         reason = "noise is scaled to the largest weight: a weight hides more than repeated rows"
         return {"check_sample_weight_equivalence_on_dense_data": reason}
     return {}
@@ -184,6 +184,31 @@ def test_ledgers_are_kept_by_site() -> None:
         np.testing.assert_allclose(noisy, [0.5] * 4)
     assert fitted.model_.privacy.epsilon_histograms == pytest.approx(2.0)
     assert fitted.model_.privacy.ranges_from_data
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "each"),
+    [
+        ({}, {}, 1.0),
+        ({}, {"epsilon_total": 2.0}, 0.4),
+        ({}, {"noise": False, "epsilon": 1.0}, None),
+        ({"noise": False}, {}, None),
+        ({"noise": False}, {"noise": True}, 1.0),
+        ({"noise": False}, {"epsilon": 0.5}, 0.5),
+        ({"epsilon": 0.3}, {}, 0.3),
+        ({"epsilon": 0.3}, {"epsilon_total": 2.0}, 0.4),
+        ({"epsilon": 0.3}, {"preset": "paper", "penalty": 0.05}, 1.0),
+    ],
+)
+def test_parameters_left_at_none_are_the_study_s_also_of_the_noise(
+    own: dict[str, Any], given: dict[str, Any], each: float | None
+) -> None:
+    facts = study_facts()
+    study = Study.from_mapping({**facts, "settings": own})
+    estimator = FederatedRuleFitClassifier(study=study, **given)
+    settings = estimator._resolve(study.settings)
+    fitted = Study.model_validate({**study.model_dump(), "settings": settings})
+    assert fitted.epsilon_per_histogram == each
 
 
 @ALL

@@ -262,6 +262,8 @@ def test_a_file_that_contradicts_itself_is_refused(
 LATER: dict[tuple[str, ...], Any] = {
     ("privacy", "sums"): [],
     ("privacy", "sum_of"): None,
+    ("study", "settings", "noise"): True,
+    ("study", "settings", "epsilon_total"): 10.0,
     ("study", "settings", "holdout"): 0.0,
     ("study", "settings", "per_site"): False,
     ("provenance", "by_site"): [],
@@ -293,6 +295,15 @@ def test_fields_that_older_files_lack_are_not_needed(facts: Any, tmp_path: Path)
         path = tmp_path / "older.json"
         path.write_text(json.dumps(facts), encoding="utf-8")
         assert reduce(getitem, parts, model_facts(load_model(path)))[name] == default
+
+
+def test_no_epsilon_in_an_older_file_still_means_no_noise(facts: Any, tmp_path: Path) -> None:
+    settings = facts["study"]["settings"]
+    del settings["noise"], settings["epsilon_total"]
+    settings["epsilon"] = None
+    path = tmp_path / "older.json"
+    path.write_text(json.dumps(facts), encoding="utf-8")
+    assert load_model(path).study.epsilon_per_histogram is None
 
 
 def test_words_must_agree_with_conditions(facts: Any) -> None:

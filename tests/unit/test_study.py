@@ -198,7 +198,50 @@ def test_preset_paper_is_the_paper() -> None:
         "folds", "path_length", "path_ratio", "selection", "max_rules", "tolerance", "max_rounds",
         "max_active",
     }  # fmt: skip
-    assert set(PRESETS["paper"]) == set(Settings.model_fields) - {"seed"} - exact_only
+    unused = {"seed", "epsilon_total", *exact_only}
+    assert set(PRESETS["paper"]) == set(Settings.model_fields) - unused
+
+
+def with_covariates(n: int, **settings: Any) -> Study:
+    numbers = {f"x{j}": {"kind": "number", "range": [0, 1]} for j in range(n)}
+    facts = {"name": "wide", "outcome": {"column": "y"}, "covariates": numbers}
+    return Study.from_mapping({**facts, "settings": settings})
+
+
+@pytest.mark.parametrize(
+    ("n", "settings", "each"),
+    [
+        (4, {}, 1.0),  # a share is never above 1
+        (10, {}, 1.0),
+        (20, {}, 0.5),
+        (50, {}, 0.2),
+        (50, {"epsilon_total": 5}, 0.1),
+        (50, {"epsilon": 1.0}, 1.0),
+        (50, {"epsilon": 2.0, "epsilon_total": 5}, 2.0),
+        (50, {"preset": "paper"}, 1.0),
+        (50, {"preset": "paper", "epsilon_total": 5}, 0.1),
+        (50, {"preset": "paper", "noise": False}, None),
+        (4, {"noise": False, "epsilon": 1.0}, None),
+    ],
+)
+def test_covariates_share_the_total_unless_each_has_its_own(
+    n: int, settings: dict[str, Any], each: float | None
+) -> None:
+    study = with_covariates(n, **settings)
+    assert study.epsilon_per_histogram == each
+    assert study.epsilon_run == (None if each is None else pytest.approx(n * each))
+
+
+def test_an_epsilon_given_later_wins() -> None:
+    """Over a study's own ε, total or "no noise"; but not over "no noise" given with it."""
+    own = with_covariates(20, epsilon=1.0)
+    assert own.with_settings(epsilon_total=2).epsilon_per_histogram == 0.1
+    assert own.with_settings(epsilon_total=2, epsilon=3).epsilon_per_histogram == 3
+    quiet = own.with_settings(noise=False)
+    assert quiet.epsilon_per_histogram is None
+    assert quiet.with_settings(n_bins=20).epsilon_per_histogram is None
+    assert quiet.with_settings(epsilon=0.3).epsilon_per_histogram == 0.3
+    assert quiet.with_settings(noise=False, epsilon=0.3).epsilon_per_histogram is None
 
 
 def test_the_default_is_the_exact_solver_with_cross_validation() -> None:

@@ -14,8 +14,11 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from fedrulefit.cli.budget import budget_of, print_budget
 from fedrulefit.cli.console import EXIT_FINDINGS, friendly_errors, printable, stdout
 from fedrulefit.columns import Finding
+from fedrulefit.privacy.budget import Budget
+from fedrulefit.privacy.policy import Policy
 from fedrulefit.study import Study
 from fedrulefit.table import Inspection, inspect_table
 
@@ -28,6 +31,9 @@ def check(
     study: Annotated[Path, typer.Option("--study", "-s", help="The study file.")] = Path(
         "study.toml"
     ),
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="The hospital's policy, for its budget.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
     no_outcome: Annotated[
         bool, typer.Option("--no-outcome", help="Check tables for prediction only.")
@@ -38,24 +44,39 @@ def check(
     Shows no patient's value. Exit code: 0 ready, 1 errors found, 2 could not run.
     """
     agreed = Study.load(study)
+    budget = budget_of(agreed, Policy.load(policy) if policy else None)
     inspections = {
         path: inspect_table(path, agreed, need_outcome=not no_outcome, where=str(path))
         for path in dict.fromkeys(data)
     }
+    unpaid = policy is not None and not no_outcome and budget.problem != ""
+    failed = unpaid or any(inspection.errors for inspection in inspections.values())
     if as_json:
-        typer.echo(json.dumps(_as_object(agreed, inspections), indent=2, ensure_ascii=False))
+        facts = {"ok": not failed, **_as_object(agreed, inspections)}
+        facts["budget"] = _budget_facts(budget)
+        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
     else:
         _show(stdout(), agreed, inspections)
-    if any(inspection.errors for inspection in inspections.values()):
+        if not no_outcome:
+            print_budget(stdout(), budget, head="Error" if unpaid else "Warning")
+    if failed:
         raise typer.Exit(EXIT_FINDINGS)
+
+
+def _budget_facts(budget: Budget) -> dict[str, Any]:
+    """Return what a run costs and how many the policy pays for; None: no bound."""
+    return {
+        "epsilon_per_histogram": budget.epsilon,
+        "epsilon_run": budget.cost,
+        "runs": budget.runs,
+        "problem": budget.problem,
+    }
 
 
 def _as_object(study: Study, inspections: dict[Path, Inspection]) -> dict[str, Any]:
     """Return the report as plain data."""
-    n_errors = sum(len(i.errors) for i in inspections.values())
     return {
-        "ok": n_errors == 0,
-        "errors": n_errors,
+        "errors": sum(len(i.errors) for i in inspections.values()),
         "warnings": sum(len(i.warnings) for i in inspections.values()),
         "study": {"name": study.name, "digest": study.digest},
         "tables": [

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from fedrulefit.cli.budget import budget_of
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
 from fedrulefit.cli.federation import load_flare, whoami, write_example
 from fedrulefit.errors import FederationError
@@ -47,7 +48,6 @@ def start(
     """
     from fedrulefit.engines.consortium import Kit
     from fedrulefit.engines.host import lock_folder
-    from fedrulefit.privacy.ledger import read_rows
 
     flare = load_flare()
     checked = Kit.load(kit, "site")
@@ -61,8 +61,7 @@ def start(
             stderr().print(Text.assemble(("Warning: ", "yellow"), printable(str(warning))))
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock_folder(state).close()
-    ledger = state / "ledger.jsonl"
-    spent = sum(row["epsilon"] or 0.0 for row in read_rows(ledger)) if ledger.exists() else 0.0
+    budget = _budget_lines(study, rules, state)
     console = stdout()
     console.print(Text(f"Site {checked.name} of {checked.consortium}; Ctrl-C stops it."))
     identity = checked.identity
@@ -73,7 +72,8 @@ def start(
     )
     for line in rules.words():
         console.print(Text(f"  {line}"))
-    console.print(Text(f"Spent so far on this data set: ε = {spent:g}. State: {state.resolve()}"))
+    for line in budget:
+        console.print(Text(printable(line)))
     facts = {
         "kit": str(checked.folder),
         "studies": [str(path.resolve()) for path in study],
@@ -82,6 +82,24 @@ def start(
         "state": str(state.resolve()),
     }
     flare.start_site(checked, facts)
+
+
+def _budget_lines(studies: list[Path], policy: Policy, state: Path) -> list[str]:
+    """Say what each study costs and is paid for; refuse a first one that is not."""
+    from fedrulefit.privacy.ledger import read_rows
+
+    ledger = state / "ledger.jsonl"
+    rows = list(read_rows(ledger)) if ledger.exists() else []
+    spent = sum(row["epsilon"] or 0.0 for row in rows)
+    lines = [f"Spent so far on this data set: ε = {spent:g}. State: {state.resolve()}"]
+    for path in studies:
+        budget = budget_of(Study.load(path), policy, rows)
+        if budget.problem and spent == 0:
+            raise FederationError(f"{path}: {budget.problem}")
+        lines += [f"Study {path}:", *(f"  {line}" for line in budget.words())]
+        if budget.problem:  # what an earlier run paid for still costs nothing
+            lines.append(f"  Only runs over unchanged patients: {budget.problem}")
+    return lines
 
 
 @app.command(epilog="Example: fedrulefit site policy -o policy.toml")

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from fedrulefit.cli.budget import budget_of, print_budget
 from fedrulefit.cli.console import friendly_errors, stdout
 from fedrulefit.draft import draft_study
 from fedrulefit.errors import StudyError
+from fedrulefit.study import Study
 
 app = typer.Typer(
     name="study", help="Write and read the study file that all sites sign.", no_args_is_help=True
@@ -56,3 +58,4 @@ def draft(
         f"Then: fedrulefit check {data} --study {output}",
     )
     stdout().print(Text("\n".join(lines)))
+    print_budget(stdout(), budget_of(Study.load(output), policy=None))

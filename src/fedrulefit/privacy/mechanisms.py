@@ -9,7 +9,8 @@ sensitivity. The noise is the *discrete* Laplace distribution: continuous
 Laplace noise on floats is attackable through the floats' own gaps.
 
 Laplace noise of scale sensitivity / ε gives ε-differential privacy (paper,
-appendix 1). Over p covariates of the same patients the costs add up: p·ε.
+appendix 1). Over p covariates of the same patients the costs add up: p·ε. The same
+noisy counts again cost nothing more (:mod:`fedrulefit.protocol.histograms`).
 
 Oracle: the discrete Laplace probabilities (``tests/statistics``).
 """
@@ -26,7 +27,10 @@ from fedrulefit.core.arrays import Ints
 
 
 class Noise(Protocol):
-    """Something that adds integer noise and knows its price."""
+    """Something that adds integer noise and knows its price.
+
+    Its name is the distribution, then a comma and what drew it.
+    """
 
     name: str
     private: bool
@@ -34,6 +38,11 @@ class Noise(Protocol):
     def add(self, counts: Ints, *, sensitivity: int, epsilon: float) -> tuple[Ints, float | None]:
         """Return noisy counts and the ε spent; None where no ε is guaranteed."""
         ...
+
+
+def law_of(noise: Noise) -> str:
+    """Return the name without the version that draws it: a newer one is the same noise."""
+    return noise.name.partition(",")[0]
 
 
 class OpenDPLaplace:

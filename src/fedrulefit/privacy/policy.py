@@ -77,6 +77,7 @@ min_sites = 3
 dropouts = "wait"          # "continue": go on without a lost site, trusting the coordinator
 
 # Most ε, for adding or removing one patient; "none" sets no limit. A spent budget refuses.
+# A run over unchanged patients repeats the same noise, and spends nothing.
 epsilon_study = 20.0
 epsilon_dataset = 40.0     # across all studies
 max_rounds = 1000          # sums in one run

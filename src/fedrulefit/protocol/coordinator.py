@@ -626,7 +626,7 @@ class Coordinator:
         folds = settings.folds if settings.penalty == "cv" else 0
         return PrivacyBill(
             mechanism="none" if noise is None else noise.mechanism,
-            epsilon_per_histogram=settings.epsilon if private else None,
+            epsilon_per_histogram=self.study.epsilon_per_histogram if private else None,
             n_histograms=0 if noise is None else self.study.n_features,
             ranges_from_data=self.study.ranges_from_data,
             sum_of=len(self.sites) if self.secure else None,

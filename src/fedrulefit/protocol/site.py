@@ -23,7 +23,7 @@ import re
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, cast, get_args
 
 import msgpack
@@ -50,7 +50,6 @@ from fedrulefit.core.grid import (
     count_histograms,
     encode,
     linear_values,
-    split_cells,
     sum_spreads,
     term_bounds,
 )
@@ -79,6 +78,7 @@ from fedrulefit.protocol.agreed import (
     sender_claim,
 )
 from fedrulefit.protocol.dealing import deal_folds, dealing_rng, hold_out, site_rng
+from fedrulefit.protocol.histograms import Histograms
 from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.schedule import make_factors, make_schedule
 from fedrulefit.protocol.seals import Seals
@@ -281,7 +281,6 @@ class Site:
             name, policy, identity, trust, roster, self._memory, self._shared, charter
         )
         self._handed = (b"", b"")  # hashes: all that was handed out; grid and rules alone
-        self._epsilons: list[float | None] = [None] * study.n_features
         self._gated: Gated | None = None
         self._known = _Known()
         self._folds = deal_folds(
@@ -603,14 +602,13 @@ class Site:
     @property
     def _noise_is_private(self) -> bool:
         private = self._noise is None or self._noise.private
-        return self.study.settings.epsilon is not None and private
+        return self.study.epsilon_per_histogram is not None and private
 
     def _check_budget(self) -> None:
         """Refuse histograms that the site's budget does not pay for."""
-        epsilon = self.study.settings.epsilon
-        if epsilon is None or not self._noise_is_private:
-            return
-        cost = epsilon * self.study.n_features
+        cost = self._histograms.cost(self.ledger) if self._noise_is_private else 0.0
+        if cost == 0:
+            return  # no bound to keep, or the same noise as in an earlier run
         for cap, spent, what in (
             (self.policy.epsilon_study, self.ledger.spent(self.study.name), "this study"),
             (self.policy.epsilon_dataset, self.ledger.epsilon, "the data set"),
@@ -701,21 +699,20 @@ class Site:
 
     def _count(self, request: m.GridRequest) -> m.GridReply:
         """Paper 2.2.1, step 1."""
-        settings, bins = self.study.settings, self.study.bins
-        units, most = self._units()
-        counts = count_histograms(self._values, units, bins)
-        mechanism = EXACT
-        if settings.epsilon is not None:
-            noise = self._noise if self._noise is not None else OpenDPLaplace()
-            mechanism = noise.name
-            noisy = [
-                noise.add(cells, sensitivity=most, epsilon=settings.epsilon)
-                for cells in split_cells(counts, bins)
-            ]
-            counts = np.concatenate([cells for cells, _ in noisy])
-            self._epsilons = [epsilon for _, epsilon in noisy]
+        counts, mechanism = self._histograms.release(), self._histograms.mechanism
         signature = self._seals.sign(histogram_claim(request.header, self.name, counts))
         return m.GridReply(request.header, mechanism, self._noise_is_private, counts, signature)
+
+    @cached_property
+    def _histograms(self) -> Histograms:
+        units, most = self._units()
+        return Histograms(
+            self.study,
+            count_histograms(self._values, units, self.study.bins),
+            sensitivity=most,
+            noise=self._noise if self._noise is not None else OpenDPLaplace(),
+            memory=self._shared,
+        )
 
     def _units(self) -> tuple[Ints, int]:
         """What each patient counts, and the most that one patient can count."""
@@ -1045,11 +1042,7 @@ class Site:
                 names = ", ".join(self.study.names)
                 lines.append(f"{len(reply.counts)} noisy counts ({reply.mechanism}) of: {names}.")
                 if reply.private:
-                    cost = (self.study.settings.epsilon or 0.0) * self.study.n_features
-                    lines.append(
-                        f"This costs ε = {cost:g} for adding or removing one patient, "
-                        f"{2 * cost:g} for replacing one; spent so far: {self.ledger.epsilon:g}."
-                    )
+                    lines.append(self._histograms.words(self.ledger))
             case m.RulesReply():
                 lines += self._review_rules(reply, draft.known.grid)
             case m.ResultsReply():
@@ -1183,19 +1176,9 @@ class Site:
             "round": _round_of(request),
         }
         if isinstance(reply, m.GridReply):
-            _, most = self._units()
-            scaled = self.study.settings.epsilon if reply.mechanism != EXACT else None
-            histograms = zip(self.study.names, self.study.bins, self._epsilons, strict=True)
-            for covariate, bins, epsilon in histograms:
-                yield Release(
-                    **common,
-                    quantity=f"histogram of {covariate}",
-                    shape=(bins.n_cells,),
-                    mechanism=reply.mechanism,
-                    epsilon=epsilon,
-                    sensitivity=float(most),
-                    scale=None if scaled is None else most / scaled,
-                )
+            run = request.header.run
+            for row in self._histograms.book(self.ledger, bytes_digest, run):
+                yield Release(**common, **row)
             return
         masked = isinstance(reply, m.Sum | m.VoteReply) and self._seals.active
         sum_of = len(self._seals.sites) if masked else None

@@ -14,7 +14,7 @@ def test_the_paper_names_its_numbers() -> None:
     model = conventional_rulefit(penalty=0.05).fit(X, X[:, 0] > 0)
     settings = model.study_.settings
     assert (settings.n_trees, settings.mean_leaves, settings.learning_rate) == (333, 4, 0.01)
-    assert (settings.solver, settings.epsilon) == ("exact", None)
+    assert (settings.solver, settings.noise) == ("exact", False)
     assert conventional_rulefit().penalty == "cv"
 
 

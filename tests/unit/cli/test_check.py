@@ -114,3 +114,48 @@ def test_draft_prints_to_stdout(folder: Path) -> None:
 def test_help_has_an_example(command: list[str]) -> None:
     result = runner.invoke(app, [*command, "--help"])
     assert result.stdout.count("Example: fedrulefit") == 1
+
+
+def with_columns(folder: Path, n: int) -> Path:
+    """A table of n numbers, and its drafted study."""
+    columns = {f"x{j}": [k / 10 for k in range(40)] for j in range(n)}
+    pd.DataFrame({**columns, "mortality": [0, 1] * 20}).to_csv(folder / "wide.csv", index=False)
+    path = folder / "wide.toml"
+    result = runner.invoke(app, ["study", "draft", str(folder / "wide.csv"), "-o", str(path)])
+    assert result.exit_code == 0
+    assert f"({n} covariates × {10 / n:g})" in " ".join(result.stdout.split())
+    return path
+
+
+def test_a_draft_and_a_check_say_what_a_run_costs(folder: Path) -> None:
+    with_columns(folder, 40)
+    code, out, _ = run(folder, "wide.csv", study="wide.toml")
+    flat = " ".join(out.split())
+    assert code == 0
+    assert "A run costs ε = 10 (40 covariates × 0.25)" in flat
+    assert "The default policy pays for 2 runs of this study over changed patients" in flat
+    assert "A run costs" not in run(folder, "wide.csv", "--no-outcome", study="wide.toml")[1]
+
+
+def test_a_study_that_the_policy_does_not_pay_for(folder: Path) -> None:
+    """A warning with the default policy, an error with the hospital's own."""
+    path = with_columns(folder, 21)
+    path.write_text(path.read_text() + "epsilon = 1.0\n")
+    code, out, _ = run(folder, "wide.csv", study="wide.toml")
+    assert code == 0
+    cost = "a run costs ε = 21 (21 covariates × 1), but the"
+    assert f"Warning: {cost} default policy allows ε = 20 for one study" in " ".join(out.split())
+    policy = folder / "policy.toml"
+    policy.write_text("epsilon_study = 20.0\n")
+    code, out, _ = run(folder, "wide.csv", "--policy", str(policy), study="wide.toml")
+    assert code == 1
+    assert f"Error: {cost} policy allows ε = 20 for one study" in " ".join(out.split())
+    code, out, _ = run(folder, "wide.csv", "--json", "--policy", str(policy), study="wide.toml")
+    assert code == 1
+    report = json.loads(out)
+    assert report["budget"]["epsilon_run"] == 21
+    assert (report["ok"], report["errors"], report["budget"]["runs"]) == (False, 0, 0)
+    policy.write_text('epsilon_study = "none"\nepsilon_dataset = "none"\n')
+    code, out, _ = run(folder, "wide.csv", "--policy", str(policy), study="wide.toml")
+    assert code == 0
+    assert "The policy sets no limit" in out

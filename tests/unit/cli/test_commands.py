@@ -190,7 +190,7 @@ def test_sites_can_be_named(tables: Path, tmp_path: Path) -> None:
 
 def test_one_file_with_a_site_column(tables: Path, tmp_path: Path) -> None:
     """The same patients, split by a column, give the same model (without noise)."""
-    quiet = ["-s", tables / "study.toml", *QUICK, "--set", "epsilon=none", "-q"]
+    quiet = ["-s", tables / "study.toml", *QUICK, "--set", "noise=false", "-q"]
     split, column = tmp_path / "split.json", tmp_path / "column.json"
     succeed("fit", *sites(tables), "-o", split, *quiet)
     succeed("fit", "--site", tables / "all.csv", "--site-column", "hospital", "-o", column, *quiet)
@@ -215,7 +215,7 @@ def test_one_file_with_a_site_column(tables: Path, tmp_path: Path) -> None:
         (["--site", "rural.csv", "--set", "rounds=none"], "rounds"),
         (["--site", "rural.csv", "--set", "rounds=0"], "rounds"),
         (["--site", "rural.csv", "--set", "rounds"], "--set takes NAME=VALUE, not 'rounds'"),
-        (["--site", "rural.csv", "--set", "ronuds=5"], "names are: epsilon"),
+        (["--site", "rural.csv", "--set", "ronuds=5"], "names are: noise, epsilon_total"),
         (["--site", "rural.csv", "--set", "repair=mend"], "repair"),
         (["--site", "rural.csv", "--preset", "fancy"], "preset 'fancy' is not known"),
         (

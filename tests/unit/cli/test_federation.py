@@ -18,6 +18,7 @@ from fedrulefit.engines import host, runs
 from fedrulefit.engines.consortium import EXAMPLE as CONSORTIUM
 from fedrulefit.engines.consortium import Consortium, Kit
 from fedrulefit.errors import FederationError
+from fedrulefit.privacy.ledger import Ledger, Release
 from fedrulefit.privacy.policy import EXAMPLE, Policy
 from fedrulefit.study import Study
 from tests.federations import write_frame, write_study
@@ -205,7 +206,10 @@ def test_a_site_starts_with_its_facts(kits: Path, files: Path, started: list[Any
     assert facts["studies"] == [str(files / "study.toml")]
     assert kit.root_fingerprint in out
     assert "Sums leave only masked, among at least 3 sites." in out
-    assert "ε = 0" in out
+    assert "Spent so far on this data set: ε = 0." in out
+    flat = " ".join(out.split())
+    assert "A run costs ε = 5 (5 covariates × 1)" in flat
+    assert "The policy pays for 4 runs of this study over changed patients" in flat
     with flare.contextlib.closing(flare.open_host(facts)) as opened:
         assert opened.name == "north"
 
@@ -227,6 +231,22 @@ def test_a_site_checks_everything_first(kits: Path, files: Path, started: list[A
     with host.lock_folder(files / "state"):
         assert "another process uses" in fail(*start(files, kit))
     assert not started
+
+
+def test_a_site_does_not_start_a_study_that_its_budget_never_pays(
+    kits: Path, files: Path, started: list[Any]
+) -> None:
+    """Spent once, it may start: a run over unchanged patients costs nothing."""
+    (files / "policy.toml").write_text("epsilon_study = 4.5")
+    policy = {"--policy": files / "policy.toml"}
+    words = " ".join(fail(*start(files, kits / "north", **policy)).split())
+    assert "a run costs ε = 5 (5 covariates × 1), but the policy allows ε = 4.5 for one" in words
+    assert not started
+    paid = Release("GridReply", "histogram of age", (5,), "noise", 4.0, study="sepsis")
+    Ledger(files / "state" / "ledger.jsonl").append(paid)
+    flat = " ".join(succeed(*start(files, kits / "north", **policy)).split())
+    assert "Only runs over unchanged patients: a run costs ε = 5" in flat
+    assert "of which 4 is spent" in flat
 
 
 def test_the_coordinator_starts_with_its_facts(
