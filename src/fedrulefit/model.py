@@ -24,6 +24,7 @@ from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.design import build_design
 from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid, encode, linear_values
 from fedrulefit.core.importance import variable_importance
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
 from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.evaluation import Evaluation
@@ -57,9 +58,10 @@ class RuleTerm:
     coefficient : float
     importance : float
         ``|β|·std`` (paper 2.3), on the scale of the log-odds.
-    inside, events_inside : float
+    inside, events_inside : float or None
         Patients who satisfy the rule, and those of them with the outcome,
-        summed over sites (with their weights).
+        summed over sites (with their weights). None where that is not told: too few
+        are inside or outside, or have, or have not, the outcome there.
     path : tuple of float
         Coefficient at each λ of the path; empty where λ was given.
     by_site : tuple of Counts
@@ -70,8 +72,8 @@ class RuleTerm:
     rule: Rule
     coefficient: float
     importance: float
-    inside: float
-    events_inside: float
+    inside: float | None
+    events_inside: float | None
     path: tuple[float, ...] = ()
     by_site: tuple[Counts, ...] = ()
 
@@ -127,8 +129,10 @@ class Provenance:
     Parameters
     ----------
     sites : tuple of str
-    patients, events : float
+    patients : float
         Over all sites, with weights.
+    events : float or None
+        Those of them with the outcome; None where too few have it, or have it not.
     candidates : int
         Rules that entered the fit.
     solver : str
@@ -153,7 +157,7 @@ class Provenance:
 
     sites: tuple[str, ...]
     patients: float
-    events: float
+    events: float | None
     candidates: int
     solver: str
     penalty: float
@@ -205,6 +209,9 @@ class Model:
     validation : Evaluation or None
         How well models of all sites but one predict the patients of that one, if that
         was tried (internal–external validation).
+    rounding : Rounding or None
+        How coarse its counts are (:mod:`fedrulefit.publish`); None for a file that was
+        made before they were rounded.
     """
 
     study: Study
@@ -215,6 +222,7 @@ class Model:
     provenance: Provenance
     evaluation: Evaluation | None = None
     validation: Evaluation | None = None
+    rounding: Rounding | None = EXACT
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:
@@ -294,10 +302,36 @@ class Model:
         return float(np.exp(term.coefficient * change))
 
     def support(self, term: Term) -> float:
-        """Return the share of patients who satisfy a rule; NaN for a linear term."""
-        if isinstance(term, LinearTerm):
+        """Return the share of patients who satisfy a rule.
+
+        NaN for a linear term, and where too few are inside or outside to tell.
+        """
+        if isinstance(term, LinearTerm) or term.inside is None:
             return float("nan")
         return term.inside / self.provenance.patients
+
+    @property
+    def rate(self) -> float:
+        """The share of patients with the outcome; NaN where that is not told."""
+        return _rate(self.provenance.patients, self.provenance.events)
+
+    @property
+    def unjudged(self) -> str:
+        """Why there is no evaluation, in words."""
+        if self.study.settings.holdout > 0:
+            return "Too few patients were held out to tell how well the model predicts them"
+        return "No patients were held out"
+
+    @property
+    def hidden(self) -> str:
+        """Which counts are not told, in words; empty where all are."""
+        smallest = 0 if self.rounding is None else self.rounding.smallest
+        if smallest < 2:
+            return ""
+        return (
+            f"“Too few”: fewer than {smallest} patients are inside or outside the rule, or have, "
+            "or have not, the outcome there."
+        )
 
     def top_rules(self, *, top: int | None = None, min_support: float = 0.0) -> list[RuleTerm]:
         """Return the rules of more than `min_support`, most important first, at most `top`."""
@@ -339,6 +373,8 @@ class Model:
     ) -> pd.DataFrame:
         """Return the outcome rate inside and outside each rule (paper, fig. 3).
 
+        NaN where too few patients are inside or outside to tell.
+
         With `by_site` a row per rule and site, for the rules of which that is known
         (see the setting ``per_site``), and a first column ``site``.
         """
@@ -348,9 +384,8 @@ class Model:
         rows: list[dict[str, object]] = []
         for term in self.top_rules(top=top, min_support=min_support):
             rule = self.describe(term)
-            whole = Counts(origin.patients, origin.events)
-            inside = Counts(term.inside, term.events_inside)
             if not by_site:
+                inside, whole = (term.inside, term.events_inside), (origin.patients, origin.events)
                 rows.append({"rule": rule, **_rates(inside, whole)})
             elif term.by_site:
                 sites = zip(origin.sites, term.by_site, origin.by_site, strict=True)
@@ -550,16 +585,25 @@ def _describe(condition: Condition, grid: Grid, study: Study) -> str:
     return describe_condition(condition, axis, name, levels=level_words(covariate))
 
 
-def _rates(inside: Counts, whole: Counts) -> dict[str, object]:
-    outside = Counts(*(all_of - part for all_of, part in zip(whole, inside, strict=True)))
+Told = tuple[float | None, float | None]
+"""Patients, and those of them with the outcome; None where that is not told."""
+
+
+def _rates(inside: Told, whole: Told) -> dict[str, object]:
+    patients, events = (
+        None if part is None or all_of is None else all_of - part
+        for all_of, part in zip(whole, inside, strict=True)
+    )
     return {
-        "inside": inside.patients,
-        "rate_inside": _rate(inside),
-        "outside": outside.patients,
-        "rate_outside": _rate(outside),
+        "inside": math.nan if inside[0] is None else inside[0],
+        "rate_inside": _rate(*inside),
+        "outside": math.nan if patients is None else patients,
+        "rate_outside": _rate(patients, events),
     }
 
 
-def _rate(counts: Counts) -> float:
-    """Share with the outcome; counts of single sites are rounded, so it is cut to 0 … 1."""
-    return min(max(counts.events / counts.patients, 0.0), 1.0) if counts.patients > 0 else math.nan
+def _rate(patients: float | None, events: float | None) -> float:
+    """Share with the outcome; counts are rounded, so it is cut to 0 … 1."""
+    if not patients or events is None:
+        return math.nan
+    return min(max(events / patients, 0.0), 1.0)

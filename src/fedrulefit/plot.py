@@ -89,6 +89,8 @@ def subgroups(
             ax.plot(100 * own, np.full(len(own), y + shift), "o", color=NEUTRAL, markersize=4)
             end = 100 * max(rate, *own) if len(own) else 100 * rate
             words, spot = f"{100 * rate:.0f} %", (end, y + shift)
+            if np.isnan(rate):
+                words, spot = "too few to tell", (0.0, y + shift)
             ax.annotate(words, spot, (4, 0), textcoords="offset points", va="center")
     if not of_sites.empty:
         ax.plot([], [], "o", color=NEUTRAL, markersize=4, label="each site")
@@ -176,7 +178,7 @@ def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> 
     """
     ax = _axes(ax)
     if model.evaluation is None:
-        return _say(ax, "No patients were held out")
+        return _say(ax, model.unjudged)
     frame = model.evaluation.calibration_frame(n_groups)
     errors = [frame["observed"] - frame["low"], frame["high"] - frame["observed"]]
     ax.plot([0, 1], [0, 1], color=OUTSIDE, linestyle="--", label="perfect")
@@ -200,7 +202,7 @@ def decision(model: Model, ax: Axes | None = None) -> Axes:
     """
     ax = _axes(ax)
     if model.evaluation is None:
-        return _say(ax, "No patients were held out")
+        return _say(ax, model.unjudged)
     frame = model.evaluation.decision_frame()
     ax.plot(frame["threshold"], frame["net_benefit"], color=RAISES, label="model")
     ax.plot(frame["threshold"], frame["treat_all"], color=NEUTRAL, label="treat all")

@@ -32,6 +32,7 @@ from fedrulefit.core.grid import Grid, SpreadSums, estimate_grid
 from fedrulefit.core.importance import term_importance
 from fedrulefit.core.newton import STEPS, CurvatureSums, Newton, Point, Query
 from fedrulefit.core.path import Path, PathSearch
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import (
     Rule,
     check_rules,
@@ -42,7 +43,7 @@ from fedrulefit.core.rules import (
     mirror,
     plausible_rules,
 )
-from fedrulefit.core.scores import Measures, ScoreSums, coarsen
+from fedrulefit.core.scores import Measures, ScoreSums
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import (
@@ -55,7 +56,6 @@ from fedrulefit.model import (
     Term,
 )
 from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
-from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.privacy.sums import SEED_BYTES, add_rings, open_sum
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.schedule import make_factors, make_schedule
@@ -76,6 +76,7 @@ from fedrulefit.protocol.sums import (
     summary_lengths,
     triangle_size,
 )
+from fedrulefit.publish import round_model
 from fedrulefit.study import Study
 
 FORBIDDEN = 1e9
@@ -195,6 +196,7 @@ class Coordinator:
         self.secure = secure
         self.dropouts = dropouts
         self.progress = Progress("join")
+        self._rounding = EXACT
         self._peers: dict[str, m.Peer] = {}
         self._grid = grid
         self._steps = 0
@@ -214,7 +216,8 @@ class Coordinator:
 
     def _conversation(self) -> Talk[Model]:
         join = partial(m.JoinRequest, sites=self.sites, secure=self.secure, dropouts=self.dropouts)
-        yield from self._ask(m.JoinReply, join)
+        joined = yield from self._ask(m.JoinReply, join)
+        self._rounding = _coarsest(joined)
         if self.secure:
             yield from self._exchange_keys()
         grid, noise, counts = self._grid, None, None
@@ -443,14 +446,16 @@ class Coordinator:
             ),
         )
         model = self._build_model(found, terms, summed, scales, sums)
+        # What is judged is what is published.
+        told = _told_coef(round_model(model, self._rounding), found, terms)
         if self.study.settings.holdout > 0:
-            evaluation = yield from self._evaluate_model(terms, coef[terms])
+            evaluation = yield from self._evaluate_model(terms, told)
             model = replace(model, evaluation=evaluation)
         if self.study.settings.per_site:
             rules = [found.rules[k - 1] for k in terms[1 : n_rules + 1]]
-            model = yield from self._add_results(model, terms, coef[terms], rules)
+            model = yield from self._add_results(model, terms, told, rules)
         self.progress = replace(self.progress, step="done")
-        return model
+        return round_model(model, self._rounding)
 
     def _evaluate_model(self, terms: Ints, coef: Floats) -> Talk[Evaluation]:
         """Judge the model on held-out patients."""
@@ -461,7 +466,7 @@ class Coordinator:
             partial(m.EvaluateRequest, terms=terms, coef=coef),
         )
         scores = ScoreSums(sums.cases, sums.others, sums.chances, sums.squares, sums.loss)
-        return Evaluation(coarsen(scores, MIN_COUNT * self.study.most_weight))
+        return Evaluation(scores)
 
     def _add_results(
         self, model: Model, terms: Ints, coef: Floats, rules: Sequence[Rule]
@@ -771,6 +776,33 @@ def _forbid(factors: Floats, rules: Sequence[Rule], allowed: Set[Rule], grid: Gr
 
 def _last(history: Sequence[float]) -> float | None:
     return history[-1] if history else None
+
+
+def _coarsest(joined: Sequence[m.JoinReply]) -> Rounding:
+    """Return the rounding that every site's policy asks for."""
+    rounding = EXACT
+    for reply in joined:
+        try:
+            rounding = rounding.join(Rounding(reply.round_counts, reply.min_published))
+        except ValueError as error:
+            raise ProtocolError(f"site {reply.header.site!r}: {error}") from None
+    return rounding
+
+
+def _told_coef(model: Model, found: _Found, terms: Ints) -> Floats:
+    """Return the coefficients of a model that was rounded, in the order of `terms`."""
+    rules = {term.rule: term.coefficient for term in model.rule_terms}
+    linear = {term.feature: term.coefficient for term in model.linear_terms}
+    n_rules = len(found.rules)
+    return np.array(
+        [model.intercept]
+        + [
+            rules[found.rules[k - 1]]
+            if k <= n_rules
+            else linear[found.grid.linear[k - 1 - n_rules]]
+            for k in terms[1:].tolist()
+        ]
+    )
 
 
 def _make_terms(
