@@ -8,7 +8,7 @@ them:
 counts                 to multiples; None where they, or their complement, are too small
 importance of a rule   follows from the rounded count and coefficient; three digits
 other importances      three digits
-coefficients           four digits at most, and no finer than about a tenth of a patient
+coefficients           four digits at most, and no finer than one or two patients' outcomes
 λ from the data        its largest to two digits; the others keep their ratio to it
 mean losses            no finer than 1/N; four digits at most
 certificate            two digits
@@ -18,10 +18,12 @@ evaluation             merged bins, rounded counts, measures to three decimals
 
 Why coefficients: at the optimum the outcomes inside a rule are
 :math:`\sum_{i∈r} σ_i ± λN`. With all digits that is one equation per term between small
-integers, and a model of few rules can be solved for its counts. A step of β changes the
-expected outcomes inside by step·n·v, with v = r(1 − r) of the outcome's rate r; steps are
-the power of ten for which that is a tenth of a patient to one patient. That is below
-:math:`1/\sqrt{nv}` standard errors of the coefficient, so it does not show in predictions.
+integers, and a model of few rules can be solved for its counts. Four digits still can, up to
+some thousand patients. A step of β changes the expected outcomes inside by step·n·v, with
+v = r(1 − r) of the outcome's rate r there; steps are 1, 2 or 5 times a power of ten, the least for
+which that is a patient or more. Rounding then moves a coefficient by less than
+:math:`1.3/\sqrt{nv}` of its standard error. A term that rounds to 0 leaves the model: it moved
+less than about one outcome.
 
 Oracle: ``tests/unit/test_publish.py``; what can be worked back: ``tests/attacks``.
 """
@@ -36,7 +38,7 @@ from typing import Final, TypeVar
 
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.grid import RULE_SPREAD
-from fedrulefit.core.rounding import EXACT, Rounding, round_digits, round_place
+from fedrulefit.core.rounding import EXACT, Rounding, round_digits, round_place, round_step
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import Counts, LinearTerm, Model, Provenance, RuleTerm, Term
 
@@ -100,12 +102,14 @@ def round_model(model: Model, rounding: Rounding) -> Model:
             f"a model of fewer than {rounding.smallest} patients may not be published"
         )
     cells = _Cells.of(origin, rounding, unit)
+    whole = 0.5 * cells.information(cells.patients, cells.events)  # scores spread, v is less
     terms = [_round_term(term, cells) for term in model.terms]
+    kept = [term for term in terms if term.coefficient != 0]
     by_site = cells.round_sites(origin.by_site)
     return replace(
         model,
-        intercept=_round_coefficient(model.intercept, cells.information(cells.patients)),
-        terms=tuple(sorted(terms, key=lambda term: -term.importance)),
+        intercept=round_step(model.intercept, find_step(model.intercept, whole)),
+        terms=tuple(sorted(kept, key=lambda term: -term.importance)),
         provenance=replace(_round_origin(origin, cells, model), by_site=by_site),
     )
 
@@ -150,10 +154,12 @@ class _Cells:
             return rounded, None
         return rounded, self.rounding.count(events, self.unit)
 
-    def information(self, patients: float) -> float:
-        """Return roughly what so many patients tell of a coefficient."""
-        rate = (self.events or self.least) / self.patients
-        return patients * max(rate * (1 - rate), 1 / self.patients)
+    def information(self, patients: float, events: float | None) -> float:
+        """Return roughly what patients, some with the outcome, tell of a coefficient: n·v."""
+        if events is None:
+            rate = (self.events or self.least) / self.patients
+            return patients * max(rate * (1 - rate), 1 / self.patients)
+        return max(events * (patients - events) / patients, 1.0)
 
     def round_sites(
         self, counts: Sequence[Counts], whole: Sequence[Counts] | None = None
@@ -182,12 +188,12 @@ def _smallest(inside: float, events: float, whole: Counts) -> float:
 
 def _round_term(term: Term, cells: _Cells) -> Term:
     if isinstance(term, LinearTerm):
-        information = RULE_SPREAD**2 * cells.information(cells.patients)
+        information = RULE_SPREAD**2 * cells.information(cells.patients, cells.events)
         size = round_digits(term.importance, _IMPORTANCE_DIGITS)
         return replace(_round_coefficients(term, information), importance=size)
     inside, events = cells.inside(term)
     known = cells.least if inside is None else inside
-    rounded = _round_coefficients(term, cells.information(known))
+    rounded = _round_coefficients(term, cells.information(known, events))
     spread = (known - known**2 / cells.patients) / max(cells.patients - 1, 1)
     size = abs(rounded.coefficient) * math.sqrt(max(spread, 0.0))
     return replace(
@@ -200,25 +206,22 @@ def _round_term(term: Term, cells: _Cells) -> Term:
 
 
 def _round_coefficients(term: AnyTerm, information: float) -> AnyTerm:
-    place = _place(term.coefficient, information)
+    step = find_step(term.coefficient, information)
     return replace(
         term,
-        coefficient=round_place(term.coefficient, place),
-        path=tuple(round_place(value, place) for value in term.path),
+        coefficient=round_step(term.coefficient, step),
+        path=tuple(round_step(value, step) for value in term.path),
     )
 
 
-def _round_coefficient(value: float, information: float) -> float:
-    return round_place(value, _place(value, information))
+def find_step(value: float, information: float) -> float:
+    """Return what a coefficient is rounded to multiples of.
 
-
-def _place(value: float, information: float) -> int:
-    """Return the decimal place to round a coefficient to; at least one digit stays."""
-    if value == 0:
-        return -DIGITS
-    first = math.floor(math.log10(abs(value)))
-    step = math.floor(math.log10(1 / information))
-    return min(max(step, first - DIGITS + 1), first)
+    1, 2 or 5 times a power of ten: the next above 1/`information`, and above its fourth digit.
+    """
+    finest = max(1 / information, abs(value) / 10**DIGITS)
+    power = 10.0 ** math.floor(math.log10(finest))
+    return next(k * power for k in (1, 2, 5, 10) if k * power >= finest * (1 - 1e-9))
 
 
 def _round_origin(origin: Provenance, cells: _Cells, model: Model) -> Provenance:

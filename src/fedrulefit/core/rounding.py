@@ -66,6 +66,11 @@ def round_digits(value: float, digits: int) -> float:
     return float(f"{value:.{digits - 1}e}")
 
 
+def round_step(value: float, step: float) -> float:
+    """Round to a multiple of `step`, a number of few digits, without float dust."""
+    return float(f"{step * round(value / step):.12g}")
+
+
 def round_place(value: float, place: int) -> float:
     """Round to a multiple of ten to the power of `place`."""
     return float(f"{value:.{max(-place, 0)}f}") if place <= 0 else float(round(value, -place))

@@ -790,19 +790,20 @@ def _coarsest(joined: Sequence[m.JoinReply]) -> Rounding:
 
 
 def _told_coef(model: Model, found: _Found, terms: Ints) -> Floats:
-    """Return the coefficients of a model that was rounded, in the order of `terms`."""
+    """Return the coefficients of a model that was rounded, in the order of `terms`.
+
+    0 for a term that rounding left out.
+    """
     rules = {term.rule: term.coefficient for term in model.rule_terms}
     linear = {term.feature: term.coefficient for term in model.linear_terms}
     n_rules = len(found.rules)
-    return np.array(
-        [model.intercept]
-        + [
-            rules[found.rules[k - 1]]
-            if k <= n_rules
-            else linear[found.grid.linear[k - 1 - n_rules]]
-            for k in terms[1:].tolist()
-        ]
-    )
+    told = [
+        rules.get(found.rules[k - 1], 0.0)
+        if k <= n_rules
+        else linear.get(found.grid.linear[k - 1 - n_rules], 0.0)
+        for k in terms[1:].tolist()
+    ]
+    return np.array([model.intercept, *told])
 
 
 def _make_terms(
