@@ -302,9 +302,9 @@ class Model:
         return float(np.exp(term.coefficient * change))
 
     def support(self, term: Term) -> float:
-        """Return the share of patients who satisfy a rule.
+        """Return the share of patients who satisfy a rule; NaN where none is told.
 
-        NaN for a linear term, and where too few are inside or outside to tell.
+        That is so for a linear term, and where too few are inside or outside the rule.
         """
         if isinstance(term, LinearTerm) or term.inside is None:
             return float("nan")
