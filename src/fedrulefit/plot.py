@@ -96,6 +96,7 @@ def subgroups(
         ax.plot([], [], "o", color=NEUTRAL, markersize=4, label="each site")
     ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
     ax.set_xlim(0, 110)
+    ax.set_ylim(-0.6, len(frame) - 0.4)
     ax.set_xlabel(f"{model.study.outcome.label or model.study.outcome.column} (%)")
     ax.set_title("Subgroups")
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, frameon=False)
@@ -204,8 +205,11 @@ def decision(model: Model, ax: Axes | None = None) -> Axes:
     if model.evaluation is None:
         return _say(ax, model.unjudged)
     frame = model.evaluation.decision_frame()
-    ax.plot(frame["threshold"], frame["net_benefit"], color=RAISES, label="model")
-    ax.plot(frame["threshold"], frame["treat_all"], color=NEUTRAL, label="treat all")
+    if frame.empty:
+        return _say(ax, "Too few patients were held out for a decision curve")
+    style = {"marker": "o", "markersize": 3}  # between the edges of bins nothing is known
+    ax.plot(frame["threshold"], frame["net_benefit"], color=RAISES, label="model", **style)
+    ax.plot(frame["threshold"], frame["treat_all"], color=NEUTRAL, label="treat all", **style)
     ax.axhline(0, color=OUTSIDE, linestyle="--", label="treat nobody")
     top = max(float(frame["net_benefit"].max()), float(frame["treat_all"].max()), 1e-3)
     ax.set_ylim(-0.25 * top, 1.1 * top)

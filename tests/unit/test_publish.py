@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -29,8 +32,15 @@ from fedrulefit.report.facts import TOO_FEW, list_subgroups, list_terms, tell_mo
 from tests.reports import evaluated_model, path_model, sample_model
 from tests.samples import SOLVERS, fit_model, make_sites, make_study, make_tables, record
 
+matplotlib.use("Agg")
 GOLDEN = Path(__file__).parents[1] / "golden"
 ROUNDING = Rounding(5, 10)
+
+
+@pytest.fixture(autouse=True)
+def _close_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
 
 
 def run(*arguments: object) -> Any:
@@ -251,6 +261,19 @@ def test_dependence_takes_an_untold_support_as_nearly_nobody_or_nearly_all() -> 
         assert frame["log_odds"].notna().all()
         assert (frame["log_odds"] <= frame["highest"] + 1e-9).all()
         assert (frame["log_odds"] >= frame["lowest"] - 1e-9).all()
+
+
+def test_few_held_out_patients_stand_in_one_group() -> None:
+    """Then there is no threshold to decide at, and neither page nor figure draws one."""
+    model = round_model(replace(evaluated_model(), validation=None), Rounding(20, 60))
+    assert model.evaluation is not None
+    assert len(model.evaluation.overall.edges) == 0
+    assert len(model.evaluation.calibration_frame()) == 1
+    page = render_report(model)
+    performance = page[page.index('<section id="performance"') :]
+    assert "Treat from a risk of" not in performance
+    assert plot.decision(model).texts
+    assert plot.calibration(model).lines
 
 
 # --- Files without a rounding, and with exact counts -----------------------------------------

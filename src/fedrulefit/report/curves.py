@@ -129,7 +129,7 @@ def draw_decision(evaluation: Evaluation) -> Curve:
     observed = evaluation.total.observed
     top = max([observed, 1e-3, *frame["net_benefit"], *frame["treat_all"]])
     # Beyond where the model is of any use the curve runs along 0.
-    useful = max(frame.loc[frame["net_benefit"] > 0.02 * top, "threshold"], default=0.0)
+    useful = frame.loc[frame["net_benefit"] > 0.02 * top, "threshold"].max()
     right = _round_up(min(1.0, 1.1 * useful)) if useful > 0 else 1.0
     paper = _Paper(right, -0.15 * top, 1.08 * top)
     frame = frame[frame["threshold"] <= right]

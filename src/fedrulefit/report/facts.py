@@ -288,6 +288,12 @@ def list_origin(model: Model) -> list[Fact]:
     return facts
 
 
+def tell_rounding(model: Model) -> str:
+    """Return what counts are, for a sentence."""
+    multiple = 1 if model.rounding is None else model.rounding.multiple
+    return "exact" if multiple == 1 else f"multiples of {multiple}"
+
+
 def tell_events(model: Model) -> str:
     """Return how many patients had the outcome, as far as that is told."""
     events = model.provenance.events

@@ -97,7 +97,7 @@ def render_report(model: Model) -> str:
         study=model.study,
         outcome=facts.tell_outcome(model),
         hidden=model.hidden,
-        rounded=model.rounding.words() if model.rounding else "",
+        rounded=facts.tell_rounding(model),
         unjudged=model.unjudged,
         paragraph=facts.tell_model(model),
         terms=facts.list_terms(model),
@@ -165,18 +165,18 @@ def _list_judged(model: Model) -> list[_Judged]:
 
 
 def _judge(title: str, words: Sequence[str], evaluation: Evaluation) -> _Judged:
-    return _Judged(
-        title,
-        [line for line in words if line],
-        [curves.draw_calibration(evaluation), curves.draw_decision(evaluation)],
-        {
-            "Discrimination and calibration": _tabulate_metrics(evaluation.metrics_frame()),
-            "Calibration by groups of the predicted risk": _tabulate(
-                evaluation.calibration_frame(), _GROUPS
-            ),
-            "Decision curve": _tabulate(evaluation.decision_frame(), _DECISIONS),
-        },
-    )
+    drawn = [curves.draw_calibration(evaluation)]
+    tables = {
+        "Discrimination and calibration": _tabulate_metrics(evaluation.metrics_frame()),
+        "Calibration by groups of the predicted risk": _tabulate(
+            evaluation.calibration_frame(), _GROUPS
+        ),
+    }
+    decisions = evaluation.decision_frame()
+    if len(decisions):  # none where few patients stand in one group
+        drawn.append(curves.draw_decision(evaluation))
+        tables["Decision curve"] = _tabulate(decisions, _DECISIONS)
+    return _Judged(title, [line for line in words if line], drawn, tables)
 
 
 def _tabulate_metrics(frame: pd.DataFrame) -> _Table:
