@@ -754,7 +754,8 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "few do, or do not.",
         "events_inside": "Those of them with the event; null where too few inside or outside have "
         "it, or have it not.",
-        "path": "Its coefficient at each λ of the path; empty where λ was given.",
+        "path": "Its coefficient at each λ of the path; empty where λ was given, and in a rounded "
+        "model.",
         "by_site": "`[inside, events_inside]` of each site, rounded; empty where the study does not"
         " ask for it (`per_site`), or where a site has too few.",
     },
@@ -770,7 +771,8 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "covariate": "Name of the covariate.",
         "coefficient": "β*_j, for 0.4·(winsorised value − centre)/spread.",
         "importance": "|β*_j|·std.",
-        "path": "Its coefficient at each λ of the path; empty where λ was given.",
+        "path": "Its coefficient at each λ of the path; empty where λ was given, and in a rounded "
+        "model.",
     },
     "_PrivacyPart": {
         "mechanism": "Noise of the histograms, as the sites named it; `none` without histograms.",
@@ -831,7 +833,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "objective": "Penalised mean loss at the final coefficients.",
         "certificate": "How far that is from the optimum of the pooled problem.",
         "history": "Penalised mean loss of the fit to all patients, round by round; during "
-        "cross-validation at the λ of that round.",
+        "cross-validation at the λ of that round. Empty in a rounded model.",
         "path": "The λs of the cross-validation, falling; empty where λ was given.",
         "software": "Versions of fedrulefit and the libraries of the coordinator.",
         "by_site": "`[patients, events]` of each site, rounded; empty without `per_site`, or where "

@@ -63,7 +63,7 @@ class RuleTerm:
         summed over sites (with their weights). None where that is not told: too few
         are inside or outside, or have, or have not, the outcome there.
     path : tuple of float
-        Coefficient at each λ of the path; empty where λ was given.
+        Coefficient at each λ of the path; empty where λ was given, and in a rounded model.
     by_site : tuple of Counts
         Who satisfies the rule at each of ``Provenance.sites``; empty where that is not
         told: the study did not ask for it, or some site has too few.
@@ -146,7 +146,7 @@ class Provenance:
         How far that is from the optimum of the pooled problem.
     history : tuple of float
         Penalised mean loss round by round: where the round starts (FedDA), or
-        where it got to (exact).
+        where it got to (exact). Empty in a rounded model.
     path : tuple of PathPoint
         The path of the cross-validation; empty where λ was given.
     software : tuple of (name, version)
@@ -404,18 +404,23 @@ class Model:
         )
 
     def history_frame(self) -> pd.DataFrame:
-        """Return the penalised mean loss, round by round."""
+        """Return the penalised mean loss, round by round; empty for a rounded model."""
         import pandas as pd
 
         losses = self.provenance.history
         return pd.DataFrame({"round": range(len(losses)), "objective": losses})
 
     def coefficients_frame(self) -> pd.DataFrame:
-        """Return the coefficient of every term at every λ of the path; empty where λ was given."""
+        """Return the coefficient of every term at every λ of the path.
+
+        Empty where λ was given, and for a rounded model.
+        """
         import pandas as pd
 
-        columns: dict[str, object] = {"penalty": [p.penalty for p in self.provenance.path]}
-        if self.provenance.path:
+        told = all(term.path for term in self.terms)
+        points = self.provenance.path if told else ()
+        columns: dict[str, object] = {"penalty": [point.penalty for point in points]}
+        if points:
             columns |= {self.describe(term): term.path for term in self.terms}
         return pd.DataFrame(columns)
 

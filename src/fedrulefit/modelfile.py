@@ -371,7 +371,7 @@ def _assemble(file: _File, study: Study) -> Model:
     study.check_grid(grid)
     places = {name: j for j, name in enumerate(study.names)}
     terms = tuple(_term(part, places, grid) for part in file.terms)
-    if any(len(term.path) != len(file.provenance.path) for term in terms):
+    if any(len(term.path) not in (0, len(file.provenance.path)) for term in terms):
         raise ModelFileError("a term's path does not fit the path of the model")
     check_rules([term.rule for term in terms if isinstance(term, RuleTerm)], grid)
     bill, origin = file.privacy, file.provenance

@@ -107,6 +107,8 @@ def history(model: Model, ax: Axes | None = None) -> Axes:
     """Draw the objective over the rounds (:meth:`Model.history_frame`)."""
     ax = _axes(ax)
     frame = model.history_frame()
+    if frame.empty:
+        return _say(ax, "A rounded model does not tell its losses round by round")
     ax.plot(frame["round"], frame["objective"], color=NEUTRAL)
     ax.set_xlabel("Round")
     ax.set_ylabel("Penalised mean loss")
@@ -150,7 +152,7 @@ def coefficients(model: Model, ax: Axes | None = None, *, top: int = 8) -> Axes:
     ax = _axes(ax)
     frame = model.coefficients_frame()
     if frame.empty or not model.terms:
-        return _say(ax, "There is no path: λ was given, or no term stayed")
+        return _say(ax, "There is no path: λ was given, no term stayed, or the model is rounded")
     for k, term in enumerate(frame.columns[1:]):
         named = k < top
         ax.plot(
@@ -207,9 +209,12 @@ def decision(model: Model, ax: Axes | None = None) -> Axes:
     frame = model.evaluation.decision_frame()
     if frame.empty:
         return _say(ax, "Too few patients were held out for a decision curve")
-    style = {"marker": "o", "markersize": 3}  # between the edges of bins nothing is known
-    ax.plot(frame["threshold"], frame["net_benefit"], color=RAISES, label="model", **style)
-    ax.plot(frame["threshold"], frame["treat_all"], color=NEUTRAL, label="treat all", **style)
+    # Between the edges of bins nothing is known: dots.
+    for column, colour, label in (
+        ("net_benefit", RAISES, "model"),
+        ("treat_all", NEUTRAL, "treat all"),
+    ):
+        ax.plot(frame["threshold"], frame[column], "o-", color=colour, markersize=3, label=label)
     ax.axhline(0, color=OUTSIDE, linestyle="--", label="treat nobody")
     top = max(float(frame["net_benefit"].max()), float(frame["treat_all"].max()), 1e-3)
     ax.set_ylim(-0.25 * top, 1.1 * top)

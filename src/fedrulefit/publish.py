@@ -11,6 +11,8 @@ other importances      three digits
 coefficients           four digits at most, and no finer than one or two patients' outcomes
 λ from the data        its largest to two digits; the others keep their ratio to it
 mean losses            no finer than 1/N; four digits at most
+coefficients along λ   not told, nor the losses round by round: each λ is another measurement
+                       of the same counts
 certificate            two digits
 results per site       as counts; none where one site has too few
 evaluation             merged bins, rounded counts, measures to three decimals
@@ -207,11 +209,7 @@ def _round_term(term: Term, cells: _Cells) -> Term:
 
 def _round_coefficients(term: AnyTerm, information: float) -> AnyTerm:
     step = find_step(term.coefficient, information)
-    return replace(
-        term,
-        coefficient=round_step(term.coefficient, step),
-        path=tuple(round_step(value, step) for value in term.path),
-    )
+    return replace(term, coefficient=round_step(term.coefficient, step), path=())
 
 
 def find_step(value: float, information: float) -> float:
@@ -248,7 +246,7 @@ def _round_origin(origin: Provenance, cells: _Cells, model: Model) -> Provenance
             round_digits(residual, _ROUGH_DIGITS),
             None if gap is None else round_digits(gap, _ROUGH_DIGITS),
         ),
-        history=tuple(map(loss, origin.history)),
+        history=(),
         path=tuple(
             replace(
                 point,

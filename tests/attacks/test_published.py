@@ -218,6 +218,39 @@ def test_optimality_equations_cannot_be_solved_for_counts(counts: tuple[int, ...
     assert solve_counts(published) >= 3
 
 
+def along_the_path(n: Any, e: Any, inside: Any, sick: Any, penalties: Any) -> Any:
+    """Return the coefficient of a one-rule model at every λ, shape (n_counts, n_penalties)."""
+    n, e, inside, sick = (np.atleast_1d(x)[:, None] for x in (n, e, inside, sick))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        high = logit((sick - penalties * n) / inside)
+        return high - logit((e - sick + penalties * n) / (n - inside))
+
+
+@pytest.mark.parametrize("counts", ONE_RULES[:3])
+def test_no_path_measures_the_same_counts_again(counts: tuple[int, ...]) -> None:
+    """Fifty coefficients along λ, each rounded as the model's own, leave one solution.
+
+    The twin publishes the rounded path; the real file has neither it nor the history.
+    """
+    patients, events, inside, sick = counts
+    largest = (sick - inside * events / patients) / patients
+    penalties = largest * np.geomspace(0.98, 0.05, 50)
+    exact = along_the_path(*counts, penalties)
+    step = find_step(1.0, sick * (inside - sick) / inside)
+    twin = step * np.rint(exact / step)
+    tried = np.array([5 * round(x / 5) for x in counts])[:, None]
+    tried = tried + np.indices((5,) * 4).reshape(4, -1) - 2
+    near = abs(along_the_path(*tried, penalties) - twin) <= step / 2 + 1e-9
+    assert near.all(axis=1).sum() == 1
+    study = make_study(**SOLVERS["cv"])
+    fitted = fit_model(study, make_tables(study))
+    assert all(term.path for term in fitted.terms)
+    published = round_model(fitted, DEFAULT)
+    assert published.terms
+    assert not any(term.path for term in published.terms)
+    assert not published.provenance.history
+
+
 # --- 14. A model that is chosen as a hash of the patients ----------------------------------
 
 
