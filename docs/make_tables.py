@@ -180,6 +180,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
         (
             "fedrulefit.Model",
             "fedrulefit.Model.load",
+            "fedrulefit.Model.rounded",
             "fedrulefit.Model.save",
             "fedrulefit.Model.predict_proba",
             "fedrulefit.Model.decision_function",

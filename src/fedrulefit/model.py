@@ -468,6 +468,20 @@ class Model:
             self.study.n_features,
         )
 
+    def rounded(self, multiple: int = 5, smallest: int = 10) -> Model:
+        """Return the model to publish, no finer than it is (:mod:`fedrulefit.publish`).
+
+        Parameters
+        ----------
+        multiple : int
+            Counts become multiples of this.
+        smallest : int
+            Smaller counts are not told.
+        """
+        from fedrulefit.publish import round_model
+
+        return round_model(self, Rounding(multiple, smallest))
+
     def save(self, path: str | Path) -> None:
         """Write the model as readable JSON."""
         from fedrulefit.modelfile import save_model

@@ -131,6 +131,7 @@ def test_what_is_published_is_near_to_what_was_learnt(make: Any) -> None:
     values = make_tables(make_study(), (400,))["north"].values
     assert np.abs(rounded.predict_proba(values) - exact.predict_proba(values)).mean() < 0.03
     assert round_model(exact, EXACT).terms == exact.terms
+    assert model_facts(exact.rounded()) == model_facts(rounded)
 
 
 def test_a_path_keeps_its_shape() -> None:

@@ -9,10 +9,8 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli.console import check_writable, friendly_errors, stdout
-from fedrulefit.core.rounding import Rounding
 from fedrulefit.model import Model
 from fedrulefit.privacy.policy import Policy
-from fedrulefit.publish import round_model
 
 EPILOG = "Example: fedrulefit round model.json -o rounded.json --multiple 5 --smallest 11"
 _DEFAULTS = Policy()
@@ -37,7 +35,7 @@ def round_file(
     Example: fedrulefit round model.json -o rounded.json --multiple 5 --smallest 11
     """
     check_writable(output)
-    rounded = round_model(Model.load(model), Rounding(multiple, smallest))
+    rounded = Model.load(model).rounded(multiple, smallest)
     rounded.save(output)
     words = rounded.rounding.words() if rounded.rounding else ""
     stdout().print(Text(f"Wrote {output}: counts are {words}."))

@@ -144,10 +144,10 @@ def _certificate_line(model: Model) -> str:
     gap = origin.certificate.gap
     if gap is None:
         residual = origin.certificate.residual
-        return f"Objective {origin.objective:.5f}, KKT residual {residual:.1e}."
+        return f"Objective {origin.objective:.5g}, KKT residual {residual:.1e}."
     share = gap / max(origin.objective, 1e-300)
     return (
-        f"Objective {origin.objective:.5f}, at most {share:.1e} of it above the optimum of the "
+        f"Objective {origin.objective:.5g}, at most {share:.1e} of it above the optimum of the "
         "pooled data (duality gap)."
     )
 
