@@ -183,6 +183,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
         (
             "fedrulefit.Model",
             "fedrulefit.Model.load",
+            "fedrulefit.Model.rounded",
             "fedrulefit.Model.save",
             "fedrulefit.Model.predict_proba",
             "fedrulefit.Model.decision_function",
@@ -707,13 +708,14 @@ def make_model_fields() -> str:
         '`terms[]` of `kind = "rule"`': modelfile._RulePart,
         "`terms[].conditions[]`": modelfile._ConditionPart,
         '`terms[]` of `kind = "linear"`': modelfile._LinearPart,
+        "`rounding`": modelfile._RoundingPart,
         "`privacy`": modelfile._PrivacyPart,
         "`provenance`": modelfile._ProvenancePart,
         "`provenance.certificate`": modelfile._CertificatePart,
         "`provenance.path[]`": modelfile._PathPart,
         "`evaluation`, `validation`": modelfile._EvaluationPart,
-        "their `overall`": modelfile._ScoresPart,
-        "their `sites.*`": modelfile._MeasuresPart,
+        "their `overall` and `sites.*`": modelfile._MeasuresPart,
+        "their `groups[]`": modelfile._GroupPart,
     }
     tables = []
     for title, cls in parts.items():
@@ -731,9 +733,12 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "grid": "One entry per covariate, in the study's order.",
         "intercept": "β₀.",
         "terms": "Terms with a coefficient other than 0, most important first.",
+        "rounding": "How coarse its [counts](#what-a-published-model-still-tells) are; null in a "
+        "file that was made before they were rounded.",
         "privacy": "The privacy bill.",
         "provenance": "What the model rests on.",
-        "evaluation": "How well it predicts held-out patients; null where none were held out.",
+        "evaluation": "How well it predicts held-out patients; null where none were held out, or "
+        "too few (the study's `holdout` tells which).",
         "validation": "How well models of all sites but one predict the patients of that one; null "
         "where that was not tried.",
     },
@@ -753,9 +758,12 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "conditions": "All must hold; at most one per covariate, in the study's order.",
         "coefficient": "β_k on the scale of the log-odds.",
         "importance": "|β_k|·std, see [method](method.md#5-interpretation).",
-        "inside": "Patients who satisfy the rule, over all sites (with weights).",
-        "events_inside": "Those of them with the event.",
-        "path": "Its coefficient at each λ of the path; empty where λ was given.",
+        "inside": "Patients who satisfy the rule, over all sites (with weights); null where too "
+        "few do, or do not.",
+        "events_inside": "Those of them with the event; null where too few inside or outside have "
+        "it, or have it not.",
+        "path": "Its coefficient at each λ of the path; empty where λ was given, and in a rounded "
+        "model.",
         "by_site": "`[inside, events_inside]` of each site, rounded; empty where the study does not"
         " ask for it (`per_site`), or where a site has too few.",
     },
@@ -771,7 +779,8 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "covariate": "Name of the covariate.",
         "coefficient": "β*_j, for 0.4·(winsorised value − centre)/spread.",
         "importance": "|β*_j|·std.",
-        "path": "Its coefficient at each λ of the path; empty where λ was given.",
+        "path": "Its coefficient at each λ of the path; empty where λ was given, and in a rounded "
+        "model.",
     },
     "_PrivacyPart": {
         "mechanism": "Noise of the histograms, as the sites named it; `none` without histograms.",
@@ -785,7 +794,10 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "site's own numbers.",
     },
     "_EvaluationPart": {
-        "overall": "Score sums over all sites.",
+        "overall": "Measures over all sites.",
+        "groups": "Calibration and decisions: patients by predicted probability, from 0 to 1. "
+        "Neighbours are merged until each holds enough with and without the event, never fewer "
+        "than five.",
         "sites": "Measures of each site, rounded; empty without `per_site` (of `evaluation`), or "
         "where a site has too few patients.",
     },
@@ -807,17 +819,21 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "observed": "Share with the event.",
         "expected": "Mean predicted probability.",
     },
-    "_ScoresPart": {
-        "bins": "Bins of the predicted probability that hold somebody: number of the bin (0 to "
-        "513, even on the log-odds scale between -8 and 8), patients with the outcome, without "
-        "it, and their summed probabilities. Neighbours are merged until each holds five patients.",
-        "squares": "Summed squared error.",
-        "loss": "Summed log-loss.",
+    "_GroupPart": {
+        "above": "The group's probabilities are at least this.",
+        "below": "And below this.",
+        "events": "Patients with the event.",
+        "others": "Patients without it.",
+    },
+    "_RoundingPart": {
+        "multiple": "Counts are multiples of this (times the largest weight); 1: exact.",
+        "smallest": "Smaller counts are null, and those whose complement is smaller; 0: all are "
+        "told.",
     },
     "_ProvenancePart": {
         "sites": "Names of the sites.",
         "patients": "Patients over all sites (with weights).",
-        "events": "Those of them with the event.",
+        "events": "Those of them with the event; null where too few have it, or have it not.",
         "candidates": "Rules that the fit could choose from.",
         "solver": 'Name of the solver: `"exact"` or `"fedda"`.',
         "penalty": "λ, as given or as chosen by cross-validation.",
@@ -825,7 +841,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "objective": "Penalised mean loss at the final coefficients.",
         "certificate": "How far that is from the optimum of the pooled problem.",
         "history": "Penalised mean loss of the fit to all patients, round by round; during "
-        "cross-validation at the λ of that round.",
+        "cross-validation at the λ of that round. Empty in a rounded model.",
         "path": "The λs of the cross-validation, falling; empty where λ was given.",
         "software": "Versions of fedrulefit and the libraries of the coordinator.",
         "by_site": "`[patients, events]` of each site, rounded; empty without `per_site`, or where "

@@ -15,7 +15,7 @@ from fedrulefit.model import LinearTerm, Model, RuleTerm, Term
 from fedrulefit.study import Category, Number, Study, YesNo
 from tests.databases import Column
 
-GOLDEN = Path(__file__).parent / "golden" / "model-v1.json"
+GOLDEN = Path(__file__).parent / "golden" / "model-v2.json"
 
 NAMES = ["age", "Größe (cm)", 'say "hi"', "a'b; DROP TABLE patients; --", "select", "x2", "血圧 $1"]
 LEVELS: list[list[Any]] = [

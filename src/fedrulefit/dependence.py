@@ -13,6 +13,8 @@ nothing else (a linear term is 0 at its centre; the intercept is left out):
   P(t_S) is taken as the share of codes that satisfy t_S, a product over covariates:
   cut-offs are quantiles, so that each code holds about as many patients as the next. For
   levels and for "missing" that is a guess: the line is too flat where a level is rare.
+  Where too few patients are inside or outside a rule to tell its support, it counts as 0
+  or 1, whichever its share of codes is nearer to.
 * ``alone`` is the sum over terms that name **only** covariates of S. It is exact.
 * ``lowest`` and ``highest`` are ``alone`` plus all negative, or all positive,
   coefficients of the rules that name others too and that the values of S leave open:
@@ -138,11 +140,18 @@ def strongest_pairs(model: Model, top: int) -> Sequence[tuple[int, int]]:
 
 def _share_of_rest(model: Model, term: RuleTerm, given: Sequence[Condition]) -> float:
     """P(the rule holds | its conditions in `given` hold)."""
-    support = model.support(term)
-    known = 1.0
-    for feature, codes in given:
-        known *= codes.bit_count() / model.grid.axes[feature].every_code.bit_count()
+    support, known = model.support(term), _share_of_codes(model, given)
+    if np.isnan(support):
+        # Nearly nobody or nearly all: the codes tell which.
+        support = float(round(_share_of_codes(model, list(term.rule))))
     return support / max(known, support) if support > 0 else 0.0
+
+
+def _share_of_codes(model: Model, conditions: Sequence[Condition]) -> float:
+    share = 1.0
+    for feature, codes in conditions:
+        share *= codes.bit_count() / model.grid.axes[feature].every_code.bit_count()
+    return share
 
 
 def _find(model: Model, features: Sequence[str]) -> list[int]:

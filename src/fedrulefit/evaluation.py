@@ -7,29 +7,32 @@ In: score sums, over all sites and, where they may be seen, of each
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from scipy.special import logit
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.scores import (
     Z95,
+    Decision,
     Measures,
     ScoreSums,
     calibration_groups,
+    coarsen,
     count_scores,
     decide,
     measure,
 )
+from fedrulefit.privacy.policy import MIN_COUNT
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ALL_SITES: Final = "all sites"
-THRESHOLDS: Final = tuple(np.round(np.arange(0.01, 1.0, 0.01), 2).tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +45,13 @@ class Evaluation:
         Over all sites.
     sites : mapping of str to Measures
         Of each site; empty where only the total is told.
+    measures : Measures, optional
+        Over all sites, where they were taken before bins were merged.
     """
 
     overall: ScoreSums
     sites: Mapping[str, Measures] = field(default_factory=dict)
+    measures: Measures | None = None
 
     @classmethod
     def of_predictions(
@@ -54,6 +60,42 @@ class Evaluation:
         """Judge predicted probabilities of patients at hand."""
         weights = np.ones(len(chance)) if weights is None else weights
         return cls(count_scores(chance, outcome, weights))
+
+    @property
+    def total(self) -> Measures:
+        """The measures over all sites."""
+        return self.measures or measure(self.overall)
+
+    def rounded(self, rounding: Rounding, unit: float = 1.0) -> Evaluation | None:
+        """Return what may be published of it; None where too few patients were judged.
+
+        Bins are merged until each holds enough patients with and enough without the outcome,
+        never fewer than five; their counts are rounded. The measures are those of the bins as
+        they were, to three decimals.
+
+        Parameters
+        ----------
+        rounding : Rounding
+            :data:`~fedrulefit.core.rounding.EXACT` merges bins, and rounds nothing.
+        unit : float
+            The most that one patient counts.
+        """
+        least = max(MIN_COUNT, rounding.smallest) * unit
+        merged = coarsen(self.overall, least, each=True)
+        if merged is None:
+            return None
+        measures, sites = self.total, dict(self.sites)
+        cases, others = merged.cases, merged.others
+        if rounding != EXACT:
+            measures = measures.rounded(rounding.multiple * unit)
+            sites = {site: found.rounded(rounding.multiple * unit) for site, found in sites.items()}
+            cases, others = (
+                np.array([rounding.count(x, unit) for x in part.tolist()])
+                for part in (cases, others)
+            )
+        if any(min(f.events, f.patients - f.events) < least for f in sites.values()):
+            sites = {}
+        return Evaluation(restore_sums(cases, others, measures, merged.edges), sites, measures)
 
     def metrics_frame(self) -> pd.DataFrame:
         """Return a row for all sites, and for each that can be seen.
@@ -65,7 +107,7 @@ class Evaluation:
         """
         import pandas as pd
 
-        rows = {ALL_SITES: measure(self.overall), **self.sites}
+        rows = {ALL_SITES: self.total, **self.sites}
         return pd.DataFrame([{"site": name, **vars(found)} for name, found in rows.items()])
 
     def heterogeneity(self) -> float:
@@ -100,21 +142,37 @@ class Evaluation:
         frame.insert(3, "high", high)
         return frame
 
-    def decision_frame(self, thresholds: Sequence[float] = THRESHOLDS) -> pd.DataFrame:
-        """Return sensitivity, specificity, PPV, NPV and net benefit by threshold."""
+    def decision_frame(self) -> pd.DataFrame:
+        """Return sensitivity, specificity, PPV, NPV and net benefit by threshold.
+
+        A row for each edge between the bins, where nothing is lost by counting in bins.
+        """
         import pandas as pd
 
-        rows = [vars(decide(self.overall, threshold)) for threshold in thresholds]
-        return pd.DataFrame(rows).drop_duplicates("threshold", ignore_index=True)
+        rows = [vars(decide(self.overall, k)) for k in range(len(self.overall.edges))]
+        return pd.DataFrame(rows, columns=[field.name for field in fields(Decision)])
 
     def words(self) -> str:
         """Return the evaluation in a sentence."""
-        found = measure(self.overall)
+        found = self.total
         return (
             f"On {found.patients:g} patients that it was not learnt from, {found.events:g} of them "
             f"with the outcome: AUC {found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f}), "
             f"Brier score {found.brier:.3f}, calibration slope {found.slope:.2f}."
         )
+
+
+def restore_sums(cases: Floats, others: Floats, measures: Measures, edges: Floats) -> ScoreSums:
+    """Return score sums from counts per bin and the measures of the same patients."""
+    total = float(cases.sum() + others.sum())
+    return ScoreSums(
+        cases,
+        others,
+        chances=total * measures.expected,
+        squares=total * measures.brier,
+        loss=total * measures.log_loss,
+        edges=edges,
+    )
 
 
 def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:

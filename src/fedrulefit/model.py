@@ -24,6 +24,7 @@ from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.design import build_design
 from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid, encode, linear_values
 from fedrulefit.core.importance import variable_importance
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
 from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.evaluation import Evaluation
@@ -57,11 +58,12 @@ class RuleTerm:
     coefficient : float
     importance : float
         ``|β|·std`` (paper 2.3), on the scale of the log-odds.
-    inside, events_inside : float
+    inside, events_inside : float or None
         Patients who satisfy the rule, and those of them with the outcome,
-        summed over sites (with their weights).
+        summed over sites (with their weights). None where that is not told: too few
+        are inside or outside, or have, or have not, the outcome there.
     path : tuple of float
-        Coefficient at each λ of the path; empty where λ was given.
+        Coefficient at each λ of the path; empty where λ was given, and in a rounded model.
     by_site : tuple of Counts
         Who satisfies the rule at each of ``Provenance.sites``; empty where that is not
         told: the study did not ask for it, or some site has too few.
@@ -70,8 +72,8 @@ class RuleTerm:
     rule: Rule
     coefficient: float
     importance: float
-    inside: float
-    events_inside: float
+    inside: float | None
+    events_inside: float | None
     path: tuple[float, ...] = ()
     by_site: tuple[Counts, ...] = ()
 
@@ -127,8 +129,10 @@ class Provenance:
     Parameters
     ----------
     sites : tuple of str
-    patients, events : float
+    patients : float
         Over all sites, with weights.
+    events : float or None
+        Those of them with the outcome; None where too few have it, or have it not.
     candidates : int
         Rules that entered the fit.
     solver : str
@@ -142,7 +146,7 @@ class Provenance:
         How far that is from the optimum of the pooled problem.
     history : tuple of float
         Penalised mean loss round by round: where the round starts (FedDA), or
-        where it got to (exact).
+        where it got to (exact). Empty in a rounded model.
     path : tuple of PathPoint
         The path of the cross-validation; empty where λ was given.
     software : tuple of (name, version)
@@ -153,7 +157,7 @@ class Provenance:
 
     sites: tuple[str, ...]
     patients: float
-    events: float
+    events: float | None
     candidates: int
     solver: str
     penalty: float
@@ -205,6 +209,9 @@ class Model:
     validation : Evaluation or None
         How well models of all sites but one predict the patients of that one, if that
         was tried (internal–external validation).
+    rounding : Rounding or None
+        How coarse its counts are (:mod:`fedrulefit.publish`); None for a file that was
+        made before they were rounded.
     """
 
     study: Study
@@ -215,6 +222,7 @@ class Model:
     provenance: Provenance
     evaluation: Evaluation | None = None
     validation: Evaluation | None = None
+    rounding: Rounding | None = EXACT
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:
@@ -294,10 +302,36 @@ class Model:
         return float(np.exp(term.coefficient * change))
 
     def support(self, term: Term) -> float:
-        """Return the share of patients who satisfy a rule; NaN for a linear term."""
-        if isinstance(term, LinearTerm):
+        """Return the share of patients who satisfy a rule; NaN where none is told.
+
+        That is so for a linear term, and where too few are inside or outside the rule.
+        """
+        if isinstance(term, LinearTerm) or term.inside is None:
             return float("nan")
         return term.inside / self.provenance.patients
+
+    @property
+    def rate(self) -> float:
+        """The share of patients with the outcome; NaN where that is not told."""
+        return _rate(self.provenance.patients, self.provenance.events)
+
+    @property
+    def unjudged(self) -> str:
+        """Why there is no evaluation, in words."""
+        if self.study.settings.holdout > 0:
+            return "Too few patients were held out to tell how well the model predicts them"
+        return "No patients were held out"
+
+    @property
+    def hidden(self) -> str:
+        """Which counts are not told, in words; empty where all are."""
+        smallest = 0 if self.rounding is None else self.rounding.smallest
+        if smallest < 2:
+            return ""
+        return (
+            f"“Too few”: fewer than {smallest} patients are inside or outside the rule, or have, "
+            "or have not, the outcome there."
+        )
 
     def top_rules(self, *, top: int | None = None, min_support: float = 0.0) -> list[RuleTerm]:
         """Return the rules of more than `min_support`, most important first, at most `top`."""
@@ -339,6 +373,8 @@ class Model:
     ) -> pd.DataFrame:
         """Return the outcome rate inside and outside each rule (paper, fig. 3).
 
+        NaN where too few patients are inside or outside to tell.
+
         With `by_site` a row per rule and site, for the rules of which that is known
         (see the setting ``per_site``), and a first column ``site``.
         """
@@ -348,9 +384,8 @@ class Model:
         rows: list[dict[str, object]] = []
         for term in self.top_rules(top=top, min_support=min_support):
             rule = self.describe(term)
-            whole = Counts(origin.patients, origin.events)
-            inside = Counts(term.inside, term.events_inside)
             if not by_site:
+                inside, whole = (term.inside, term.events_inside), (origin.patients, origin.events)
                 rows.append({"rule": rule, **_rates(inside, whole)})
             elif term.by_site:
                 sites = zip(origin.sites, term.by_site, origin.by_site, strict=True)
@@ -369,18 +404,23 @@ class Model:
         )
 
     def history_frame(self) -> pd.DataFrame:
-        """Return the penalised mean loss, round by round."""
+        """Return the penalised mean loss, round by round; empty for a rounded model."""
         import pandas as pd
 
         losses = self.provenance.history
         return pd.DataFrame({"round": range(len(losses)), "objective": losses})
 
     def coefficients_frame(self) -> pd.DataFrame:
-        """Return the coefficient of every term at every λ of the path; empty where λ was given."""
+        """Return the coefficient of every term at every λ of the path.
+
+        Empty where λ was given, and for a rounded model.
+        """
         import pandas as pd
 
-        columns: dict[str, object] = {"penalty": [p.penalty for p in self.provenance.path]}
-        if self.provenance.path:
+        told = all(term.path for term in self.terms)
+        points = self.provenance.path if told else ()
+        columns: dict[str, object] = {"penalty": [point.penalty for point in points]}
+        if points:
             columns |= {self.describe(term): term.path for term in self.terms}
         return pd.DataFrame(columns)
 
@@ -427,6 +467,20 @@ class Model:
             [t.features for t in self.terms],
             self.study.n_features,
         )
+
+    def rounded(self, multiple: int = 5, smallest: int = 10) -> Model:
+        """Return the model to publish, no finer than it is (:mod:`fedrulefit.publish`).
+
+        Parameters
+        ----------
+        multiple : int
+            Counts become multiples of this.
+        smallest : int
+            Smaller counts are not told.
+        """
+        from fedrulefit.publish import round_model
+
+        return round_model(self, Rounding(multiple, smallest))
 
     def save(self, path: str | Path) -> None:
         """Write the model as readable JSON."""
@@ -550,16 +604,25 @@ def _describe(condition: Condition, grid: Grid, study: Study) -> str:
     return describe_condition(condition, axis, name, levels=level_words(covariate))
 
 
-def _rates(inside: Counts, whole: Counts) -> dict[str, object]:
-    outside = Counts(*(all_of - part for all_of, part in zip(whole, inside, strict=True)))
+Told = tuple[float | None, float | None]
+"""Patients, and those of them with the outcome; None where that is not told."""
+
+
+def _rates(inside: Told, whole: Told) -> dict[str, object]:
+    patients, events = (
+        None if part is None or all_of is None else all_of - part
+        for all_of, part in zip(whole, inside, strict=True)
+    )
     return {
-        "inside": inside.patients,
-        "rate_inside": _rate(inside),
-        "outside": outside.patients,
-        "rate_outside": _rate(outside),
+        "inside": math.nan if inside[0] is None else inside[0],
+        "rate_inside": _rate(*inside),
+        "outside": math.nan if patients is None else patients,
+        "rate_outside": _rate(patients, events),
     }
 
 
-def _rate(counts: Counts) -> float:
-    """Share with the outcome; counts of single sites are rounded, so it is cut to 0 … 1."""
-    return min(max(counts.events / counts.patients, 0.0), 1.0) if counts.patients > 0 else math.nan
+def _rate(patients: float | None, events: float | None) -> float:
+    """Share with the outcome; counts are rounded, so it is cut to 0 … 1."""
+    if not patients or events is None:
+        return math.nan
+    return min(max(events / patients, 0.0), 1.0)

@@ -4,6 +4,10 @@
 checked, and no code in a file is ever run. The words of every rule stand in
 the file for people; they must agree with its conditions.
 
+Files of version 1 told counts to the last patient. They still load, with no
+:attr:`Model.rounding`; scores that they count in 514 bins are put into today's 25, each
+bin at its mean probability.
+
 Oracle: saving, loading and saving again gives the same bytes
 (``tests/unit/test_modelfile.py``); older files stay in ``tests/golden``.
 """
@@ -22,17 +26,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.rules import Condition, Rule, as_interval, check_rules, interval
-from fedrulefit.core.scores import N_BINS, Measures, ScoreSums
+from fedrulefit.core.scores import EDGES, N_BINS, Measures, ScoreSums
 from fedrulefit.errors import ModelFileError
-from fedrulefit.evaluation import Evaluation
+from fedrulefit.evaluation import Evaluation, restore_sums
 from fedrulefit.files import write_whole
 from fedrulefit.model import Counts, LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Study
 
 FORMAT: Final = "fedrulefit-model"
-VERSION: Final = 1
+VERSION: Final = 2
+_OLD_BINS: Final = 514
 MAX_BYTES: Final = 64 * 2**20
 
 
@@ -67,8 +73,8 @@ class _RulePart(_Part):
     conditions: list[_ConditionPart]
     coefficient: float
     importance: float = Field(ge=0)
-    inside: float = Field(ge=0)
-    events_inside: float = Field(ge=0)
+    inside: Annotated[float, Field(ge=0)] | None
+    events_inside: Annotated[float, Field(ge=0)] | None
     path: list[float]
     by_site: list[_CountsPart] = []
 
@@ -107,7 +113,7 @@ class _PathPart(_Part):
 class _ProvenancePart(_Part):
     sites: list[str]
     patients: float = Field(gt=0)
-    events: float = Field(ge=0)
+    events: Annotated[float, Field(ge=0)] | None
     candidates: int = Field(ge=0)
     solver: str
     penalty: float = Field(ge=0)
@@ -120,10 +126,16 @@ class _ProvenancePart(_Part):
     by_site: list[_CountsPart] = []
 
 
-class _ScoresPart(_Part):
-    bins: Annotated[
-        list[Annotated[list[Annotated[float, Field(ge=-1e-6)]], Field(min_length=4, max_length=4)]],
-        Field(min_length=1),
+class _GroupPart(_Part):
+    above: float = Field(ge=0, le=1)
+    below: float = Field(ge=0, le=1)
+    events: float = Field(ge=-1e-6)
+    others: float = Field(ge=-1e-6)
+
+
+class _OldScoresPart(_Part):
+    bins: list[
+        Annotated[list[Annotated[float, Field(ge=-1e-6)]], Field(min_length=4, max_length=4)]
     ]
     squares: float = Field(ge=0)
     loss: float = Field(ge=0)
@@ -149,8 +161,19 @@ class _MeasuresPart(_Part):
 
 
 class _EvaluationPart(_Part):
-    overall: _ScoresPart
+    overall: _MeasuresPart
+    groups: list[_GroupPart] = Field(min_length=1)
     sites: dict[str, _MeasuresPart]
+
+
+class _OldEvaluationPart(_Part):
+    overall: _OldScoresPart
+    sites: dict[str, _MeasuresPart]
+
+
+class _RoundingPart(_Part):
+    multiple: int = Field(ge=1)
+    smallest: int = Field(ge=0)
 
 
 class _File(_Part):
@@ -160,10 +183,11 @@ class _File(_Part):
     grid: list[_AxisPart]
     intercept: float
     terms: list[Annotated[_RulePart | _LinearPart, Field(discriminator="kind")]]
+    rounding: _RoundingPart | None
     privacy: _PrivacyPart
     provenance: _ProvenancePart
-    evaluation: _EvaluationPart | None = None
-    validation: _EvaluationPart | None = None
+    evaluation: _EvaluationPart | None
+    validation: _EvaluationPart | None
 
 
 def save_model(model: Model, path: Path) -> None:
@@ -234,6 +258,7 @@ def model_facts(model: Model) -> dict[str, Any]:
         ],
         "intercept": model.intercept,
         "terms": [_term_facts(term, model) for term in model.terms],
+        "rounding": None if model.rounding is None else asdict(model.rounding),
         "privacy": {
             "mechanism": bill.mechanism,
             "epsilon_per_histogram": bill.epsilon_per_histogram,
@@ -266,42 +291,59 @@ def model_facts(model: Model) -> dict[str, Any]:
 def _evaluation_facts(evaluation: Evaluation | None) -> dict[str, Any] | None:
     if evaluation is None:
         return None
-    sites = {
-        site: {name: value if math.isfinite(value) else None for name, value in vars(found).items()}
-        for site, found in evaluation.sites.items()
+    sums = evaluation.overall
+    ends = [0.0, *sums.edges.tolist(), 1.0]
+    rows = zip(ends[:-1], ends[1:], sums.cases.tolist(), sums.others.tolist(), strict=True)
+    return {
+        "overall": _measure_facts(evaluation.total),
+        "groups": [dict(zip(_GroupPart.model_fields, row, strict=True)) for row in rows],
+        "sites": {site: _measure_facts(found) for site, found in evaluation.sites.items()},
     }
-    return {"overall": _score_facts(evaluation.overall), "sites": sites}
 
 
-def _score_facts(sums: ScoreSums) -> dict[str, Any]:
-    """Only the bins that hold somebody: bin, cases, others, summed probabilities."""
-    columns = np.column_stack([sums.cases, sums.others, sums.chances])
-    held = np.flatnonzero(columns.any(axis=1))
-    bins = [[int(k), *map(float, columns[k])] for k in held]
-    return {"bins": bins, "squares": sums.squares, "loss": sums.loss}
+def _measure_facts(found: Measures) -> dict[str, Any]:
+    return {name: value if math.isfinite(value) else None for name, value in vars(found).items()}
 
 
-def _scores(part: _ScoresPart) -> ScoreSums:
+def _upgrade(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a file of version 1 as of today's."""
+    new = {**facts, "version": VERSION, "rounding": None}
+    for name in ("evaluation", "validation"):
+        old = facts.get(name)
+        new[name] = None if old is None else _upgrade_evaluation(old)
+    return new
+
+
+def _upgrade_evaluation(facts: Any) -> dict[str, Any] | None:
+    old = _OldEvaluationPart.model_validate(facts)
     cases, others, chances = np.zeros((3, N_BINS))
-    places = [row[0] for row in part.bins]
-    if not set(places) <= set(range(N_BINS)) or len(set(places)) < len(places):
+    places = [row[0] for row in old.overall.bins]
+    if not set(places) <= set(range(_OLD_BINS)) or len(set(places)) < len(places):
         raise ModelFileError("a bin of the evaluation does not exist, or stands twice")
-    for place, *numbers in part.bins:
-        cases[int(place)], others[int(place)], chances[int(place)] = numbers
-    return ScoreSums(cases, others, chances, part.squares, part.loss)
+    for _, sick, healthy, chance in old.overall.bins:
+        total = sick + healthy
+        place = int(np.searchsorted(EDGES, chance / total, side="right")) if total > 0 else 0
+        cases[place] += sick
+        others[place] += healthy
+        chances[place] += chance
+    squares, loss = old.overall.squares, old.overall.loss
+    sums = ScoreSums(cases, others, float(chances.sum()), squares, loss)
+    sites = {site: _measures(found) for site, found in old.sites.items()}
+    return _evaluation_facts(Evaluation(sums, sites)) if sums.total > 0 else None
 
 
 def build_model(facts: Any, *, source: str = "model") -> Model:
     """Check `facts` and build the model."""
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise ModelFileError(f"{source} is not a model of fedrulefit")
-    if facts.get("version") != VERSION:
+    version = facts.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
         raise ModelFileError(
-            f"{source} has file version {facts.get('version')!r}, this program reads {VERSION}: "
+            f"{source} has file version {version!r}, this program reads 1 to {VERSION}: "
             "use the version of fedrulefit that wrote it, or a newer one"
         )
     try:
-        file = _File.model_validate(facts)
+        file = _File.model_validate(_upgrade(facts) if version == 1 else facts)
         study = Study.from_mapping(_update_study(file.study), source=source)
         model = _assemble(file, study)
     except ValidationError as error:
@@ -337,7 +379,7 @@ def _assemble(file: _File, study: Study) -> Model:
     study.check_grid(grid)
     places = {name: j for j, name in enumerate(study.names)}
     terms = tuple(_term(part, places, grid) for part in file.terms)
-    if any(len(term.path) != len(file.provenance.path) for term in terms):
+    if any(len(term.path) not in (0, len(file.provenance.path)) for term in terms):
         raise ModelFileError("a term's path does not fit the path of the model")
     check_rules([term.rule for term in terms if isinstance(term, RuleTerm)], grid)
     bill, origin = file.privacy, file.provenance
@@ -363,28 +405,38 @@ def _assemble(file: _File, study: Study) -> Model:
         ),
         evaluation=_evaluation(file.evaluation),
         validation=_evaluation(file.validation),
+        rounding=None if file.rounding is None else Rounding(**file.rounding.model_dump()),
     )
 
 
 def _evaluation(part: _EvaluationPart | None) -> Evaluation | None:
     if part is None:
         return None
-    sites = {
-        site: Measures(
-            **{
-                name: math.nan if value is None else value
-                for name, value in found.model_dump().items()
-            }
-        )
-        for site, found in part.sites.items()
-    }
-    return Evaluation(_scores(part.overall), sites)
+    ends = [group.above for group in part.groups] + [part.groups[-1].below]
+    fits = [group.below for group in part.groups[:-1]] == ends[1:-1]
+    if not fits or (ends[0], ends[-1]) != (0, 1) or (np.diff(ends) <= 0).any():
+        raise ModelFileError("the groups of the evaluation do not cover 0 to 1 without gaps")
+    cases, others = (
+        np.array([getattr(group, name) for group in part.groups]) for name in ("events", "others")
+    )
+    measures = _measures(part.overall)
+    sums = restore_sums(cases, others, measures, np.array(ends[1:-1]))
+    if not sums.total > 0:
+        raise ModelFileError("the evaluation judges nobody")
+    return Evaluation(
+        sums, {site: _measures(found) for site, found in part.sites.items()}, measures
+    )
+
+
+def _measures(part: _MeasuresPart) -> Measures:
+    facts = part.model_dump()
+    return Measures(**{name: math.nan if x is None else x for name, x in facts.items()})
 
 
 def _check_counts(file: _File) -> None:
     """No rule holds more patients than there are; a hair is left for rounding."""
     origin = file.provenance
-    pairs = [(origin.events, origin.patients)]
+    pairs: list[tuple[float | None, float | None]] = [(origin.events, origin.patients)]
     pairs += [(events, patients) for patients, events in origin.by_site]
     for part in file.terms:
         if not isinstance(part, _RulePart):
@@ -399,7 +451,8 @@ def _check_counts(file: _File) -> None:
     for judged in (file.evaluation, file.validation):
         if judged is not None and not set(judged.sites) <= set(origin.sites):
             raise ModelFileError("a site was judged that the model does not name")
-    if any(few > many * (1 + 1e-9) for few, many in pairs):
+    told = [(few, many) for few, many in pairs if few is not None and many is not None]
+    if any(few > many * (1 + 1e-9) for few, many in told):
         raise ModelFileError("a part has more patients than the whole")
 
 

@@ -89,11 +89,14 @@ def subgroups(
             ax.plot(100 * own, np.full(len(own), y + shift), "o", color=NEUTRAL, markersize=4)
             end = 100 * max(rate, *own) if len(own) else 100 * rate
             words, spot = f"{100 * rate:.0f} %", (end, y + shift)
+            if np.isnan(rate):
+                words, spot = "too few to tell", (0.0, y + shift)
             ax.annotate(words, spot, (4, 0), textcoords="offset points", va="center")
     if not of_sites.empty:
         ax.plot([], [], "o", color=NEUTRAL, markersize=4, label="each site")
     ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
     ax.set_xlim(0, 110)
+    ax.set_ylim(-0.6, len(frame) - 0.4)
     ax.set_xlabel(f"{model.study.outcome.label or model.study.outcome.column} (%)")
     ax.set_title("Subgroups")
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, frameon=False)
@@ -104,6 +107,8 @@ def history(model: Model, ax: Axes | None = None) -> Axes:
     """Draw the objective over the rounds (:meth:`Model.history_frame`)."""
     ax = _axes(ax)
     frame = model.history_frame()
+    if frame.empty:
+        return _say(ax, "A rounded model does not tell its losses round by round")
     ax.plot(frame["round"], frame["objective"], color=NEUTRAL)
     ax.set_xlabel("Round")
     ax.set_ylabel("Penalised mean loss")
@@ -147,7 +152,7 @@ def coefficients(model: Model, ax: Axes | None = None, *, top: int = 8) -> Axes:
     ax = _axes(ax)
     frame = model.coefficients_frame()
     if frame.empty or not model.terms:
-        return _say(ax, "There is no path: λ was given, or no term stayed")
+        return _say(ax, "There is no path: λ was given, no term stayed, or the model is rounded")
     for k, term in enumerate(frame.columns[1:]):
         named = k < top
         ax.plot(
@@ -176,7 +181,7 @@ def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> 
     """
     ax = _axes(ax)
     if model.evaluation is None:
-        return _say(ax, "No patients were held out")
+        return _say(ax, model.unjudged)
     frame = model.evaluation.calibration_frame(n_groups)
     errors = [frame["observed"] - frame["low"], frame["high"] - frame["observed"]]
     ax.plot([0, 1], [0, 1], color=OUTSIDE, linestyle="--", label="perfect")
@@ -200,10 +205,16 @@ def decision(model: Model, ax: Axes | None = None) -> Axes:
     """
     ax = _axes(ax)
     if model.evaluation is None:
-        return _say(ax, "No patients were held out")
+        return _say(ax, model.unjudged)
     frame = model.evaluation.decision_frame()
-    ax.plot(frame["threshold"], frame["net_benefit"], color=RAISES, label="model")
-    ax.plot(frame["threshold"], frame["treat_all"], color=NEUTRAL, label="treat all")
+    if frame.empty:
+        return _say(ax, "Too few patients were held out for a decision curve")
+    # Between the edges of bins nothing is known: dots.
+    for column, colour, label in (
+        ("net_benefit", RAISES, "model"),
+        ("treat_all", NEUTRAL, "treat all"),
+    ):
+        ax.plot(frame["threshold"], frame[column], "o-", color=colour, markersize=3, label=label)
     ax.axhline(0, color=OUTSIDE, linestyle="--", label="treat nobody")
     top = max(float(frame["net_benefit"].max()), float(frame["treat_all"].max()), 1e-3)
     ax.set_ylim(-0.25 * top, 1.1 * top)

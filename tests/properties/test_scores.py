@@ -38,45 +38,84 @@ def test_federated_equals_pooled_equals_scikit_learn(made: Any) -> None:
     parts = [pooled(chance[sites == s], outcome[sites == s]) for s in np.unique(sites)]
     together, alone = scores.add_scores(parts), pooled(chance, outcome)
     for name in ("cases", "others", "chances", "squares", "loss"):
-        np.testing.assert_allclose(getattr(together, name), getattr(alone, name), atol=1e-9)
+        np.testing.assert_array_equal(getattr(together, name), getattr(alone, name))
     found = scores.discriminate(together)
     assert abs(found.auc - roc_auc_score(outcome, chance)) <= found.bound + 1e-12
     assert found.low <= found.auc <= found.high
     n_rows = len(outcome)
-    assert together.squares / n_rows == pytest.approx(brier_score_loss(outcome, chance))
-    near = np.clip(chance, 1e-15, 1 - 1e-15)
-    assert together.loss / n_rows == pytest.approx(log_loss(outcome, near), rel=1e-9)
-
-
-@settings(max_examples=200, deadline=None)
-@given(patients(), st.integers(1, 40))
-def test_merged_bins_hold_enough_and_keep_within_the_bound(made: Any, least: int) -> None:
-    chance, outcome, _ = made
-    fine = pooled(chance, outcome)
-    coarse = scores.coarsen(fine, least)
-    weight = coarse.cases + coarse.others
-    assert weight[weight > 0].min() >= min(least, len(outcome))
-    for name in ("cases", "others"):
-        assert getattr(coarse, name).sum() == pytest.approx(getattr(fine, name).sum())
-    for name in ("squares", "loss"):
-        assert getattr(coarse, name) == pytest.approx(getattr(fine, name), rel=1e-3)
-    found = scores.discriminate(coarse)
-    assert abs(found.auc - roc_auc_score(outcome, chance)) <= found.bound + 1e-12
-    assert found.bound >= scores.discriminate(fine).bound - 1e-12
-    # A group stands where its own patients are, in their order.
-    held = np.flatnonzero(weight)
-    ends = np.cumsum(weight[held]).astype(int)
-    ordered = np.split(np.sort(chance), ends[:-1])
-    mean = coarse.chances[held] / weight[held]
-    np.testing.assert_allclose(mean, [part.mean() for part in ordered], rtol=6e-3)
+    half = scores.STEP / 2 + 1e-12
+    assert together.squares / n_rows == pytest.approx(brier_score_loss(outcome, chance), abs=half)
+    near = np.clip(chance, scores.STEP, 1 - scores.STEP)
+    assert together.loss / n_rows == pytest.approx(log_loss(outcome, near), abs=half)
+    assert together.chances / n_rows == pytest.approx(chance.mean(), abs=half)
 
 
 @settings(max_examples=100, deadline=None)
-@given(patients(), st.floats(0.01, 0.99))
-def test_decisions_are_those_at_the_named_threshold(made: Any, threshold: float) -> None:
+@given(patients(), st.integers(0, 2**32 - 1))
+def test_two_splits_of_the_same_patients_give_identical_totals(made: Any, seed: int) -> None:
+    """With weights in units of 1/1024, as sites have them, no split can be told from another."""
+    chance, outcome, sites = made
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(0, 5000, len(chance)) / 1024
+    for split in (rng.permutation(sites), rng.integers(7, size=len(sites))):
+        parts = [
+            scores.count_scores(chance[split == s], outcome[split == s], weights[split == s])
+            for s in np.unique(split)
+        ]
+        together = scores.add_scores(parts)
+        alone = scores.count_scores(chance, outcome, weights)
+        for name in ("cases", "others", "chances", "squares", "loss"):
+            np.testing.assert_array_equal(getattr(together, name), getattr(alone, name))
+
+
+@settings(max_examples=200, deadline=None)
+@given(patients(), st.integers(1, 40), st.booleans())
+def test_merged_bins_hold_enough_and_keep_within_the_bound(
+    made: Any, least: int, each: bool
+) -> None:
     chance, outcome, _ = made
-    found = scores.decide(pooled(chance, outcome), threshold)
-    assert abs(logit(found.threshold) - logit(threshold)) <= 16 / 512 / 2 + 1e-9
+    fine = pooled(chance, outcome)
+    coarse = scores.coarsen(fine, least, each=each)
+    parts = [fine.cases, fine.others] if each else [fine.cases + fine.others]
+    if min(part.sum() for part in parts) < least:
+        assert coarse is None, "nothing but that they are too few"
+        return
+    assert coarse is not None
+    merged = [coarse.cases, coarse.others] if each else [coarse.cases + coarse.others]
+    assert min(part.min() for part in merged) >= least
+    assert set(coarse.edges) <= set(scores.EDGES)
+    assert (coarse.chances, coarse.squares, coarse.loss) == (fine.chances, fine.squares, fine.loss)
+    bins = np.searchsorted(coarse.edges, chance, side="right")
+    np.testing.assert_array_equal(coarse.cases, np.bincount(bins, outcome, len(coarse.cases)))
+    found = scores.discriminate(coarse)
+    assert abs(found.auc - roc_auc_score(outcome, chance)) <= found.bound + 1e-12
+    assert found.bound >= scores.discriminate(fine).bound - 1e-12
+
+
+@settings(max_examples=100, deadline=None)
+@given(patients())
+def test_bin_means_lie_in_their_bins_and_add_up(made: Any) -> None:
+    chance, outcome, _ = made
+    sums = pooled(chance, outcome)
+    means = scores.bin_means(sums)
+    ends = np.array([0, *scores.EDGES, 1])
+    assert ((ends[:-1] <= means) & (means <= ends[1:])).all()
+    off = abs((sums.cases + sums.others) @ means - sums.chances)
+    assert off <= len(chance) * scores.STEP / 2 + 1e-6, "but for rounded predictions"
+
+
+def test_a_model_that_gives_all_patients_one_probability_is_placed_right() -> None:
+    """An edge is the worst place for a guess; the summed predictions put it there."""
+    sums = pooled(np.full(200, 0.2), np.repeat([0.0, 1.0], [160, 40]))
+    assert scores.calibrate(sums).intercept == pytest.approx(0, abs=0.01)
+
+
+@settings(max_examples=100, deadline=None)
+@given(patients(), st.integers(0, len(scores.EDGES) - 1))
+def test_decisions_are_those_at_the_named_threshold(made: Any, edge: int) -> None:
+    chance, outcome, _ = made
+    found = scores.decide(pooled(chance, outcome), edge)
+    assert found.threshold == scores.EDGES[edge]
     treated = chance >= found.threshold
     (tn, fp), (fn, tp) = confusion_matrix(outcome, treated, labels=[0, 1])
     assert found.sensitivity == pytest.approx(tp / (tp + fn))
@@ -95,23 +134,25 @@ def test_calibration_agrees_with_a_logistic_regression(slope: float, shift: floa
     outcome = (rng.random(4000) < expit(slope * score + shift)).astype(float)
     found = scores.calibrate(pooled(expit(score), outcome))
     fitted = LogisticRegression(C=np.inf).fit(score[:, None], outcome)
-    assert found.slope == pytest.approx(fitted.coef_[0, 0], abs=2e-3)
+    assert found.slope == pytest.approx(fitted.coef_[0, 0], rel=0.01)
     x = np.column_stack([score, np.ones_like(score)])
     p = expit(fitted.coef_[0, 0] * score + fitted.intercept_[0])
     covariance = np.linalg.inv((x.T * (p * (1 - p))) @ x)
     assert found.slope_error == pytest.approx(np.sqrt(covariance[0, 0]), rel=1e-2)
     assert found.observed == pytest.approx(outcome.mean())
-    assert found.expected == pytest.approx(expit(score).mean())
+    assert found.expected == pytest.approx(expit(score).mean(), abs=scores.STEP / 2)
     # In the large: with the scores as they are, observed and expected agree.
-    assert expit(score + found.intercept).mean() == pytest.approx(outcome.mean(), abs=2e-4)
+    assert expit(score + found.intercept).mean() == pytest.approx(outcome.mean(), abs=2e-3)
 
 
 def test_delong_s_interval_is_that_of_the_patients() -> None:
-    """Oracle: DeLong's variance by its definition, over all pairs."""
+    """Oracle: DeLong's variance by its definition, over all pairs; a bin's are tied."""
     rng = np.random.default_rng(0)
     score = rng.normal(size=300)
     outcome = (rng.random(300) < expit(1.2 * score)).astype(float)
-    wins = (score[outcome == 1][:, None] > score[outcome == 0]).astype(float)
+    bins = np.searchsorted(scores.EDGES, expit(score), side="right")
+    sick, healthy = bins[outcome == 1][:, None], bins[outcome == 0]
+    wins = (sick > healthy) + 0.5 * (sick == healthy)
     v10, v01 = wins.mean(axis=1), wins.mean(axis=0)
     error = np.sqrt(v10.var(ddof=1) / len(v10) + v01.var(ddof=1) / len(v01))
     auc = wins.mean()
@@ -141,12 +182,12 @@ def test_groups_hold_all_patients_and_their_means() -> None:
     chance = expit(rng.normal(size=1000))
     outcome = (rng.random(1000) < chance).astype(float)
     groups = scores.calibration_groups(pooled(chance, outcome))
-    assert len(groups) == 10
+    assert 7 <= len(groups) <= 10
     assert groups[:, 2].sum() == 1000
     assert groups[:, 3].sum() == outcome.sum()
     assert (np.diff(groups[:, 0]) > 0).all()
-    np.testing.assert_allclose(groups[:, 2], 100, atol=12)
-    assert groups[:, 0] @ groups[:, 2] == pytest.approx(chance.sum())
+    np.testing.assert_allclose(groups[:, 2], 100, atol=75)
+    assert groups[:, 0] @ groups[:, 2] / 1000 == pytest.approx(chance.mean(), abs=scores.STEP / 2)
 
 
 def test_one_class_has_no_area() -> None:

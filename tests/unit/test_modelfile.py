@@ -16,9 +16,11 @@ import pytest
 
 from fedrulefit import modelfile
 from fedrulefit.core.arrays import MISSING
+from fedrulefit.core.rounding import Rounding
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model import Model
 from fedrulefit.modelfile import build_model, load_model, model_facts, save_model
+from tests.reports import evaluated_model
 from tests.samples import fit_model, make_frame, make_study
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -176,16 +178,12 @@ def test_a_file_that_cannot_be_written_is_told(model: Model, tmp_path: Path) -> 
     assert not list(tmp_path.parent.glob("*.part"))
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, 1.5, [1]])
+@pytest.mark.parametrize("version", [0, 3, "1", None, 1.5, [1], True, 1.0, 2.0])
 def test_another_version_is_refused(facts: Any, version: object) -> None:
     facts["version"] = version
-    assert "this program reads 1: use the version of fedrulefit that wrote it" in refused(facts)
-
-
-@pytest.mark.parametrize("version", [True, 1.0])
-def test_a_version_that_only_looks_like_one_is_refused(facts: Any, version: object) -> None:
-    facts["version"] = version
-    refused(facts)
+    assert "this program reads 1 to 2: use the version of fedrulefit that wrote it" in refused(
+        facts
+    )
 
 
 HUGE = 10**400
@@ -247,6 +245,10 @@ EDITS: list[tuple[Callable[[Any], None], str]] = [
     (put("privacy", "sum_of", 1.5), "sum_of"),
     (put("provenance", "patients", 0), "patients"),
     (put("provenance", "history", ["a"]), "history"),
+    (put("rounding", {"multiple": 0, "smallest": 0}), "rounding"),
+    (put("rounding", {"multiple": 5}), "rounding"),
+    (put("rounding", "none"), "rounding"),
+    (put("evaluation", {}), "evaluation"),
     (put("provenance", "software", {"a": 1}), "software"),
 ]
 
@@ -267,8 +269,6 @@ LATER: dict[tuple[str, ...], Any] = {
     ("study", "settings", "holdout"): 0.0,
     ("study", "settings", "per_site"): False,
     ("provenance", "by_site"): [],
-    ("evaluation",): None,
-    ("validation",): None,
 }
 """Fields that came after the first files of version 1, and what they stand for there."""
 
@@ -396,10 +396,9 @@ def test_no_code_in_a_file_is_run(facts: Any, tmp_path: Path) -> None:
     assert not witness.exists()
 
 
-def test_the_golden_file_still_loads_and_predicts(tmp_path: Path) -> None:
-    """Written by version 1 of the format; must be read by every later program."""
-    golden = load_model(GOLDEN / "model-v1.json")
-    stored = json.loads((GOLDEN / "model-v1-predictions.json").read_text(encoding="utf-8"))
+def predict_stored(golden: Model, name: str) -> list[float]:
+    """Check that a golden file predicts what it did; return the probabilities."""
+    stored = json.loads((GOLDEN / f"{name}-predictions.json").read_text(encoding="utf-8"))
     columns = {
         name: np.array([np.nan if x is None else x for x in column], dtype=float)
         if name in ("age", "lactate", "gcs")
@@ -412,6 +411,15 @@ def test_the_golden_file_still_loads_and_predicts(tmp_path: Path) -> None:
         golden.predict_proba(columns), stored["probabilities"], rtol=1e-12, atol=0
     )
     assert np.ptp(stored["probabilities"]) > 0.3
+    probabilities: list[float] = stored["probabilities"]
+    return probabilities
+
+
+def test_the_first_golden_file_still_loads_and_predicts(tmp_path: Path) -> None:
+    """Written by version 1 of the format; must be read by every later program."""
+    golden = load_model(GOLDEN / "model-v1.json")
+    predict_stored(golden, "model-v1")
+    assert golden.rounding is None, "nobody said how coarse its counts are"
     assert {axis.kind for axis in golden.grid.axes} == {"number", "category", "yes/no"}
     conditions = [c for t in golden.rule_terms for c in t.rule]
     assert any(c.missing for c in conditions)
@@ -430,4 +438,51 @@ def test_the_golden_file_still_loads_and_predicts(tmp_path: Path) -> None:
         if term["kind"] == "rule":
             assert "by_site" not in term
             term["by_site"] = []
+    facts |= {"version": 2, "rounding": None, "evaluation": None, "validation": None}
     assert json.loads(again.read_text(encoding="utf-8")) == facts
+
+
+def test_the_second_golden_file_still_loads_and_predicts(tmp_path: Path) -> None:
+    """Written by version 2, whose counts are rounded; saving it again gives the same bytes."""
+    golden = load_model(GOLDEN / "model-v2.json")
+    predict_stored(golden, "model-v2")
+    assert golden.rounding == Rounding(5, 20)
+    assert golden.provenance.patients % 5 == 0
+    assert any(term.events_inside is None for term in golden.rule_terms)
+    assert golden.evaluation is not None
+    assert golden.evaluation.measures is not None
+    golden.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (GOLDEN / "model-v2.json").read_bytes()
+
+
+def test_scores_in_the_bins_of_version_1_are_put_into_todays(facts: Any) -> None:
+    """A bin of the old file stands where its mean probability is."""
+    old = {"bins": [[100, 1.0, 9.0, 0.4], [257, 4.0, 6.0, 5.1], [300, 8.0, 2.0, 7.9]],
+           "squares": 4.5, "loss": 9.0}  # fmt: skip
+    facts |= {"version": 1, "evaluation": {"overall": old, "sites": {}}, "validation": None}
+    del facts["rounding"]
+    found = build_model(facts).evaluation
+    assert found is not None
+    sums = found.overall
+    assert (sums.n_cases, sums.n_others) == (13, 17)
+    assert sums.cases[np.searchsorted(sums.edges, 0.04, side="right")] == 1
+    assert sums.cases[np.searchsorted(sums.edges, 0.51, side="right")] == 4
+    assert found.total.expected == pytest.approx(13.4 / 30)
+    assert found.total.brier == pytest.approx(4.5 / 30)
+    facts["evaluation"]["overall"]["bins"][0][0] = 514
+    assert "does not exist" in refused(facts)
+
+
+def test_groups_of_the_evaluation_must_fit_together(facts: Any) -> None:
+    judged = evaluated_model()
+    base = json.loads(json.dumps(model_facts(judged)))
+    for edit in (
+        lambda groups: groups.pop(),
+        lambda groups: groups[0].update(above=0.1),
+        lambda groups: groups[0].update(below=0.9),
+        lambda groups: groups.reverse(),
+        lambda groups: groups.clear(),
+    ):
+        wrong = copy.deepcopy(base)
+        edit(wrong["evaluation"]["groups"])
+        refused(wrong)

@@ -19,6 +19,7 @@ from fedrulefit.cli import (
     ledger,
     predict,
     report,
+    rounding,
     rules,
     site,
     study,
@@ -44,6 +45,7 @@ for module, command in (
     (report, report.report),
 ):
     app.command(epilog=module.EPILOG)(command)
+app.command("round", epilog=rounding.EPILOG)(rounding.round_file)
 
 
 def _show_version(wanted: bool) -> None:

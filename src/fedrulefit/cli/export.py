@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, stderr
 from fedrulefit.errors import FedRuleFitError, ModelFileError
 from fedrulefit.model import Model
@@ -58,6 +59,7 @@ def export(
     if (sql is None) == (not onnx):
         raise FedRuleFitError("say what to write: either --sql DATABASE or --onnx")
     loaded = Model.load(model)
+    show.print_warning(loaded)
     if sql is None:
         if output is None:
             raise FedRuleFitError("an ONNX graph is not text: name a file with -o")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from fedrulefit.cli import show
 from fedrulefit.cli.console import check_writable, friendly_errors, stdout
 from fedrulefit.model import Model
 
@@ -34,7 +35,9 @@ def report(
     Example: fedrulefit report model.json -o report.html
     """
     check_writable(output)
-    write_page(Model.load(model), output)
+    loaded = Model.load(model)
+    write_page(loaded, output)
+    show.print_warning(loaded)
     stdout().print(Text(f"Wrote {output}: open it in a browser."))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,10 +13,11 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from fedrulefit.cli.console import printable
+from fedrulefit.cli.console import printable, stderr
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import Model
 from fedrulefit.protocol.coordinator import Progress
+from fedrulefit.publish import warn_exact
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +76,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     largest = max((term.importance for term in model.terms), default=1.0) or 1.0
     for row in frame.to_dict("records"):
         style = "red" if row["coefficient"] > 0 else "blue"
-        support = "linear" if row["kind"] == "linear" else f"{100 * row['support']:.0f} %"
+        support = "linear" if row["kind"] == "linear" else _tell(100 * row["support"], ".0f", " %")
         table.add_row(
             printable(row["rule"]),
             Text(f"{row['odds_ratio']:.2f}", style=style),
@@ -93,12 +95,17 @@ def subgroups_table(frame: pd.DataFrame) -> Table:
     for row in frame.to_dict("records"):
         table.add_row(
             printable(row["rule"]),
-            f"{row['inside']:,.0f}",
-            f"{100 * row['rate_inside']:.1f} %",
-            f"{row['outside']:,.0f}",
-            f"{100 * row['rate_outside']:.1f} %",
+            _tell(row["inside"], ",.0f"),
+            _tell(100 * row["rate_inside"], ".1f", " %"),
+            _tell(row["outside"], ",.0f"),
+            _tell(100 * row["rate_outside"], ".1f", " %"),
         )
     return table
+
+
+def _tell(value: float, form: str, unit: str = "") -> str:
+    """Return a number, or that too few patients stand behind it."""
+    return "too few" if math.isnan(value) else f"{value:{form}}{unit}"
 
 
 def importance_line(model: Model) -> str:
@@ -118,16 +125,18 @@ def print_summary(console: Console, model: Model) -> None:
 
 def _summary_lines(model: Model) -> list[str]:
     origin = model.provenance
-    rate = 100 * origin.events / origin.patients
+    rate = "too few to tell" if origin.events is None else f"{100 * model.rate:.1f} %"
+    warning = warn_exact(model)
     label = model.study.outcome.label or model.study.outcome.column
     kind = "SYNTHETIC data, " if model.study.synthetic else ""
     return [
         f"{model.study.name}: {kind}{len(origin.sites)} site{'s' * (len(origin.sites) != 1)}, "
-        f"{origin.patients:,.0f} patients, {label} in {rate:.1f} %.",
+        f"{origin.patients:,.0f} patients, {label} in {rate}.",
         f"{len(model.rule_terms)} rules and {len(model.linear_terms)} linear terms "
         f"of {origin.candidates} candidate rules, after {origin.rounds} rounds "
         f"({origin.solver}, λ = {origin.penalty:.3g}{' by cross-validation' * bool(origin.path)}).",
         _certificate_line(model),
+        *([f"Note: {warning}."] if warning else []),
     ]
 
 
@@ -136,10 +145,10 @@ def _certificate_line(model: Model) -> str:
     gap = origin.certificate.gap
     if gap is None:
         residual = origin.certificate.residual
-        return f"Objective {origin.objective:.5f}, KKT residual {residual:.1e}."
+        return f"Objective {origin.objective:.5g}, KKT residual {residual:.1e}."
     share = gap / max(origin.objective, 1e-300)
     return (
-        f"Objective {origin.objective:.5f}, at most {share:.1e} of it above the optimum of the "
+        f"Objective {origin.objective:.5g}, at most {share:.1e} of it above the optimum of the "
         "pooled data (duality gap)."
     )
 
@@ -157,8 +166,18 @@ def print_model(console: Console, model: Model, *, top: int, written: str) -> No
     console.print(Text(f"Wrote {written}."))
 
 
+def print_warning(model: Model) -> None:
+    """Say on the side where a model of several sites has exact counts."""
+    warning = warn_exact(model)
+    if warning:
+        stderr().print(Text.assemble(("Warning: ", "yellow"), warning))
+
+
 def print_evaluation(console: Console, model: Model) -> None:
     """Print how well the model predicts, where that was tried."""
+    if model.evaluation is None and model.study.settings.holdout > 0:
+        console.print(Text(f"{model.unjudged}."))
+        console.print()
     if model.evaluation is not None:
         console.print(Text(model.evaluation.words()))
         if model.evaluation.sites:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from threadpoolctl import threadpool_limits
 
 from fedrulefit.core.grid import Grid
+from fedrulefit.core.rounding import EXACT
 from fedrulefit.core.scores import add_scores, coarsen, count_scores, measure
 from fedrulefit.engines.drive import drive
 from fedrulefit.errors import FitError
@@ -93,7 +94,7 @@ def leave_one_site_out(
     make_ledger: Callable[[str], Ledger] = lambda site: Ledger(),
     n_threads: int = 1,
     on_site: Callable[[str], None] | None = None,
-) -> Evaluation:
+) -> Evaluation | None:
     """Validate internally–externally: learn without each site, and judge on it.
 
     Each site takes part in the runs of all others: what leaves it there, and what that costs,
@@ -108,10 +109,10 @@ def leave_one_site_out(
 
     Returns
     -------
-    evaluation : Evaluation
-        Each site's patients as judged by the model of the others, and all together; only
-        together where a site has fewer than five patients with or without the outcome (with
-        weights: less than five times the largest).
+    evaluation : Evaluation or None
+        Each site's patients as judged by the model of the others, and all together; None
+        where these are too few to tell, and only together where a site has fewer than five
+        patients with or without the outcome (with weights: less than five times the largest).
 
     Raises
     ------
@@ -133,11 +134,12 @@ def leave_one_site_out(
             chance = model.predict_proba(table.values)
             found[site] = count_scores(chance, table.outcome, table.weights)
     least = MIN_COUNT * study.most_weight
-    total = coarsen(add_scores(list(found.values())), least)
-    if any(min(sums.n_cases, sums.n_others) < least for sums in found.values()):
-        return Evaluation(total)
-    own = {site: measure(coarsen(sums, least)).rounded(least) for site, sums in found.items()}
-    return Evaluation(total, own)
+    own = {}
+    if all(min(sums.n_cases, sums.n_others) >= least for sums in found.values()):
+        merged = {site: coarsen(sums, least) for site, sums in found.items()}
+        own = {site: measure(sums).rounded(least) for site, sums in merged.items() if sums}
+    together = Evaluation(add_scores(list(found.values())), own)
+    return together.rounded(EXACT, study.most_weight)
 
 
 def run(

@@ -27,6 +27,7 @@ from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.grid import RULE_SPREAD, Axis
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import Model
+from fedrulefit.publish import check_rounding
 from fedrulefit.study import Category, Covariate, Number, YesNo, level_key
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _UNKNOWN: Final = -1
 
 def build_onnx(model: Model) -> ModelProto:
     """Return the graph; see :meth:`fedrulefit.Model.to_onnx`."""
+    check_rounding(model)
     try:
         from onnx import checker, helper
     except ImportError:

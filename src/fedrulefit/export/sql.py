@@ -33,6 +33,7 @@ from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.export.dialects import Dialect, find_dialect, quote_name
 from fedrulefit.model import LinearTerm, Model, Term
+from fedrulefit.publish import check_rounding
 from fedrulefit.study import Category, Covariate, Level, Number, level_key
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def write_sql(
     log_odds: bool = False,
 ) -> str:
     """Return the query; see :meth:`fedrulefit.Model.to_sql`."""
+    check_rounding(model)
     sql = find_dialect(dialect)
     keys = [key] if isinstance(key, str) else list(key)
     place = [table] if isinstance(table, str) else list(table)

@@ -83,6 +83,10 @@ epsilon_dataset = 40.0     # across all studies
 max_rounds = 1000          # sums in one run
 max_runs = 20              # runs over this data set
 
+# Counts in the published model are multiples of the first, and none is below the second.
+round_counts = 5
+min_published = 10         # some regulators say 11
+
 approval = "auto"          # "review": a person accepts or declines each kind of release
 
 # Fingerprints of the other hospitals' certificates, where you want to be sure of them.
@@ -136,6 +140,12 @@ class Policy(BaseModel):
         Most sums answered in one run.
     max_runs : int
         Most runs over the data set, across studies.
+    round_counts : int
+        Patients and outcomes in the published model are multiples of it; the
+        largest of all sites' policies holds.
+    min_published : int
+        Smallest count over all sites that the published model tells, likewise: 10, as
+        many statistical offices ask; some regulators say 11.
     approval : {"auto", "review"}
         ``review``: a person accepts or refuses each kind of release of a run.
     peers : mapping of str to str
@@ -159,6 +169,8 @@ class Policy(BaseModel):
     epsilon_dataset: Annotated[float, Field(gt=0)] | None = 40.0
     max_rounds: Annotated[int, Field(ge=1)] = 1000
     max_runs: Annotated[int, Field(ge=1)] = 20
+    round_counts: Annotated[int, Field(ge=1, le=1000)] = 5
+    min_published: Annotated[int, Field(ge=0, le=1000)] = 10
     approval: Literal["auto", "review"] = "auto"
     peers: dict[str, str] = Field(default_factory=dict)
 
@@ -223,6 +235,8 @@ class Policy(BaseModel):
             "not to compare the sums with and without it.",
             f"Budget: {'; '.join(caps)}; at most {self.max_rounds} sums in one run, and "
             f"{self.max_runs} runs.",
+            f"Counts in the published model are multiples of {self.round_counts}; fewer than "
+            f"{self.min_published} patients are not told.",
             "A person accepts or refuses each kind of release."
             if self.approval == "review"
             else "Releases that fit this policy leave without asking.",
@@ -243,5 +257,7 @@ OPEN: Final = Policy(
     epsilon_dataset=None,
     max_rounds=10**9,
     max_runs=10**9,
+    round_counts=1,
+    min_published=0,
 )
 """No limits: for tables that lie in one process anyway."""

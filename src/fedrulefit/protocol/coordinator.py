@@ -47,8 +47,9 @@ from fedrulefit.core.newton import (
     read_curvature,
 )
 from fedrulefit.core.path import Path, PathSearch
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Rule, check_rules, complement, merge_rules, mirror
-from fedrulefit.core.scores import Measures, ScoreSums, coarsen
+from fedrulefit.core.scores import Measures, ScoreSums
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import (
@@ -61,7 +62,6 @@ from fedrulefit.model import (
     Term,
 )
 from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
-from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.privacy.sums import SEED_BYTES, add_rings, keystream, open_sum
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
@@ -90,6 +90,7 @@ from fedrulefit.protocol.sums import (
     summary_lengths,
     triangle_size,
 )
+from fedrulefit.publish import round_model
 from fedrulefit.study import Study
 
 FORBIDDEN = 1e9
@@ -214,6 +215,7 @@ class Coordinator:
         self.secure = secure
         self.dropouts = dropouts
         self.progress = Progress("join")
+        self._rounding = EXACT
         self._peers: dict[str, m.Peer] = {}
         self._min_votes = 0
         self._grid = grid
@@ -235,6 +237,7 @@ class Coordinator:
     def _conversation(self) -> Talk[Model]:
         join = partial(m.JoinRequest, sites=self.sites, secure=self.secure, dropouts=self.dropouts)
         joined = yield from self._ask(m.JoinReply, join)
+        self._rounding = _coarsest(joined)
         if self.secure:
             yield from self._exchange_keys()
             self._min_votes = max(reply.min_votes for reply in joined)
@@ -497,14 +500,16 @@ class Coordinator:
             ),
         )
         model = self._build_model(found, terms, summed, scales, sums)
+        # What is judged is what is published.
+        told = _told_coef(round_model(model, self._rounding), found, terms)
         if self.study.settings.holdout > 0:
-            evaluation = yield from self._evaluate_model(terms, coef[terms])
+            evaluation = yield from self._evaluate_model(terms, told)
             model = replace(model, evaluation=evaluation)
         if self.study.settings.per_site:
             rules = [found.rules[k - 1] for k in terms[1 : n_rules + 1]]
-            model = yield from self._add_results(model, terms, coef[terms], rules)
+            model = yield from self._add_results(model, terms, told, rules)
         self.progress = replace(self.progress, step="done")
-        return model
+        return round_model(model, self._rounding)
 
     def _evaluate_model(self, terms: Ints, coef: Floats) -> Talk[Evaluation]:
         """Judge the model on held-out patients."""
@@ -515,7 +520,7 @@ class Coordinator:
             partial(m.EvaluateRequest, terms=terms, coef=coef),
         )
         scores = ScoreSums(sums.cases, sums.others, sums.chances, sums.squares, sums.loss)
-        return Evaluation(coarsen(scores, MIN_COUNT * self.study.most_weight))
+        return Evaluation(scores)
 
     def _add_results(
         self, model: Model, terms: Ints, coef: Floats, rules: Sequence[Rule]
@@ -838,6 +843,34 @@ def _forbid(factors: Floats, rules: Sequence[Rule], allowed: Set[Rule], grid: Gr
 
 def _last(history: Sequence[float]) -> float | None:
     return history[-1] if history else None
+
+
+def _coarsest(joined: Sequence[m.JoinReply]) -> Rounding:
+    """Return the rounding that every site's policy asks for."""
+    rounding = EXACT
+    for reply in joined:
+        try:
+            rounding = rounding.join(Rounding(reply.round_counts, reply.min_published))
+        except ValueError as error:
+            raise ProtocolError(f"site {reply.header.site!r}: {error}") from None
+    return rounding
+
+
+def _told_coef(model: Model, found: _Found, terms: Ints) -> Floats:
+    """Return the coefficients of a model that was rounded, in the order of `terms`.
+
+    0 for a term that rounding left out.
+    """
+    rules = {term.rule: term.coefficient for term in model.rule_terms}
+    linear = {term.feature: term.coefficient for term in model.linear_terms}
+    n_rules = len(found.rules)
+    told = [
+        rules.get(found.rules[k - 1], 0.0)
+        if k <= n_rules
+        else linear.get(found.grid.linear[k - 1 - n_rules], 0.0)
+        for k in terms[1:].tolist()
+    ]
+    return np.array([model.intercept, *told])
 
 
 def _make_terms(

@@ -75,8 +75,14 @@ class JoinReply:
     header: Header
     software: str = _released("version of the site's software", mechanism="no patient data")
     min_votes: int = _released(
-        "policy: sites that must have enough patients in a rule; 0 for no vote",
+        "the site's policy: sites that must have enough patients in a rule; 0 for no vote",
         mechanism="no patient data",
+    )
+    round_counts: int = _released(
+        "the site's policy: published counts are multiples of it", mechanism="no patient data"
+    )
+    min_published: int = _released(
+        "the site's policy: smallest pooled count that is published", mechanism="no patient data"
     )
 
 
@@ -414,11 +420,11 @@ class EvaluateReply:
     """Histograms of the held-out patients' predicted probabilities."""
 
     header: Header
-    cases: Floats = _released("Σ w·y per bin of the probability", shape="514")
-    others: Floats = _released("Σ w·(1 − y) per bin of the probability", shape="514")
-    chances: Floats = _released("Σ w·p per bin of the probability", shape="514")
-    squares: float = _released("Σ w·(p − y)²")
-    loss: float = _released("summed log-loss")
+    cases: Floats = _released("Σ w·y per public bin of the probability", shape="25")
+    others: Floats = _released("Σ w·(1 − y) per public bin of the probability", shape="25")
+    chances: float = _released("Σ w·p, each p to 1/1024")
+    squares: float = _released("Σ w·(p − y)², each square to 1/1024")
+    loss: float = _released("Σ w·log-loss, each to 1/1024, p at least 1/1024 from 0 and 1")
 
 
 @dataclass(frozen=True, eq=False)

@@ -659,7 +659,10 @@ class Site:
     def _answer(self, request: m.Request, known: _Known) -> m.Reply:
         match request:
             case m.JoinRequest(header):
-                return m.JoinReply(header, f"fedrulefit {__version__}", self.policy.min_votes)
+                policy = self.policy
+                published = policy.round_counts, policy.min_published
+                software = f"fedrulefit {__version__}"
+                return m.JoinReply(header, software, policy.min_votes, *published)
             case m.KeyRequest():
                 return self._seals.show_key(request.header)
             case m.PeersRequest(header):
@@ -878,7 +881,9 @@ class Site:
         n_rules = len(self._rules)
         linear = linear_values(test.values, self._grid)[:, terms[terms > n_rules] - n_rules - 1]
         design = build_design(encode(test.values, self._grid), self._rules_of(terms), linear)
-        return count_scores(expit(design.dot(coef)), test.outcome, test.weights)
+        # In units, so that the sums are exact: they do not depend on how sites share patients.
+        weights = np.rint(test.weights * WEIGHT_UNIT) / WEIGHT_UNIT
+        return count_scores(expit(design.dot(coef)), test.outcome, weights)
 
     def _rules_of(self, terms: Ints) -> list[Rule]:
         """Return the rules among a model's terms."""
@@ -913,8 +918,8 @@ class Site:
         return max(self.policy.min_count, MIN_COUNT)
 
     def _has_enough(self, outcome: Floats | None, weights: Floats) -> bool:
-        """Whether there are k patients with and k without the outcome."""
-        if outcome is None:
+        """Whether there are k patients with and k without the outcome, who count as k."""
+        if outcome is None or weights.sum() < self._min_count * self.study.most_weight:
             return False
         known = outcome[weights > 0]
         return bool(min((known == 1).sum(), (known == 0).sum()) >= self._min_count)
@@ -944,6 +949,8 @@ class Site:
         measures: Floats = np.empty(0)
         if request.evaluation:
             scores = coarsen(self._count_scores(terms, request.coef), base)
+            if scores is None:
+                raise ProtocolError("the site keeps these results of its own back", "policy")
             measures = np.array(list(vars(measure(scores).rounded(base)).values()))
         known = np.flatnonzero(np.isfinite(measures))
         totals = [sums.total, sums.events] if request.totals else []

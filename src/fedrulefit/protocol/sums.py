@@ -79,8 +79,8 @@ def summary_lengths(n_rules: int, n_terms: int) -> Lengths:
 
 def evaluate_lengths() -> Lengths:
     """Return the lengths of an :class:`EvaluateReply`."""
-    histograms = dict.fromkeys(("cases", "others", "chances"), N_BINS)
-    return {**histograms, "squares": None, "loss": None}
+    histograms = dict.fromkeys(("cases", "others"), N_BINS)
+    return {**histograms, "chances": None, "squares": None, "loss": None}
 
 
 def offer_lengths(n_rules: int) -> Lengths:

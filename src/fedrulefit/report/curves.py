@@ -126,15 +126,17 @@ def draw_calibration(evaluation: Evaluation) -> Curve:
 def draw_decision(evaluation: Evaluation) -> Curve:
     """Draw the net benefit of the model, of treating all and of treating nobody."""
     frame = evaluation.decision_frame()
-    top = max(float(frame["net_benefit"].max()), float(frame["treat_all"].max()), 1e-3)
+    observed = evaluation.total.observed
+    top = max([observed, 1e-3, *frame["net_benefit"], *frame["treat_all"]])
     # Beyond where the model is of any use the curve runs along 0.
     useful = frame.loc[frame["net_benefit"] > 0.02 * top, "threshold"].max()
     right = _round_up(min(1.0, 1.1 * useful)) if useful > 0 else 1.0
     paper = _Paper(right, -0.15 * top, 1.08 * top)
     frame = frame[frame["threshold"] <= right]
     thresholds = frame["threshold"].tolist()
+    # At a threshold of 0 the model treats all.
     model, treat_all = (
-        list(zip(thresholds, frame[name].tolist(), strict=True))
+        [(0.0, observed), *zip(thresholds, frame[name].tolist(), strict=True)]
         for name in ("net_benefit", "treat_all")
     )
     lines = (

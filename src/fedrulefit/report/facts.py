@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from scipy.special import expit
 
 from fedrulefit.core.rules import format_number
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import LinearTerm, Model, RuleTerm, level_words
+from fedrulefit.publish import warn_exact
 from fedrulefit.study import Category, Number, YesNo
 
 
@@ -35,7 +37,8 @@ class TermRow:
     importance : float
         Scaled so that the largest is 100.
     support : float
-        In percent; −1 for a linear term, which has none.
+        In percent; −1 for a linear term, which has none, and where too few are inside or
+        outside the rule to tell.
     """
 
     words: str
@@ -107,6 +110,8 @@ class Field:
 
 
 Fact = tuple[str, str]
+TOO_FEW: Final = "too few"
+"""What stands for a count that is not told."""
 
 
 def list_terms(model: Model) -> list[TermRow]:
@@ -120,7 +125,7 @@ def list_terms(model: Model) -> list[TermRow]:
             odds_ratio=format_ratio(model.odds_ratio(term)),
             ratio=model.odds_ratio(term),
             importance=100 * term.importance / largest,
-            support=100 * model.support(term) if isinstance(term, RuleTerm) else -1.0,
+            support=-1.0 if math.isnan(model.support(term)) else 100 * model.support(term),
         )
         for term in model.terms
     ]
@@ -135,9 +140,9 @@ def list_subgroups(model: Model, *, by_site: bool = False) -> list[SubgroupRow]:
         SubgroupRow(
             words=row["rule"],
             site=row["site"] if by_site else "",
-            inside=format_count(row["inside"]),
+            inside=_tell_count(row["inside"]),
             rate_inside=_percent(row["rate_inside"]),
-            outside=format_count(row["outside"]),
+            outside=_tell_count(row["outside"]),
             rate_outside=_percent(row["rate_outside"]),
         )
         for row in model.subgroups_frame(by_site=by_site).to_dict("records")
@@ -203,8 +208,11 @@ def tell_model(model: Model) -> list[str]:
     lines = [
         f"This model gives the probability of {_quote(outcome)}. It was learnt from "
         f"{format_count(origin.patients)} patients of {_plural(len(origin.sites), 'site')}; "
-        f"{format_count(origin.events)} of them ({100 * origin.events / origin.patients:.1f} %) "
-        "had the outcome."
+        + (
+            f"{tell_events(model)} of them had the outcome."
+            if origin.events is not None
+            else "too few of them had, or had not, the outcome to tell how many."
+        )
     ]
     baseline = 100 * float(expit(model.intercept))
     if not model.terms:
@@ -267,10 +275,7 @@ def list_origin(model: Model) -> list[Fact]:
     facts = [
         ("Sites", ", ".join(origin.sites)),
         ("Patients, all sites together", format_count(origin.patients)),
-        (
-            "With the outcome",
-            f"{format_count(origin.events)} ({100 * origin.events / origin.patients:.1f} %)",
-        ),
+        ("With the outcome", tell_events(model)),
     ]
     for site, counts in zip(origin.sites, origin.by_site, strict=False):
         share = 100 * counts.events / counts.patients if counts.patients else 0.0
@@ -278,7 +283,21 @@ def list_origin(model: Model) -> list[Fact]:
         facts.append((f"Of {site}", f"{format_count(counts.patients)}; {told}"))
     if model.study.weight is not None:
         facts.append(("Weights", f"patients count by their {model.study.weight.column!r}"))
+    if model.rounding is not None:
+        facts.append(("Counts", warn_exact(model) or model.rounding.words()))
     return facts
+
+
+def tell_rounding(model: Model) -> str:
+    """Return what counts are, for a sentence."""
+    multiple = 1 if model.rounding is None else model.rounding.multiple
+    return "exact" if multiple == 1 else f"multiples of {multiple}"
+
+
+def tell_events(model: Model) -> str:
+    """Return how many patients had the outcome, as far as that is told."""
+    events = model.provenance.events
+    return TOO_FEW if events is None else f"{format_count(events)} ({100 * model.rate:.1f} %)"
 
 
 def list_certificate(model: Model) -> list[Fact]:
@@ -312,7 +331,7 @@ def list_certificate(model: Model) -> list[Fact]:
 
 
 def list_specification(model: Model) -> tuple[Sequence[str], list[list[str]]]:
-    """Return the whole model in numbers: all exact, but cut-offs as people read them."""
+    """Return the whole model in numbers: as in its file, but cut-offs as people read them."""
     columns = ("Term", "Coefficient", "Centre", "Spread", "Limits", "Fill")
     rows = [["Starting point", repr(model.intercept), *[""] * 4]]
     for term in model.terms:
@@ -340,6 +359,10 @@ def list_versions(model: Model) -> Sequence[Fact]:
 def format_ratio(value: float) -> str:
     """Return an odds ratio as people read it."""
     return f"{value:.2f}" if 0.095 <= value < 99.5 else format_number(value)
+
+
+def _tell_count(value: float) -> str:
+    return TOO_FEW if math.isnan(value) else format_count(value)
 
 
 def format_count(value: float) -> str:

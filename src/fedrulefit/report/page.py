@@ -23,6 +23,7 @@ from fedrulefit.evaluation import Evaluation
 from fedrulefit.files import write_whole
 from fedrulefit.model import Model
 from fedrulefit.modelfile import model_text
+from fedrulefit.publish import check_rounding
 from fedrulefit.report import charts, curves, facts
 from fedrulefit.report.island import dump_island
 from fedrulefit.report.tripod import list_checklist, list_cluster_items
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 FIRST: Final = 50
 """Rows that a long table shows at first."""
 _PAIRS: Final = 3
-_THRESHOLDS: Final = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 _MEASURES: Final = {
     "patients": "Patients",
@@ -71,7 +71,14 @@ _DECISIONS: Final = {
 
 
 def render_report(model: Model) -> str:
-    """Return the page of `model` as HTML."""
+    """Return the page of `model` as HTML.
+
+    Raises
+    ------
+    FedRuleFitError
+        If its file was made before published numbers were rounded.
+    """
+    check_rounding(model)
     from jinja2 import Environment, StrictUndefined
 
     style, program = _read("page.css"), _read("page.js")
@@ -89,6 +96,9 @@ def render_report(model: Model) -> str:
         island=_Markup(dump_island(model)),
         study=model.study,
         outcome=facts.tell_outcome(model),
+        hidden=model.hidden,
+        rounded=facts.tell_rounding(model),
+        unjudged=model.unjudged,
         paragraph=facts.tell_model(model),
         terms=facts.list_terms(model),
         subgroups=facts.list_subgroups(model),
@@ -155,18 +165,18 @@ def _list_judged(model: Model) -> list[_Judged]:
 
 
 def _judge(title: str, words: Sequence[str], evaluation: Evaluation) -> _Judged:
-    return _Judged(
-        title,
-        [line for line in words if line],
-        [curves.draw_calibration(evaluation), curves.draw_decision(evaluation)],
-        {
-            "Discrimination and calibration": _tabulate_metrics(evaluation.metrics_frame()),
-            "Calibration by groups of the predicted risk": _tabulate(
-                evaluation.calibration_frame(), _GROUPS
-            ),
-            "Decision curve": _tabulate(evaluation.decision_frame(_THRESHOLDS), _DECISIONS),
-        },
-    )
+    drawn = [curves.draw_calibration(evaluation)]
+    tables = {
+        "Discrimination and calibration": _tabulate_metrics(evaluation.metrics_frame()),
+        "Calibration by groups of the predicted risk": _tabulate(
+            evaluation.calibration_frame(), _GROUPS
+        ),
+    }
+    decisions = evaluation.decision_frame()
+    if len(decisions):  # none where few patients stand in one group
+        drawn.append(curves.draw_decision(evaluation))
+        tables["Decision curve"] = _tabulate(decisions, _DECISIONS)
+    return _Judged(title, [line for line in words if line], drawn, tables)
 
 
 def _tabulate_metrics(frame: pd.DataFrame) -> _Table:

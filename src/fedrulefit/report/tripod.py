@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from fedrulefit.model import Model
-from fedrulefit.report.facts import Fact, format_count, tell_heterogeneity, tell_outcome
+from fedrulefit.report.facts import (
+    Fact,
+    format_count,
+    tell_events,
+    tell_heterogeneity,
+    tell_outcome,
+)
 
 _NOT_TOLD: Final = "Not known: the sites did not tell such results of their own in this run."
 AUTHORS: Final = "For the authors."
@@ -217,15 +223,14 @@ def _performance(model: Model) -> str:
 
 def _numbers(model: Model) -> str:
     origin = model.provenance
-    return f"{format_count(origin.patients)} patients, {format_count(origin.events)} events."
+    return f"{format_count(origin.patients)} patients, {tell_events(model)} with the outcome."
 
 
 def _analyses(model: Model) -> str:
     words = f"Development: {_numbers(model)}"
     for judged, what in ((model.evaluation, "Held out"), (model.validation, "Sites left out")):
         if judged is not None:
-            sums = judged.overall
-            patients, events = format_count(sums.total), format_count(sums.n_cases)
+            patients, events = map(format_count, (judged.total.patients, judged.total.events))
             words += f" {what}: {patients} patients, {events} events."
     return words
 

@@ -26,6 +26,8 @@ epsilon_study = 5.0
 epsilon_dataset = 12.5
 max_rounds = 60
 max_runs = 7
+round_counts = 10
+min_published = 11
 approval = "review"
 [peers]
 south = "AB:ababababababababababababababababababababababababababababababab"
@@ -65,6 +67,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         epsilon_dataset=12.5,
         max_rounds=60,
         max_runs=7,
+        round_counts=10,
+        min_published=11,
         approval="review",
         peers={"south": "ab" * 32},
     )

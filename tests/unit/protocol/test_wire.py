@@ -46,7 +46,7 @@ EXAMPLES: dict[str, m.Message] = {
     type(message).__name__: message
     for message in (
         m.JoinRequest(HEADER, ("nörth", "south"), True, "continue"),
-        m.JoinReply(HEADER, "fedrulefit 1", 2),
+        m.JoinReply(HEADER, "fedrulefit 1", 2, 5, 10),
         m.KeyRequest(HEADER),
         m.KeyReply(HEADER, bytes(range(32)), b"certificate \x00\xff", "wait", b""),
         m.PeersRequest(
@@ -85,7 +85,7 @@ EXAMPLES: dict[str, m.Message] = {
         m.SummaryRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2]), np.array([0.5, 1.0])),
         m.SummaryReply(HEADER, 9, 3, *(np.arange(n) for n in (1, 1, 2, 2)), 45, -3),
         m.EvaluateRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
-        m.EvaluateReply(HEADER, np.ones(3), np.zeros(3), np.ones(3), 0.5, 1.5),
+        m.EvaluateReply(HEADER, np.ones(3), np.zeros(3), 1.5, 0.5, 1.5),
         m.OfferRequest(HEADER, np.array([0, 2])),
         m.OfferReply(HEADER, np.array([0.0]), 1.0, 0.0),
         m.ResultsRequest(
@@ -464,7 +464,7 @@ def test_hostile_bytes_are_refused(data: bytes) -> None:
 
 def test_long_texts_and_messages_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ProtocolError, match="not readable"):
-        from_bytes(to_bytes(m.JoinReply(HEADER, "x" * (wire.MAX_TEXT + 1), 0)))
+        from_bytes(to_bytes(m.JoinReply(HEADER, "x" * (wire.MAX_TEXT + 1), 0, 1, 0)))
     monkeypatch.setattr(wire, "MAX_BYTES", 10)
     with pytest.raises(ProtocolError, match="over the limit of 10"):
         from_bytes(to_bytes(EXAMPLES["JoinRequest"]))

@@ -145,7 +145,7 @@ def test_the_checklist_is_whole_and_partly_filled() -> None:
 
 
 def test_performance_is_shown_only_where_there_is_some() -> None:
-    assert "Not known: no patients were held out" in render_report(sample_model())
+    assert "No patients were held out" in render_report(sample_model())
     model = evaluated_model()
     assert model.evaluation is not None
     page = render_report(model)

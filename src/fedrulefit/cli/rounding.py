@@ -1,0 +1,41 @@
+"""``fedrulefit round``: a model file that may be published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from fedrulefit.cli.console import check_writable, friendly_errors, stdout
+from fedrulefit.model import Model
+from fedrulefit.privacy.policy import Policy
+
+EPILOG = "Example: fedrulefit round model.json -o rounded.json --multiple 5 --smallest 11"
+_DEFAULTS = Policy()
+
+
+@friendly_errors()
+def round_file(
+    model: Annotated[Path, typer.Argument(help="The model file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")],
+    multiple: Annotated[
+        int, typer.Option(help="Counts become multiples of this.", min=1, max=1000)
+    ] = _DEFAULTS.round_counts,
+    smallest: Annotated[
+        int, typer.Option(help="Smaller counts are not told.", min=0, max=1000)
+    ] = _DEFAULTS.min_published,
+) -> None:
+    """Round the counts, coefficients and importances of a model, to publish it.
+
+    For models with exact counts, and for files that were made before counts were rounded.
+    Nothing gets finer than it is.
+
+    Example: fedrulefit round model.json -o rounded.json --multiple 5 --smallest 11
+    """
+    check_writable(output)
+    rounded = Model.load(model).rounded(multiple, smallest)
+    rounded.save(output)
+    words = rounded.rounding.words() if rounded.rounding else ""
+    stdout().print(Text(f"Wrote {output}: counts are {words}."))

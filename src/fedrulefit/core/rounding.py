@@ -1,0 +1,76 @@
+"""How coarse the numbers of a published model are.
+
+A model file is read by anybody. Counts to the last patient, and importances or coefficients
+to the last digit from which such counts can be worked out, tell of single patients and
+hospitals. So they are published as multiples of a number, and small ones not at all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What the counts of a model are multiples of, and the smallest that is told.
+
+    Parameters
+    ----------
+    multiple : int
+        Counts are multiples of it; 1 leaves them as they are.
+    smallest : int
+        A smaller count of patients is not told, nor one whose complement is smaller; 0 tells
+        all.
+    """
+
+    multiple: int = 1
+    smallest: int = 0
+
+    def __post_init__(self) -> None:
+        if self.multiple < 1 or self.smallest < 0:
+            raise ValueError("counts are rounded to multiples of 1 or more; none is below 0")
+
+    def join(self, other: Rounding) -> Rounding:
+        """Return the coarser of both."""
+        return Rounding(max(self.multiple, other.multiple), max(self.smallest, other.smallest))
+
+    def words(self) -> str:
+        """Return the rounding in a few words."""
+        if self == EXACT:
+            return "exact"
+        hidden = f"; fewer than {self.smallest} are not told" if self.smallest > 1 else ""
+        return f"rounded to multiples of {self.multiple}{hidden}"
+
+    def count(self, value: float, unit: float = 1.0) -> float:
+        """Return a count that is large enough to be told, rounded.
+
+        Parameters
+        ----------
+        value : float
+        unit : float
+            The most that one patient counts.
+        """
+        base = self.multiple * unit
+        least = base * math.ceil(self.smallest / self.multiple)
+        return max(base * round(value / base), least) if self != EXACT else value
+
+
+EXACT: Final = Rounding()
+"""Nothing is rounded: for tables that lie in one process, and files that stay there."""
+
+
+def round_digits(value: float, digits: int) -> float:
+    """Round to significant digits."""
+    return float(f"{value:.{digits - 1}e}")
+
+
+def round_step(value: float, step: float) -> float:
+    """Round to a multiple of `step`, a number of few digits, without float dust."""
+    return float(f"{step * round(value / step):.12g}")
+
+
+def round_place(value: float, place: int) -> float:
+    """Round to a multiple of ten to the power of `place`."""
+    return float(f"{value:.{max(-place, 0)}f}") if place <= 0 else float(round(value, -place))

@@ -1,0 +1,259 @@
+r"""What is published is rounded: a model whose numbers tell of no single patient.
+
+In: a model, and how coarse its counts shall be (:class:`~fedrulefit.core.rounding.Rounding`).
+Out: the model to publish. Whatever could be worked back into exact counts is rounded with
+them:
+
+=====================  ==================================================================
+counts                 to multiples; None where they, or their complement, are too small
+importance of a rule   follows from the rounded count and coefficient; three digits
+other importances      three digits
+coefficients           four digits at most, and no finer than one or two patients' outcomes
+λ from the data        its largest to two digits; the others keep their ratio to it
+mean losses            no finer than 1/N; four digits at most
+coefficients along λ   not told, nor the losses round by round: each λ is another measurement
+                       of the same counts
+certificate            two digits
+results per site       as counts; none where one site has too few
+evaluation             merged bins, rounded counts, measures to three decimals
+=====================  ==================================================================
+
+Why coefficients: at the optimum the outcomes inside a rule are
+:math:`\sum_{i∈r} σ_i ± λN`. With all digits that is one equation per term between small
+integers, and a model of few rules can be solved for its counts. Four digits still can, up to
+some thousand patients. A step of β changes the expected outcomes inside by step·n·v, with
+v = r(1 − r) of the outcome's rate r there; steps are 1, 2 or 5 times a power of ten, the least for
+which that is a patient or more. Rounding then moves a coefficient by less than
+:math:`1.3/\sqrt{nv}` of its standard error. A term that rounds to 0 leaves the model: it moved
+less than about one outcome.
+
+Oracle: ``tests/unit/test_publish.py``; what can be worked back: ``tests/attacks``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final, TypeVar
+
+from fedrulefit.core.certificate import Certificate
+from fedrulefit.core.grid import RULE_SPREAD
+from fedrulefit.core.rounding import EXACT, Rounding, round_digits, round_place, round_step
+from fedrulefit.errors import FedRuleFitError
+from fedrulefit.model import Counts, LinearTerm, Model, Provenance, RuleTerm, Term
+
+AnyTerm = TypeVar("AnyTerm", RuleTerm, LinearTerm)
+
+DIGITS: Final = 4
+"""Most significant digits of a coefficient, a penalty or a mean loss."""
+_IMPORTANCE_DIGITS: Final = 3
+_ROUGH_DIGITS: Final = 2
+
+
+def check_rounding(model: Model) -> None:
+    """Refuse a model of which nobody said how coarse its counts are.
+
+    Raises
+    ------
+    FedRuleFitError
+        If its file was made before counts were rounded.
+    """
+    if model.rounding is None:
+        raise FedRuleFitError(
+            "this model file was made before published numbers were rounded, and may tell of "
+            "single patients: round it first, with "
+            "'fedrulefit round model.json -o rounded.json', and publish only that"
+        )
+
+
+def warn_exact(model: Model) -> str:
+    """Return a warning where a model of several sites has exact counts; else nothing."""
+    if model.rounding != EXACT or len(model.provenance.sites) < 2:
+        return ""
+    return (
+        "counts are exact: before you publish the model, round it with "
+        "'fedrulefit round model.json -o rounded.json'"
+    )
+
+
+def round_model(model: Model, rounding: Rounding) -> Model:
+    """Return the model to publish; nothing gets finer than it is.
+
+    :data:`~fedrulefit.core.rounding.EXACT` leaves all as it is, but the evaluation, whose bins
+    hold at least five patients in any model.
+
+    Raises
+    ------
+    FedRuleFitError
+        If it has fewer patients than the smallest count that may be told.
+    """
+    rounding, unit = rounding.join(model.rounding or EXACT), model.study.most_weight
+    model = replace(
+        model,
+        evaluation=model.evaluation and model.evaluation.rounded(rounding, unit),
+        validation=model.validation and model.validation.rounded(rounding, unit),
+        rounding=rounding,
+    )
+    if rounding == EXACT:
+        return model
+    origin = model.provenance
+    if origin.patients < rounding.smallest * unit:
+        raise FedRuleFitError(
+            f"a model of fewer than {rounding.smallest} patients may not be published"
+        )
+    cells = _Cells.of(origin, rounding, unit)
+    whole = 0.5 * cells.information(cells.patients, cells.events)  # scores spread, v is less
+    terms = [_round_term(term, cells) for term in model.terms]
+    kept = [term for term in terms if term.coefficient != 0]
+    by_site = cells.round_sites(origin.by_site)
+    return replace(
+        model,
+        intercept=round_step(model.intercept, find_step(model.intercept, whole)),
+        terms=tuple(sorted(kept, key=lambda term: -term.importance)),
+        provenance=replace(_round_origin(origin, cells, model), by_site=by_site),
+    )
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The counts of a model, exact (of each site, too, where known) and as told."""
+
+    exact: Counts
+    sites: tuple[Counts, ...]
+    patients: float
+    events: float | None
+    rounding: Rounding
+    unit: float
+
+    @classmethod
+    def of(cls, origin: Provenance, rounding: Rounding, unit: float) -> _Cells:
+        events, least = origin.events, rounding.smallest * unit
+        if events is not None and min(events, origin.patients - events) < least:
+            events = None
+        return cls(
+            Counts(origin.patients, math.nan if origin.events is None else origin.events),
+            origin.by_site,
+            rounding.count(origin.patients, unit),
+            None if events is None else rounding.count(events, unit),
+            rounding,
+            unit,
+        )
+
+    @property
+    def least(self) -> float:
+        """The smallest count that is told."""
+        return self.rounding.smallest * self.unit
+
+    def inside(self, term: RuleTerm) -> tuple[float | None, float | None]:
+        """Return patients and outcomes inside a rule, each None where that tells of too few."""
+        inside, events, whole = term.inside, term.events_inside, self.exact
+        if inside is None or min(inside, whole.patients - inside) < self.least:
+            return None, None
+        rounded = self.rounding.count(inside, self.unit)
+        if events is None or self.events is None or _smallest(inside, events, whole) < self.least:
+            return rounded, None
+        return rounded, self.rounding.count(events, self.unit)
+
+    def information(self, patients: float, events: float | None) -> float:
+        """Return roughly what patients, some with the outcome, tell of a coefficient: n·v."""
+        if events is None:
+            rate = (self.events or self.least) / self.patients
+            return patients * max(rate * (1 - rate), 1 / self.patients)
+        return max(events * (patients - events) / patients, 1.0)
+
+    def round_sites(
+        self, counts: Sequence[Counts], whole: Sequence[Counts] | None = None
+    ) -> tuple[Counts, ...]:
+        """Return the sites' counts, rounded; nothing where a cell of one site is too small."""
+        for k, (patients, events) in enumerate(counts):
+            cells = (events, patients - events)
+            if (
+                min(*cells, _smallest(patients, events, whole[k]) if whole else math.inf)
+                < self.least
+            ):
+                return ()
+        count, unit = self.rounding.count, self.unit
+        return tuple(Counts(count(many, unit), count(few, unit)) for many, few in counts)
+
+    def round_rule_sites(self, term: RuleTerm) -> tuple[Counts, ...]:
+        """Return who satisfies a rule at each site; nothing where the sites are not told."""
+        return self.round_sites(term.by_site, self.sites) if self.round_sites(self.sites) else ()
+
+
+def _smallest(inside: float, events: float, whole: Counts) -> float:
+    """Return the smallest cell of the table rule × outcome."""
+    missed = whole.events - events
+    return min(events, inside - events, missed, whole.patients - inside - missed)
+
+
+def _round_term(term: Term, cells: _Cells) -> Term:
+    if isinstance(term, LinearTerm):
+        information = RULE_SPREAD**2 * cells.information(cells.patients, cells.events)
+        size = round_digits(term.importance, _IMPORTANCE_DIGITS)
+        return replace(_round_coefficients(term, information), importance=size)
+    inside, events = cells.inside(term)
+    known = cells.least if inside is None else inside
+    rounded = _round_coefficients(term, cells.information(known, events))
+    spread = (known - known**2 / cells.patients) / max(cells.patients - 1, 1)
+    size = abs(rounded.coefficient) * math.sqrt(max(spread, 0.0))
+    return replace(
+        rounded,
+        importance=round_digits(size, _IMPORTANCE_DIGITS),
+        inside=inside,
+        events_inside=events,
+        by_site=cells.round_rule_sites(term),
+    )
+
+
+def _round_coefficients(term: AnyTerm, information: float) -> AnyTerm:
+    step = find_step(term.coefficient, information)
+    return replace(term, coefficient=round_step(term.coefficient, step), path=())
+
+
+def find_step(value: float, information: float) -> float:
+    """Return what a coefficient is rounded to multiples of.
+
+    1, 2 or 5 times a power of ten: the next above 1/`information`, and above its fourth digit.
+    """
+    finest = max(1 / information, abs(value) / 10**DIGITS)
+    power = 10.0 ** math.floor(math.log10(finest))
+    return next(k * power for k in (1, 2, 5, 10) if k * power >= finest * (1 - 1e-9))
+
+
+def _round_origin(origin: Provenance, cells: _Cells, model: Model) -> Provenance:
+    place = math.ceil(math.log10(1 / cells.patients))
+
+    def loss(value: float) -> float:
+        return round_digits(round_place(value, place), DIGITS)
+
+    given = isinstance(model.study.settings.penalty, float)
+    largest = max(chain([origin.penalty], (point.penalty for point in origin.path)))
+    scale = 1.0 if given or not largest else round_digits(largest, _ROUGH_DIGITS) / largest
+
+    def penalty(value: float) -> float:
+        return value if given else round_digits(scale * value, DIGITS)
+
+    residual, gap = origin.certificate.residual, origin.certificate.gap
+    return replace(
+        origin,
+        patients=cells.patients,
+        events=cells.events,
+        penalty=penalty(origin.penalty),
+        objective=loss(origin.objective),
+        certificate=Certificate(
+            round_digits(residual, _ROUGH_DIGITS),
+            None if gap is None else round_digits(gap, _ROUGH_DIGITS),
+        ),
+        history=(),
+        path=tuple(
+            replace(
+                point,
+                penalty=penalty(point.penalty),
+                deviance=loss(point.deviance),
+                error=round_digits(point.error, _ROUGH_DIGITS),
+            )
+            for point in origin.path
+        ),
+    )
