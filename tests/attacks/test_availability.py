@@ -6,22 +6,50 @@ costs nothing here, and fails against the real code.
 
 from __future__ import annotations
 
+import io
 import struct
 import subprocess
 import sys
+import threading
+import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgpack
 import numpy as np
 import pytest
+from rich.console import Console
 
-from fedrulefit.core.rules import Condition, Rule
-from fedrulefit.engines import envelope
-from fedrulefit.errors import ProtocolError
+from fedrulefit.cli.federation import _status_lines
+from fedrulefit.core import newton
+from fedrulefit.core.boosting import draw_leaf_counts
+from fedrulefit.core.grid import Axis, Grid, estimate_grid
+from fedrulefit.core.newton import Query
+from fedrulefit.core.rules import Condition, Rule, cutoff_rules, interval
+from fedrulefit.engines import envelope, runs
+from fedrulefit.engines.drive import Status, drive
+from fedrulefit.engines.envelope import Letter, close, unseal
+from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.protocol import messages as m
+from fedrulefit.protocol import site as site_module
 from fedrulefit.protocol import wire
+from fedrulefit.protocol.coordinator import Coordinator, _check_rules
+from fedrulefit.protocol.schedule import most_rules
+from fedrulefit.study import Study
+from tests.federations import write_study
+from tests.loopback import COORDINATOR, Loopback
+from tests.samples import (
+    SOLVERS,
+    Talk,
+    make_frame,
+    make_sites,
+    make_study,
+    make_tables,
+    study_facts,
+)
 
 HEADER = m.Header(m.PROTOCOL_VERSION, "run", 3, "north", "ab" * 32)
 MB = 10**6
@@ -175,3 +203,265 @@ def test_an_envelope_holds_no_lists() -> None:
     assert after < 2 * len(data) + 10_000
     assert envelope._unpack(data) is None
     assert envelope._unpack(msgpack.packb(["done", "s", b"b", b"c", b"g"])) is not None
+
+
+# --- rules and active terms ---------------------------------------------------------------------
+
+
+def grid_of(n_features: int) -> Grid:
+    """Return a grid of numbers with every cut-off that codes allow."""
+    axis = Axis("number", np.arange(1.0, 200.0), 200, True, (0.0, 200.0), 50.0, 100.0, 100.0)
+    return Grid((axis,) * n_features)
+
+
+def many_rules(n: int) -> tuple[Rule, ...]:
+    """Return different rules of two conditions on the grid."""
+    places = ((1 + k // 199**2, 1 + k // 199 % 199, 1 + k % 199) for k in range(n))
+    return tuple(
+        Rule((Condition(0, interval(0, a)), Condition(feature, interval(0, b))))
+        for feature, a, b in places
+    )
+
+
+def test_a_site_s_flood_of_rules_is_refused_at_once_and_by_name() -> None:
+    """One site sends 150,000 rules: the run ended after 47 s, and all sites were blamed.
+
+    The twin takes as many as come.
+    """
+    settings = make_study(**SOLVERS["exact"]).settings
+    most = most_rules(settings)
+    grid = grid_of(8)
+    reply = m.RulesReply(replace(HEADER, site="mallory"), many_rules(150_000), ())
+    started = time.monotonic()
+    with pytest.raises(ProtocolError, match=f"site 'mallory' sent 150000 rules.* {most} at most"):
+        _check_rules(reply, 0, grid, most)
+    assert time.monotonic() - started < 1.0
+    _check_rules(reply, 0, grid, 10**9)  # the twin
+
+
+def test_rules_hidden_in_folds_count_as_well() -> None:
+    """Each list is short enough, but the folds' together are not."""
+    rules = many_rules(900)
+    reply = m.RulesReply(
+        replace(HEADER, site="mallory"), rules[:300], (rules[300:600], rules[600:])
+    )
+    with pytest.raises(ProtocolError, match="'mallory' sent 900 rules"):
+        _check_rules(reply, 2, grid_of(8), 500)
+    _check_rules(reply, 2, grid_of(8), 900)
+
+
+def test_rules_that_collide_are_refused_before_they_are_hashed_together() -> None:
+    """Sets of levels that are equal modulo 2⁶¹ − 1 have one hash: sets of them are slow."""
+    grid = Grid((Axis("category", np.empty(0), 200, True),))
+    alike = tuple(Rule((Condition(0, 1 + k * (2**61 - 1)),)) for k in range(3000))
+    assert len({hash(rule) for rule in alike}) == 1
+    reply = m.RulesReply(replace(HEADER, site="mallory"), alike, ())
+    with pytest.raises(ProtocolError, match="'mallory': rules are repeated, or made to collide"):
+        _check_rules(reply, 0, grid, 10**6)
+
+
+def test_honest_trees_give_fewer_rules_than_the_cap() -> None:
+    """The cap is public, and no honest site meets it: not by chance, nor with few large trees."""
+    rng = np.random.default_rng(0)
+    for n_trees, mean_leaves in ((1, 2.0), (1, 500.0), (20, 4.0), (333, 4.0), (50, 60.0)):
+        study = make_study(n_trees=n_trees, mean_leaves=mean_leaves)
+        nodes = [2 * (draw_leaf_counts(n_trees, mean_leaves, rng) - 1).sum() for _ in range(200)]
+        assert max(nodes) <= most_rules(study.settings)
+
+
+def asked_for(n_active: int) -> m.Reply:
+    """Ask a site for curvature of many terms, with a query that names many terms."""
+    study = make_study(**{**SOLVERS["exact"], "max_active": 5})
+    site = make_sites(study, secure=False)["north"]
+    talk = Talk(site)
+    talk.ask(m.JoinRequest, sites=("north",), secure=False, dropouts="wait")
+    counts = talk.ask(m.GridRequest).counts
+    grid = estimate_grid(
+        counts, study.bins, n_cutoffs=32, winsor=0.0, repair="clip", centre=True, spreads=None
+    )
+    talk.ask(m.RulesRequest, grid=grid)
+    built: m.Reply = talk.ask(m.TermsRequest, rules=tuple(cutoff_rules(grid)))
+    if isinstance(built, m.Refusal):
+        return built
+    n_terms = talk.site._ready_design().n_terms
+    terms = np.arange(n_terms)
+    query = Query(-1, terms, np.zeros(n_terms), np.zeros(n_terms), np.arange(n_active))
+    reply: m.Reply = talk.ask(m.CurvatureRequest, queries=(query,))
+    return reply
+
+
+def test_a_query_does_not_raise_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that names many terms was answered for as many active ones.
+
+    The study said 300; 6,000 were answered, and 40,000 ended the site for want of memory.
+    """
+    monkeypatch.setattr(newton, "MAX_ACTIVE", 20)
+    reply = asked_for(40)
+    assert isinstance(reply, m.Refusal)
+    assert "more active terms than the study allows, which is 20" in reply.reason
+    monkeypatch.setattr(newton, "MAX_ACTIVE", 10**9)  # the twin
+    assert isinstance(asked_for(40), m.CurvatureReply)
+
+
+def test_what_an_answer_would_take_is_known_before_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Memory follows from public numbers: points, terms and active terms."""
+    monkeypatch.setattr(site_module, "MAX_BYTES", 100)
+    monkeypatch.setattr(site_module, "sum_curvature", None)
+    reply = asked_for(6)
+    assert isinstance(reply, m.Refusal)
+    assert "over the limit" in reply.reason
+
+
+def test_a_design_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred thousand rules over a large table would take gigabytes of bits."""
+    monkeypatch.setattr(site_module, "DESIGN_BYTES", 100)
+    reply = asked_for(6)
+    assert isinstance(reply, m.Refusal)
+    assert "more memory than a site gives" in reply.reason
+
+
+def test_the_solver_never_asks_for_more_than_sites_answer() -> None:
+    """Whatever has a coefficient: the room is that of the sites, or the fit ends in words."""
+    for must in (1, 290, 1900, newton.MAX_ACTIVE):
+        room = newton.active_room(must, 300)
+        assert must <= room <= newton.MAX_ACTIVE
+    factors = np.zeros(newton.MAX_ACTIVE + 1)
+    with pytest.raises(FitError, match=r"2001 terms have a coefficient.*raise 'penalty'"):
+        newton.Newton(factors, 0.1)
+
+
+# --- sites that do not answer -------------------------------------------------------------------
+
+
+@pytest.fixture
+def study_path(tmp_path: Path) -> Path:
+    path = tmp_path / "study.toml"
+    write_study(study_facts(epsilon=1.0, **SOLVERS["exact"]), path)
+    return path
+
+
+@pytest.fixture
+def net(tmp_path: Path, study_path: Path) -> Iterator[Loopback]:
+    frames = {site: make_frame(80, seed=k) for k, site in enumerate("abc")}
+    made = Loopback(tmp_path, frames, Study.load(study_path))
+    yield made
+    made.close()
+
+
+def stall(net: Loopback, site: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let a site answer every question with "working"; return where the askings are counted."""
+    send, n_asked = net._send, [0]
+
+    def stalled(name: str, data: bytes, seconds: float) -> bytes | None:
+        if name != site:
+            return send(name, data, seconds)
+        n_asked[0] += 1
+        asked = unseal(data, trust=net._trust, sender=COORDINATOR, recipient=site)
+        letter = Letter("working", asked.subject)
+        return close(letter, sender=net.identity(site), recipient=COORDINATOR)
+
+    monkeypatch.setattr(net.caller, "_send", stalled)
+    return n_asked
+
+
+def test_a_site_that_works_for_ever_is_told_and_given_up(
+    net: Loopback, study_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site says "working" to every question, and the run stands still without a word.
+
+    Now the status names it, and a run that is told so gives it up like a lost site.
+    """
+    stall(net, "b", monkeypatch)
+    monkeypatch.setattr(runs, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(runs._Teller, "sign", note_minutes := NoteMinutes(runs._Teller.sign))
+    request = runs.RunRequest("first", ("a", "b", "c"), give_up=0.5)
+    folder = runs.submit(net.state, request, study_path)
+    runs.carry_out(folder, net.caller)
+    status = runs.read_status(folder)
+    assert status["state"] == "failed"
+    assert status["code"] == "given-up"
+    assert "b was given up: no answer to one step" in status["message"]
+    assert "a was" not in status["message"]
+    assert max(note_minutes.waited["b"]) > 0.4
+    assert runs.resume(net.state, "first") == folder
+
+
+class NoteMinutes:
+    """Passes a teller's signs on, and keeps how long was waited."""
+
+    def __init__(self, sign: Callable[..., None]) -> None:
+        self.sign, self.waited = sign, {site: [0.0] for site in "abc"}
+
+    def __get__(self, teller: Any, _: type) -> Callable[..., None]:
+        def sign(site: str, here: bool, waited: float) -> None:
+            self.waited[site].append(waited)
+            self.sign(teller, site, here, waited)
+
+        return sign
+
+
+def test_without_the_wish_to_give_up_a_run_waits_but_says_so(
+    net: Loopback, study_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin of before: only a person ends the wait. The status at least names the site."""
+    n_asked = stall(net, "b", monkeypatch)
+    monkeypatch.setattr(runs, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(runs.time, "monotonic", lambda real=time.monotonic: 600 * real())
+    folder = runs.submit(net.state, runs.RunRequest("first", ("a", "b", "c")), study_path)
+    thread = threading.Thread(target=runs.carry_out, args=(folder, net.caller), daemon=True)
+    thread.start()
+    end = time.time() + 20
+    while time.time() < end and "b" not in runs.read_status(folder).get("slow", {}):
+        time.sleep(0.05)
+    status = runs.read_status(folder)
+    assert n_asked[0] > 1
+    assert status["state"] == "running"
+    assert list(status["slow"]) == ["b"]
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(_status_lines("first", status))
+    assert "b has not answered for" in shown.getvalue()
+    runs.stop(net.state, "first")
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_a_site_that_answers_nonsense_is_named_and_given_up() -> None:
+    """Nonsense from one site ended the run without a name; where it may, it now goes on."""
+    study = make_study(n_trees=5, rounds=3)
+    tables = make_tables(study, sizes=(50, 45, 40, 40))
+    sites = make_sites(study, tables, secure=False)
+
+    def exchange(requests: Mapping[str, bytes]) -> dict[str, bytes]:
+        answers = {site: sites[site].answer(data) for site, data in requests.items()}
+        return {**answers, "west": b"nonsense"} if "west" in requests else answers
+
+    with pytest.raises(ProtocolError, match=r"west was given up: message.*3 times") as caught:
+        drive(Coordinator(study, list(tables)), exchange)
+    assert caught.value.code == "given-up"
+    seen: list[Status] = []
+    sites = make_sites(study, tables, secure=False)
+    model = drive(
+        Coordinator(study, list(tables), dropouts="continue"), exchange, on_status=seen.append
+    )
+    assert model.provenance.sites == ("east", "north", "south")
+    assert seen[-1].given_up[0].startswith("west was given up")
+
+
+def test_a_person_who_never_decides_is_given_up_as_well() -> None:
+    """A site that says for ever that a person decides stalls a run just so."""
+    study = make_study(n_trees=5, rounds=3)
+    tables = make_tables(study, sizes=(50, 45, 40, 40))
+    sites = make_sites(study, tables, secure=False)
+
+    def exchange(requests: Mapping[str, bytes]) -> dict[str, bytes]:
+        answers = {site: sites[site].answer(data) for site, data in requests.items()}
+        if "west" in requests:
+            header = wire.from_bytes(requests["west"]).header
+            answers["west"] = wire.to_bytes(m.Refusal(header, "pending", "not decided yet"))
+        return answers
+
+    with pytest.raises(ProtocolError, match="west was given up: no answer to one step") as caught:
+        drive(Coordinator(study, list(tables)), exchange, pause=0.01, give_up=0.1)
+    assert caught.value.code == "given-up"

@@ -8,9 +8,21 @@ from pathlib import Path
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
-from fedrulefit.errors import FedRuleFitError
+from fedrulefit.errors import FedRuleFitError, printable
+
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_FINDINGS",
+    "check_writable",
+    "friendly_errors",
+    "indented",
+    "printable",
+    "stderr",
+    "stdout",
+]
 
 EXIT_FINDINGS = 1
 """The command ran and found errors in the data."""
@@ -20,12 +32,17 @@ EXIT_FAILED = 2
 
 def stdout() -> Console:
     """Return the console for results. Made anew, so that tests and pipes are seen."""
-    return Console(highlight=False, soft_wrap=False)
+    return _console()
 
 
 def stderr() -> Console:
     """Return the console for errors and notes."""
-    return Console(stderr=True, highlight=False, soft_wrap=False)
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    # Names come from studies, tables and sites: brackets in them are no markup, ":x:" no emoji.
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=False)
 
 
 @contextmanager
@@ -38,13 +55,21 @@ def friendly_errors() -> Iterator[None]:
     try:
         yield
     except FedRuleFitError as error:
-        stderr().print(Text.assemble(("Error: ", "bold red"), printable(str(error), "\n")))
+        first, *more = str(error).splitlines() or [""]
+        console = stderr()
+        console.print(Text.assemble(("Error: ", "bold red"), printable(first)))
+        for line in more:
+            console.print(indented(line))
         raise typer.Exit(EXIT_FAILED) from None
 
 
-def printable(text: str, keep: str = "") -> str:
-    """Escape control characters, which a column name could use to steer the terminal."""
-    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+def indented(line: str) -> Padding:
+    """Return a line of details, which stays indented where it is folded.
+
+    It can hold another's words: at the left edge they could pass for the program's own.
+    """
+    depth = max(2, len(line) - len(line.lstrip(" ")))
+    return Padding(Text(printable(line.lstrip(" "))), (0, 0, 0, depth), expand=False)
 
 
 def check_writable(path: Path) -> None:

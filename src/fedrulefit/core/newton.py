@@ -38,6 +38,7 @@ from fedrulefit.core.design import Design
 from fedrulefit.core.losses import logistic_loss, logistic_slope
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.rules import Rule
+from fedrulefit.errors import FitError
 
 STEPS: Final = (0.0, 0.0625, 0.25, 0.5, 1.0)
 """Where along the way from the old point to the new one losses are summed."""
@@ -47,6 +48,9 @@ NEAR: Final = 0.7
 
 ROUNDING: Final = 1e-10
 """A rise of the objective by so little may be the rounding of its sums."""
+
+MAX_ACTIVE: Final = 2000
+"""Most terms in a Hessian, whatever the study says: it then has 16 MB."""
 
 SEPARATED: Final = 1e-4
 """A mean loss below this means that the outcomes are separated perfectly."""
@@ -171,7 +175,7 @@ class Newton:
         On the KKT residual.
     max_active : int
         Most terms in a Hessian; a quarter more than those with a coefficient where
-        these are many.
+        these are many. Never more than :data:`MAX_ACTIVE`.
     start : Point, optional
         Where to begin, such as a point of a path.
     """
@@ -284,10 +288,21 @@ class Newton:
         nearness = np.full(len(coef), np.inf)
         np.divide(gradient, limit, out=nearness, where=(coef == 0) & (limit > 0))
         must = int(np.isinf(nearness).sum())
-        # Some room for terms to enter, however many have a coefficient.
-        room = max(self.max_active, must + self.max_active // 4 + 1)
-        order = np.argsort(-nearness, kind="stable")[:room]
+        if must > MAX_ACTIVE:
+            raise FitError(
+                f"{must} terms have a coefficient, and a fit can have {MAX_ACTIVE}: raise "
+                "'penalty', 'path_ratio' or 'linear_factor', or grow fewer trees"
+            )
+        order = np.argsort(-nearness, kind="stable")[: active_room(must, self.max_active)]
         return np.sort(order[nearness[order] >= NEAR])
+
+
+def active_room(must: int, max_active: int) -> int:
+    """Return the most active terms of a query in which `must` have to be.
+
+    There is some room for terms to enter, however many have a coefficient.
+    """
+    return min(MAX_ACTIVE, max(max_active, must + max_active // 4 + 1))
 
 
 def pack_triangle(matrix: Floats) -> Floats:

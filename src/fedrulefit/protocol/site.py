@@ -45,7 +45,7 @@ from fedrulefit.core.grid import (
 )
 from fedrulefit.core.importance import sum_terms
 from fedrulefit.core.losses import logistic_loss
-from fedrulefit.core.newton import sum_curvature
+from fedrulefit.core.newton import active_room, sum_curvature
 from fedrulefit.core.rules import Rule, check_rules, merge_rules
 from fedrulefit.core.scores import Measures, ScoreSums, coarsen, count_scores, measure, round_to
 from fedrulefit.errors import DataError, ProtocolError
@@ -59,8 +59,8 @@ from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.schedule import make_factors, make_schedule
 from fedrulefit.protocol.seals import Seals
-from fedrulefit.protocol.sums import flatten, question_digest
-from fedrulefit.protocol.wire import digest, from_bytes, to_bytes
+from fedrulefit.protocol.sums import curvature_lengths, flatten, question_digest, size
+from fedrulefit.protocol.wire import MAX_BYTES, digest, from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
 
@@ -102,6 +102,9 @@ RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 MAX_RULES: Final = 100_000
 """Most rules that a site builds its design from."""
+
+DESIGN_BYTES: Final = 2**30
+"""Most memory for the design: a bit for each patient and rule."""
 
 _HOLDOUT: Final = 1_000_000
 """Number of the random stream that draws held-out patients; folds and trees have others."""
@@ -552,6 +555,8 @@ class Site:
             raise ProtocolError("rules came before the grid", "order")
         if len(rules) > MAX_RULES:
             raise ProtocolError(f"{len(rules)} rules, of at most {MAX_RULES}")
+        if len(rules) * len(self._codes) > 8 * DESIGN_BYTES:
+            raise ProtocolError("these rules would take more memory than a site gives them")
         try:
             check_rules(rules, self._grid)
         except ValueError as error:
@@ -588,13 +593,16 @@ class Site:
             raise ProtocolError(f"expected 1 to {settings.folds + 1} points")
         if len({query.fold for query in request.queries}) < len(request.queries):
             raise ProtocolError("two points of one fold")
+        if 8 * size(curvature_lengths(request.queries, design.n_terms)) > MAX_BYTES:
+            raise ProtocolError("the answer would be over the limit: ask for fewer terms at once")
         unpenalised = design.n_terms if settings.penalty == 0 else int((self._factors == 0).sum())
         found = []
         for query in request.queries:
             _check_terms(query.active, design.n_terms)
             must = len(query.terms) + unpenalised
-            if len(query.active) > max(settings.max_active, must + settings.max_active // 4 + 1):
-                raise ProtocolError("more active terms than the study allows")
+            most = active_room(must, settings.max_active)
+            if len(query.active) > most:
+                raise ProtocolError(f"more active terms than the study allows, which is {most}")
             _check_coefs(query.terms, query.start, design.n_terms)
             _check_length(query.end, len(query.terms), "coefficients")
             if not -1 <= query.fold < settings.folds:
