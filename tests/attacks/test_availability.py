@@ -6,7 +6,9 @@ costs nothing here, and fails against the real code.
 
 from __future__ import annotations
 
+import copy
 import io
+import os
 import struct
 import subprocess
 import sys
@@ -15,15 +17,18 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import msgpack
 import numpy as np
 import pytest
 from rich.console import Console
 
 from fedrulefit.cli.federation import _status_lines
+from fedrulefit.columns import UnreadableError, read_columns, table_limit
 from fedrulefit.core import newton
 from fedrulefit.core.boosting import draw_leaf_counts
 from fedrulefit.core.grid import Axis, Grid, estimate_grid
@@ -32,18 +37,21 @@ from fedrulefit.core.rules import Condition, Rule, cutoff_rules, interval
 from fedrulefit.engines import envelope, runs
 from fedrulefit.engines.drive import Status, drive
 from fedrulefit.engines.envelope import Letter, close, unseal
-from fedrulefit.errors import FitError, ProtocolError
+from fedrulefit.errors import DataError, FitError, ModelFileError, ProtocolError
+from fedrulefit.modelfile import build_model, model_facts
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol import site as site_module
 from fedrulefit.protocol import wire
 from fedrulefit.protocol.coordinator import Coordinator, _check_rules
 from fedrulefit.protocol.schedule import most_rules
 from fedrulefit.study import Study
+from fedrulefit.table import inspect_table
 from tests.federations import write_study
 from tests.loopback import COORDINATOR, Loopback
 from tests.samples import (
     SOLVERS,
     Talk,
+    fit_model,
     make_frame,
     make_sites,
     make_study,
@@ -66,6 +74,42 @@ def peak_of(work: Callable[[], object]) -> int:
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     return peak
+
+
+def memory_of(code: str, *arguments: object, limit: str = "") -> tuple[int, str]:
+    """Run code in a process of its own; return the bytes it took beyond its imports, its words."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("the most memory of a process is only known on Linux")
+    head = (
+        "import re, sys\n"
+        "import duckdb\n"
+        "from pathlib import Path\n"
+        "from fedrulefit.errors import FedRuleFitError\n"
+        "from fedrulefit.columns import read_columns\n"
+        "from fedrulefit.model import Model\n"
+        "from fedrulefit.protocol.wire import from_bytes\n"
+        "from tests.attacks.test_availability import filled\n"
+        "def most():\n"
+        "    text = Path('/proc/self/status').read_text()\n"
+        "    return 1024 * int(re.search(r'VmHWM:\\s+(\\d+)', text)[1])\n"
+        "before = most()\n"
+        "try:\n"
+        f"    {code}\n"
+        "except FedRuleFitError as error:\n"
+        "    print(error)\n"
+        "print(most() - before)\n"
+    )
+    environment = {**os.environ, **({"FEDRULEFIT_MAX_TABLE_MB": limit} if limit else {})}
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", head, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+        env=environment,
+    )
+    *words, taken = done.stdout.splitlines()
+    return int(taken), "\n".join(words)
 
 
 # --- messages -----------------------------------------------------------------------------------
@@ -134,23 +178,11 @@ def test_declared_lengths_and_depths_cost_nothing(data: bytes) -> None:
 
 
 def test_decoding_stays_within_its_limit_in_a_process_of_its_own() -> None:
-    """The attack in full: 32 MB of empty lists, in a process with little memory to give."""
-    code = (
-        "import resource, sys\n"
-        "from fedrulefit.errors import ProtocolError\n"
-        "from fedrulefit.protocol.wire import from_bytes\n"
-        "from tests.attacks.test_availability import filled\n"
-        "data = filled('sites', b'\\x90', 32_000_000)\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "try:\n"
-        "    from_bytes(data)\n"
-        "except ProtocolError:\n"
-        "    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
-    )
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert int(done.stdout) * 1024 < 4 * 32 * MB
+    """The attack in full: 32 MB of empty lists, in a process of its own."""
+    data = "filled('sites', b'\\x90', 32_000_000)"
+    needed, words = memory_of(f"from_bytes({data})")
+    assert "over the limit" in words
+    assert needed < 4 * 32 * MB
 
 
 @pytest.mark.parametrize("message", [m.Refusal(HEADER, "x", "y"), m.JoinReply(HEADER, "1")])
@@ -465,3 +497,144 @@ def test_a_person_who_never_decides_is_given_up_as_well() -> None:
     with pytest.raises(ProtocolError, match="west was given up: no answer to one step") as caught:
         drive(Coordinator(study, list(tables)), exchange, pause=0.01, give_up=0.1)
     assert caught.value.code == "given-up"
+
+
+# --- files --------------------------------------------------------------------------------------
+
+SOME = 10**6
+
+
+def write_fat_parquet(path: Path, n_rows: int, n_letters: int) -> Path:
+    """Write a table of a kilobyte that unfolds to `n_rows` · `n_letters` bytes."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT repeat('x', {n_letters}) AS ward, 1 AS died FROM range({n_rows})) "  # noqa: S608
+            f"TO '{path}' (FORMAT parquet, COMPRESSION zstd)"
+        )
+    assert path.stat().st_size < 10_000
+    return path
+
+
+READ = "read_columns(sys.argv[1], only={'ward', 'died'})"
+
+
+def test_a_small_file_that_unfolds_is_refused_in_words(tmp_path: Path) -> None:
+    """A 487 kB Parquet file took 10 GB in ``check``: one long text, repeated.
+
+    The twin raises the limit, and takes what the file holds (here: 200 MB).
+    """
+    path = write_fat_parquet(tmp_path / "fat.parquet", 2_000, 100_000)
+    taken, words = memory_of(READ, path, limit="100")
+    assert "would take about 200 MB of memory, of at most 100 MB" in words
+    assert "FEDRULEFIT_MAX_TABLE_MB" in words
+    assert taken < 60 * MB
+    taken, words = memory_of(READ, path, limit="1000")  # the twin
+    assert not words
+    assert taken > 190 * MB
+
+
+def test_ten_gigabytes_in_a_kilobyte_are_refused_by_default(tmp_path: Path) -> None:
+    """The attack in full, with the limit that holds where nobody raised it."""
+    path = write_fat_parquet(tmp_path / "fat.parquet", 100_000, 100_000)
+    study = make_study()
+    started = time.monotonic()
+    inspection = inspect_table(path, study)
+    assert [finding.code for finding in inspection.errors] == ["too-large"]
+    assert time.monotonic() - started < 10
+
+
+def test_a_table_of_many_rows_is_refused(tmp_path: Path) -> None:
+    """A constant column of hundreds of millions of rows takes a kilobyte on disk."""
+    path = tmp_path / "long.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(
+            "COPY (SELECT 1 AS died, 'x' AS ward FROM range(3_000_000)) "  # noqa: S608
+            f"TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 3_000_000)"
+        )
+    taken, words = memory_of(READ, path, limit="100")
+    assert "of at most 100 MB" in words
+    assert taken < 60 * MB
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("ward,died\n" + "x" * 5 * MB + ",1\n", "long-line"),
+        ("ward,died," + "y" * 5 * MB + "\n1,2,3\n", "long-line"),
+        ("ward,died\n" + "1,2\n" * 400_000, "too-large"),
+        ("ward,died," + ",".join(f"c{k}" for k in range(10_000)) + "\n", "too-large"),
+    ],
+    ids=["long cell", "long header", "many rows", "many columns"],
+)
+def test_a_csv_that_would_fill_the_memory_is_refused(
+    tmp_path: Path, text: str, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines without end, very many rows, very many columns."""
+    path = tmp_path / "t.csv"
+    path.write_text(text, encoding="utf-8")
+    monkeypatch.setenv("FEDRULEFIT_MAX_TABLE_MB", "50")
+    with pytest.raises(UnreadableError) as caught:
+        read_columns(path, only={"ward", "died"})
+    assert caught.value.finding.code == code
+
+
+def test_the_limit_itself_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("", "much", "-3", "0", "1e3"):
+        monkeypatch.setenv("FEDRULEFIT_MAX_TABLE_MB", text)
+        with pytest.raises(DataError, match="must be a number of megabytes"):
+            table_limit()
+
+
+@cache
+def small_model() -> dict[str, Any]:
+    """Return the facts of a small model."""
+    facts: dict[str, Any] = model_facts(fit_model(make_study()))
+    return facts
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"format": "fedrulefit-model", "version": 1, "terms": [' + "[]," * SOME * 5 + "[]]}"],
+)
+def test_a_model_file_of_many_parts_is_refused(tmp_path: Path, text: str) -> None:
+    """A 67 MB model file exhausted the memory: three bytes a list, and an error for each."""
+    path = tmp_path / "model.json"
+    path.write_text(text, encoding="utf-8")
+    taken, words = memory_of("Model.load(sys.argv[1])", path)
+    assert "values: not a model of fedrulefit" in words
+    assert taken < 4 * len(text)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("terms", 0, "coefficient"), 1.7e308),
+        (("terms", 0, "coefficient"), -301.0),
+        (("intercept",), 1e6),
+        (("terms", 0, "importance"), 1e300),
+        (("provenance", "patients"), 1e300),
+        (("grid", 0, "limits"), [0.0, 1e300]),
+        (("provenance", "history"), [0.0] * 100_001),
+        (("terms", 0, "path"), [0.0] * 1001),
+    ],
+)
+def test_numbers_that_no_model_has_are_refused(place: tuple[Any, ...], value: Any) -> None:
+    """A coefficient of 1.7e308 was loaded, and broke the report."""
+    facts = copy.deepcopy(small_model())
+    part = facts
+    for step in place[:-1]:
+        part = part[step]
+    part[place[-1]] = value
+    with pytest.raises(ModelFileError, match="no model has"):
+        build_model(facts)
+
+
+def test_a_tiny_spread_does_not_make_an_infinite_odds_ratio() -> None:
+    """The coefficient is small, but divided by a tiny spread it is beyond all numbers."""
+    facts = copy.deepcopy(small_model())
+    linear = next(term for term in facts["terms"] if term["kind"] == "linear")
+    axis = next(axis for axis in facts["grid"] if axis["covariate"] == "sex")
+    linear |= {"covariate": "sex", "coefficient": 10.0}
+    axis["spread"] = 1e-3
+    with pytest.raises(ModelFileError, match="beyond all numbers"):
+        build_model(facts)
