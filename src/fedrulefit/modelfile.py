@@ -342,16 +342,24 @@ def _check_limits(facts: dict[str, Any]) -> None:
     left: list[tuple[str, Any]] = list(facts.items())
     while left:
         name, value = left.pop()
+        _check_text(name)
         if isinstance(value, dict):
             left += value.items()
         elif isinstance(value, list):
             if len(value) > MAX_LENGTHS.get(name, 10_000):
                 raise ModelFileError(f"{name!r} has {len(value)} entries: no model has so many")
             left += [(name, item) for item in value]
+        elif isinstance(value, str):
+            _check_text(value)
         elif isinstance(value, (int, float)) and name not in ("levels", "interval"):
             most = MAX_COEFFICIENT if name in ("coefficient", "intercept") else MAX_NUMBER
             if not abs(value) <= most:
                 raise ModelFileError(f"{name!r} holds a number beyond {most:g}: no model has that")
+
+
+def _check_text(text: str) -> None:
+    if not text.isascii():
+        text.encode()  # half a character, as JSON can hold, is no text
 
 
 def _check_ratios(model: Model) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.text import Text
 
 from fedrulefit.errors import FedRuleFitError, printable
@@ -19,10 +22,14 @@ __all__ = [
     "check_writable",
     "friendly_errors",
     "indented",
+    "line",
     "printable",
+    "spreadsheet_cell",
     "stderr",
     "stdout",
 ]
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 EXIT_FINDINGS = 1
 """The command ran and found errors in the data."""
@@ -42,7 +49,33 @@ def stderr() -> Console:
 
 def _console(*, stderr: bool = False) -> Console:
     # Names come from studies, tables and sites: brackets in them are no markup, ":x:" no emoji.
-    return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=False)
+    return _PlainConsole(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=False)
+
+
+class _PlainConsole(Console):
+    """Prints no control character of a text, whoever forgot to escape it."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            shown = text if control else printable(text, "\n")
+            yield Segment(shown, style, control)
+
+
+def line(text: str, style: str = "") -> Text:
+    """Return what holds other people's names as one line of plain text."""
+    return Text(printable(text), style=style)
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """Return a cell of a table that a spreadsheet does not take for a formula.
+
+    A text that begins like one gets an apostrophe in front; numbers stay numbers.
+    """
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
+        return value
+    return value if _NUMBER.fullmatch(value) else f"'{value}"
 
 
 @contextmanager
@@ -55,7 +88,7 @@ def friendly_errors() -> Iterator[None]:
     try:
         yield
     except FedRuleFitError as error:
-        first, *more = str(error).splitlines() or [""]
+        first, *more = str(error).split("\n")
         console = stderr()
         console.print(Text.assemble(("Error: ", "bold red"), printable(first)))
         for line in more:

@@ -344,7 +344,7 @@ def _site_lines(status: dict[str, Any]) -> list[str]:
             for site, minutes in status.get("slow", {}).items()
         ]
     lines += status.get("given_up", [])
-    lines += (status.get("message") or "").splitlines()
+    lines += [text for text in (status.get("message") or "").split("\n") if text]
     return lines
 
 
