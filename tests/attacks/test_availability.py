@@ -405,7 +405,7 @@ def test_a_site_that_works_for_ever_is_told_and_given_up(
 
     Now the status names it, and a run that is told so gives it up like a lost site.
     """
-    stall(net, "b", monkeypatch)
+    n_asked = stall(net, "b", monkeypatch)
     monkeypatch.setattr(runs, "SLOW_SECONDS", 0.0)
     monkeypatch.setattr(runs._Teller, "sign", note_minutes := NoteMinutes(runs._Teller.sign))
     request = runs.RunRequest("first", ("a", "b", "c"), give_up=0.5)
@@ -416,7 +416,8 @@ def test_a_site_that_works_for_ever_is_told_and_given_up(
     assert status["code"] == "given-up"
     assert "b was given up: no answer to one step" in status["message"]
     assert "a was" not in status["message"]
-    assert max(note_minutes.waited["b"]) > 0.4
+    assert max(note_minutes.waited["b"]) > 0.3
+    assert n_asked[0] < 10, "however fast it answers, it is not asked all the time"
     assert runs.resume(net.state, "first") == folder
 
 

@@ -220,16 +220,22 @@ class Caller:
         while time.monotonic() - last_sign < wait and not stopped():
             if give_up is not None and time.monotonic() - asked >= give_up:
                 return None
+            began = time.monotonic()
             reply = self._call(site, call)
             on_sign(site, reply is not None, time.monotonic() - asked)
             if reply is None:
                 time.sleep(pause)
                 pause = min(2 * pause, 2.0)
                 continue
-            pause, last_sign = 0.05, time.monotonic()
+            last_sign = time.monotonic()
             if reply.kind == "done" and reply.subject in (subject, ""):
                 on_sign(site, True, 0.0)
                 return reply.body
+            # An honest site takes about a second to say that it works; one that does not must
+            # not keep the coordinator busy.
+            rest = pause - (last_sign - began)
+            time.sleep(max(rest, 0.0))
+            pause = min(2 * pause, 1.0) if rest > 0 else 0.05
             # A site that was restarted does not know the question any more.
             call = (
                 Letter("poll", subject) if reply.kind == "working" else Letter("ask", subject, body)
