@@ -4,6 +4,11 @@ In: a CSV or Parquet file, a data frame, or a mapping from names to arrays. Out:
 :class:`Columns` of floats or text. What the columns must hold is for
 :mod:`fedrulefit.table` to check.
 
+A small file can hold a large table: a text of 100 kB, repeated, takes a few bytes
+in Parquet. So what a table will take is computed before it is read, from its numbers
+of rows and columns and the lengths of its texts, and one over :func:`table_limit`
+is refused.
+
 Leaves the site: nothing. Messages of the readers underneath quote cells, so
 they are dropped.
 """
@@ -13,13 +18,14 @@ from __future__ import annotations
 import codecs
 import csv
 import glob
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, TypeAlias, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -48,6 +54,28 @@ _CSV_OPTIONS: Final = (
     "auto_detect = false, header = true, delim = $delimiter, quote = '\"', escape = '\"', "
     "nullstr = '', strict_mode = true"
 )
+
+LIMIT: Final = "FEDRULEFIT_MAX_TABLE_MB"
+"""Name of the environment variable that says how much memory a table may take."""
+
+DEFAULT_LIMIT: Final = 4096
+MAX_LINE: Final = 2**21
+"""Most bytes of a line in a CSV file; DuckDB reads no longer ones."""
+
+MAX_FOOTER: Final = 2**26
+"""Most bytes of what a Parquet file says about itself."""
+
+_TEXT_CELL: Final = 64
+"""Bytes that a cell of text takes beyond its characters."""
+
+_NUMBER_CELL: Final = 24
+_CSV_COLUMN: Final = 10_000
+"""Bytes that the reader takes for each column of a CSV file, read or not."""
+
+_NUMBERS: Final = (
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
+    "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL",
+)  # fmt: skip
 
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 
@@ -251,6 +279,29 @@ def _wanted(names: Sequence[str], only: Collection[str] | None) -> dict[str, int
     return positions
 
 
+def table_limit() -> int:
+    """Return how many bytes a table may take in memory."""
+    text = os.environ.get(LIMIT, str(DEFAULT_LIMIT))
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise DataError(f"the environment variable {LIMIT} must be a number of megabytes")
+    return int(text) * 10**6
+
+
+def _check_memory(path: Path, needed: int) -> None:
+    """Refuse a table that would take too much memory, before it is read."""
+    if needed > table_limit():
+        raise _too_large(path, f"would take about {needed / 1e6:,.0f} MB of memory")
+
+
+def _too_large(path: Path, how: str) -> UnreadableError:
+    return _unreadable(
+        "too-large",
+        f"{path} {how}, of at most {table_limit() / 1e6:,.0f} MB",
+        "leave out columns and texts that the study does not need, or raise the limit by "
+        f"setting the environment variable {LIMIT}",
+    )
+
+
 def _read_file(path: Path, only: Collection[str] | None) -> Columns:
     try:
         with path.open("rb") as file:
@@ -287,6 +338,8 @@ def _duckdb() -> Iterator[DuckDBPyConnection]:
     connection = duckdb.connect(
         config={
             "temp_directory": "",
+            "memory_limit": f"{max(table_limit() // 10**6, 64)}MB",
+            "threads": "2",  # each has buffers of its own
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
         }
@@ -301,11 +354,13 @@ def _duckdb() -> Iterator[DuckDBPyConnection]:
 def _read_csv(path: Path, only: Collection[str] | None) -> Columns:
     import duckdb
 
-    _check_utf8(path)
+    n_lines = _check_utf8(path)
     delimiter, names = _read_csv_header(path)
     positions = _wanted(names, only)
     if not positions:
         return Columns(names, {}, 0)
+    cells = n_lines * len(positions) * _TEXT_CELL + len(names) * _CSV_COLUMN
+    _check_memory(path, cells + path.stat().st_size)
     types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
     chosen = ", ".join(f"c{i}" for i in positions.values())
     # Only positions are pasted in; names and cells never are.
@@ -315,6 +370,8 @@ def _read_csv(path: Path, only: Collection[str] | None) -> Columns:
             # Brackets and stars in a file's name are not patterns.
             parameters = {"path": glob.escape(str(path)), "delimiter": delimiter}
             found = connection.execute(query, parameters).fetchnumpy()
+    except duckdb.OutOfMemoryException:
+        raise _too_large(path, "takes too much memory") from None
     except duckdb.Error:
         # DuckDB quotes the line, so its words stop here.
         raise _explain_csv(path, delimiter, len(names)) from None
@@ -322,15 +379,19 @@ def _read_csv(path: Path, only: Collection[str] | None) -> Columns:
     return Columns(names, arrays, next(iter(arrays.values())).size)
 
 
-def _check_utf8(path: Path) -> None:
+def _check_utf8(path: Path) -> int:
+    """Refuse a file that is not UTF-8; return its number of lines, or a few more."""
     decoder = codecs.getincrementaldecoder("utf-8")()
+    n_lines = 1
     try:
         with path.open("rb") as file:
             while chunk := file.read(1 << 22):
                 decoder.decode(chunk)
+                n_lines += max(chunk.count(b"\n"), chunk.count(b"\r"))
                 if b"\0" in chunk:
                     raise UnicodeError
             decoder.decode(b"", final=True)
+            return n_lines
     except UnicodeError:
         raise _unreadable(
             "not-utf-8",
@@ -344,8 +405,9 @@ def _read_csv_header(path: Path) -> tuple[str, tuple[str, ...]]:
     best: tuple[str, tuple[str, ...]] = (DELIMITERS[0], ())
     for delimiter in DELIMITERS:
         with path.open(encoding="utf-8-sig", newline="") as file:
+            lines = _short_lines(path, file)
             try:
-                names = next(csv.reader(file, delimiter=delimiter, strict=True), [])
+                names = next(csv.reader(lines, delimiter=delimiter, strict=True), [])
             except csv.Error:
                 continue
         if len(names) > len(best[1]):
@@ -359,10 +421,24 @@ def _read_csv_header(path: Path) -> tuple[str, tuple[str, ...]]:
     return best
 
 
+def _short_lines(path: Path, file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file, if none is so long that it would fill the memory."""
+    number = 0
+    while line := file.readline(MAX_LINE):
+        number += 1
+        if len(line) == MAX_LINE and not line.endswith(("\n", "\r")):
+            raise _unreadable(
+                "long-line",
+                f"line {number} of {path} has over {MAX_LINE} characters",
+                "export the table again, with one line for each patient",
+            )
+        yield line
+
+
 def _explain_csv(path: Path, delimiter: str, n_columns: int) -> UnreadableError:
     """Find the line that cannot be read, and name only its number."""
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        reader = csv.reader(_short_lines(path, file), delimiter=delimiter, strict=True)
         try:
             for cells in reader:
                 if cells and len(cells) != n_columns:
@@ -372,6 +448,8 @@ def _explain_csv(path: Path, delimiter: str, n_columns: int) -> UnreadableError:
                         f"has {n_columns}",
                         f"put cells that contain {delimiter!r} in double quotes, or export again",
                     )
+        except UnreadableError as error:
+            return error
         except csv.Error:
             return _unreadable(
                 "bad-quotes",
@@ -389,15 +467,14 @@ def _read_parquet(path: Path, only: Collection[str] | None, *, as_text: bool = F
     import duckdb
 
     pattern = {"path": glob.escape(str(path))}
+    _check_footer(path)
     try:
         with _duckdb() as connection:
             # DuckDB takes age and Age for the same name and renames one: the file knows better.
-            labels = [
-                row[0]
-                for row in connection.execute(
-                    "DESCRIBE SELECT * FROM read_parquet($path)", pattern
-                ).fetchall()
-            ]
+            described = connection.execute(
+                "DESCRIBE SELECT * FROM read_parquet($path)", pattern
+            ).fetchall()
+            labels = [row[0] for row in described]
             schema = connection.execute(
                 "SELECT name, num_children FROM parquet_schema($path)", pattern
             ).fetchall()
@@ -405,11 +482,15 @@ def _read_parquet(path: Path, only: Collection[str] | None, *, as_text: bool = F
             names = tuple(own) if len(own) == len(labels) else tuple(labels)
             positions = _wanted(names, only)
             quoted = ['"' + labels[i].replace('"', '""') + '"' for i in positions.values()]
+            kinds = ["VARCHAR" if as_text else described[i][1] for i in positions.values()]
+            _check_memory(path, _measure_parquet(connection, pattern, quoted, kinds))
             if as_text:
                 quoted = [f"CAST({label} AS VARCHAR)" for label in quoted]
             chosen = ", ".join(f"{label} AS c{i}" for i, label in enumerate(quoted))
             query = f"SELECT {chosen or '1 AS c0'} FROM read_parquet($path)"  # noqa: S608
             found = connection.execute(query, pattern).fetchnumpy()
+    except duckdb.OutOfMemoryException:
+        raise _too_large(path, "takes too much memory") from None
     except duckdb.Error:
         raise _unreadable(
             "malformed-parquet", f"{path} cannot be read as Parquet", "export the table again"
@@ -417,6 +498,39 @@ def _read_parquet(path: Path, only: Collection[str] | None, *, as_text: bool = F
     arrays = {name: from_array(found[f"c{i}"]) for i, name in enumerate(positions)}
     shown = tuple(name for name in names if not name.startswith("__index_level_"))
     return Columns(shown, arrays, len(found["c0"]))
+
+
+def _check_footer(path: Path) -> None:
+    """Refuse a Parquet file whose description of itself would fill the memory."""
+    with path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(file.tell() - 8, 0))
+        n_bytes = int.from_bytes(file.read(4), "little")
+    if n_bytes > MAX_FOOTER:
+        raise _unreadable(
+            "malformed-parquet", f"{path} cannot be read as Parquet", "export the table again"
+        )
+
+
+def _measure_parquet(
+    connection: DuckDBPyConnection,
+    pattern: dict[str, str],
+    quoted: Sequence[str],
+    kinds: Sequence[str],
+) -> int:
+    """Return the bytes that columns will take, from a pass that keeps nothing."""
+    texts = [
+        label
+        for label, kind in zip(quoted, kinds, strict=True)
+        if kind.endswith("]") or kind.partition("(")[0] not in _NUMBERS
+    ]
+    lengths = [f"sum(strlen(CAST({label} AS VARCHAR)))" for label in texts]
+    asked = ", ".join(["count(*)", *lengths])
+    query = f"SELECT {asked} FROM read_parquet($path)"  # noqa: S608
+    ((n_rows, *characters),) = connection.execute(query, pattern).fetchall()
+    n_numbers = len(quoted) - len(texts)
+    cells = n_rows * (len(texts) * _TEXT_CELL + max(n_numbers, 1) * _NUMBER_CELL)
+    return int(cells + sum(length or 0 for length in characters))
 
 
 def _top_level_names(schema: Sequence[tuple[str, int | None]]) -> list[str]:

@@ -6,7 +6,7 @@ patient's value: tests in ``tests/disclosure`` check that.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -57,6 +57,24 @@ class FitError(FedRuleFitError):
 
 class ModelFileError(FedRuleFitError):
     """A model file is damaged, hostile, or of another version."""
+
+
+MOST_WORDS: Final = 500
+"""Most characters of another's text that are shown."""
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Escape control characters and turns of direction, which could steer a terminal."""
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
+def one_line(text: str, most: int = MOST_WORDS) -> str:
+    """Return what somebody else wrote on one line, escaped and not too long.
+
+    So a refusal cannot imitate lines of the program itself.
+    """
+    shown = printable(text[: most + 1])
+    return shown if len(shown) <= most else f"{shown[:most]}…"
 
 
 def explain(error: ValidationError, heading: str, whole: str = "file") -> str:

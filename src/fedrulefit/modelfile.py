@@ -39,7 +39,21 @@ from fedrulefit.study import Study
 FORMAT: Final = "fedrulefit-model"
 VERSION: Final = 2
 _OLD_BINS: Final = 514
-MAX_BYTES: Final = 64 * 2**20
+MAX_BYTES: Final = 32 * 2**20
+MAX_PARTS: Final = 500_000
+"""Most values in a model file: many small ones take much memory."""
+
+MAX_LENGTHS: Final = {
+    "terms": 10_000, "path": 1_000, "grid": 10_000, "conditions": 1_000, "bins": _OLD_BINS,
+    "cutoffs": 255, "levels": 255, "by_site": 10_000, "history": 100_000, "sites": 10_000,
+}  # fmt: skip
+"""Most entries of the lists of a model file, by their names."""
+
+MAX_COEFFICIENT: Final = 300.0
+"""Most log-odds that a term can add: far more than data can show, and exp() still holds them."""
+
+MAX_NUMBER: Final = 1e30
+"""Largest number in a model file: products of a few are still numbers."""
 
 
 class _Part(BaseModel):
@@ -215,8 +229,11 @@ def load_model(path: Path) -> Model:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ModelFileError(f"{path} is over {MAX_BYTES} bytes: not a model of fedrulefit")
+        text = path.read_bytes().decode("utf-8")
+        if sum(map(text.count, ",[{")) > MAX_PARTS:
+            raise ModelFileError(f"over {MAX_PARTS} values: not a model of fedrulefit")
         facts = json.loads(
-            path.read_bytes().decode("utf-8"),
+            text,
             parse_constant=_refuse_constant,
             object_pairs_hook=_refuse_twins,
         )
@@ -343,9 +360,11 @@ def build_model(facts: Any, *, source: str = "model") -> Model:
             "use the version of fedrulefit that wrote it, or a newer one"
         )
     try:
+        _check_limits(facts)
         file = _File.model_validate(_upgrade(facts) if version == 1 else facts)
         study = Study.from_mapping(_update_study(file.study), source=source)
         model = _assemble(file, study)
+        _check_ratios(model)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -366,6 +385,38 @@ def _update_study(facts: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(settings, dict) or settings.get("epsilon", 1.0) is not None:
         return facts
     return {**facts, "settings": {"noise": False, **settings}}
+
+
+def _check_limits(facts: dict[str, Any]) -> None:
+    """Refuse lists and numbers that no model has, before anything is built from them."""
+    left: list[tuple[str, Any]] = list(facts.items())
+    while left:
+        name, value = left.pop()
+        _check_text(name)
+        if isinstance(value, dict):
+            left += value.items()
+        elif isinstance(value, list):
+            if len(value) > MAX_LENGTHS.get(name, 10_000):
+                raise ModelFileError(f"{name!r} has {len(value)} entries: no model has so many")
+            left += [(name, item) for item in value]
+        elif isinstance(value, str):
+            _check_text(value)
+        elif isinstance(value, (int, float)) and name not in ("levels", "interval"):
+            most = MAX_COEFFICIENT if name in ("coefficient", "intercept") else MAX_NUMBER
+            if not abs(value) <= most:
+                raise ModelFileError(f"{name!r} holds a number beyond {most:g}: no model has that")
+
+
+def _check_text(text: str) -> None:
+    if not text.isascii():
+        text.encode()  # half a character, as JSON can hold, is no text
+
+
+def _check_ratios(model: Model) -> None:
+    """Refuse terms whose odds ratio is no number."""
+    with np.errstate(over="ignore"):
+        if not all(math.isfinite(model.odds_ratio(term)) for term in model.terms):
+            raise ModelFileError("a term's odds ratio is beyond all numbers")
 
 
 def _assemble(file: _File, study: Study) -> Model:

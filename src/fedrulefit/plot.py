@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedrulefit.errors import printable
 from fedrulefit.model import Model
 from fedrulefit.study import Number
 
@@ -97,7 +98,7 @@ def subgroups(
     ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
     ax.set_xlim(0, 110)
     ax.set_ylim(-0.6, len(frame) - 0.4)
-    ax.set_xlabel(f"{model.study.outcome.label or model.study.outcome.column} (%)")
+    ax.set_xlabel(f"{_shorten(model.study.outcome.label or model.study.outcome.column)} (%)")
     ax.set_title("Subgroups")
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, frameon=False)
     return ax
@@ -315,7 +316,8 @@ def overview(model: Model) -> Figure:
     kind = " (synthetic data)" if model.study.synthetic else ""
     origin = model.provenance
     figure.suptitle(
-        f"{model.study.name}{kind}: {len(origin.sites)} sites, {origin.patients:,.0f} patients"
+        f"{_shorten(model.study.name)}{kind}: {len(origin.sites)} sites, "
+        f"{origin.patients:,.0f} patients"
     )
     return figure
 
@@ -348,5 +350,6 @@ def _say(ax: Axes, text: str) -> Axes:
 
 def _shorten(text: str) -> str:
     """Cut long names, and keep matplotlib from reading ``$`` as mathematics."""
+    text = printable(text)
     text = text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
     return text.replace("$", r"\$")

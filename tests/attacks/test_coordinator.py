@@ -271,7 +271,7 @@ def test_a_hospital_that_invents_patients_learns_nothing_of_another_s(min_votes:
     values = np.concatenate([west.values, np.repeat(target, clones, axis=0)])
     forged = Table(values, outcome.astype(np.float64), np.ones(len(outcome)))
     tables = {**TABLES, "west": forged}
-    options = {"policy": change(min_votes=min_votes)}
+    options = {"policy": change(min_votes=min_votes, round_counts=1, min_published=0)}
     sites = make_sites(study, tables, **options)
     seals = sites["west"]._seals
     options |= {"identity": seals._identity, "trust": seals._trust}
@@ -286,6 +286,8 @@ def test_a_hospital_that_invents_patients_learns_nothing_of_another_s(min_votes:
     (found,) = [term for term in model.rule_terms if term.rule == inventor.planted]
     inside = (encode(values, model.grid) == encode(target, model.grid)).all(axis=1)
     assert round(found.inside - inside.sum()) == 1
+    assert found.inside is not None
+    assert found.events_inside is not None
     learnt = round(found.events_inside - forged.outcome[inside].sum())  # type: ignore[index]
     assert learnt == TABLES["north"].outcome[row]  # type: ignore[index]
 

@@ -101,7 +101,8 @@ def _as_object(study: Study, inspections: dict[Path, Inspection]) -> dict[str, A
 
 def _show(console: Console, study: Study, inspections: dict[Path, Inspection]) -> None:
     for path, inspection in inspections.items():
-        console.print(Text.assemble((printable(str(path)), "bold"), f"  (study: {study.name})"))
+        name = printable(study.name)
+        console.print(Text.assemble((printable(str(path)), "bold"), f"  (study: {name})"))
         for finding in sorted(inspection.findings, key=lambda f: f.severity):
             _show_finding(console, finding)
         console.print(_verdict(inspection))

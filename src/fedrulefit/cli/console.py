@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.padding import Padding
+from rich.segment import Segment
 from rich.text import Text
 
-from fedrulefit.errors import FedRuleFitError
+from fedrulefit.errors import FedRuleFitError, printable
+
+__all__ = [
+    "EXIT_FAILED",
+    "EXIT_FINDINGS",
+    "check_writable",
+    "friendly_errors",
+    "indented",
+    "line",
+    "printable",
+    "spreadsheet_cell",
+    "stderr",
+    "stdout",
+]
+
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 EXIT_FINDINGS = 1
 """The command ran and found errors in the data."""
@@ -20,12 +39,43 @@ EXIT_FAILED = 2
 
 def stdout() -> Console:
     """Return the console for results. Made anew, so that tests and pipes are seen."""
-    return Console(highlight=False, soft_wrap=False)
+    return _console()
 
 
 def stderr() -> Console:
     """Return the console for errors and notes."""
-    return Console(stderr=True, highlight=False, soft_wrap=False)
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    # Names come from studies, tables and sites: brackets in them are no markup, ":x:" no emoji.
+    return _PlainConsole(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=False)
+
+
+class _PlainConsole(Console):
+    """Prints no control character of a text, whoever forgot to escape it."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            shown = text if control else printable(text, "\n")
+            yield Segment(shown, style, control)
+
+
+def line(text: str, style: str = "") -> Text:
+    """Return what holds other people's names as one line of plain text."""
+    return Text(printable(text), style=style)
+
+
+def spreadsheet_cell(value: Any) -> Any:
+    """Return a cell of a table that a spreadsheet does not take for a formula.
+
+    A text that begins like one gets an apostrophe in front; numbers stay numbers.
+    """
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
+        return value
+    return value if _NUMBER.fullmatch(value) else f"'{value}"
 
 
 @contextmanager
@@ -38,13 +88,21 @@ def friendly_errors() -> Iterator[None]:
     try:
         yield
     except FedRuleFitError as error:
-        stderr().print(Text.assemble(("Error: ", "bold red"), printable(str(error), "\n")))
+        first, *more = str(error).split("\n")
+        console = stderr()
+        console.print(Text.assemble(("Error: ", "bold red"), printable(first)))
+        for line in more:
+            console.print(indented(line))
         raise typer.Exit(EXIT_FAILED) from None
 
 
-def printable(text: str, keep: str = "") -> str:
-    """Escape control characters, which a column name could use to steer the terminal."""
-    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+def indented(line: str) -> Padding:
+    """Return a line of details, which stays indented where it is folded.
+
+    It can hold another's words: at the left edge they could pass for the program's own.
+    """
+    depth = max(2, len(line) - len(line.lstrip(" ")))
+    return Padding(Text(printable(line.lstrip(" "))), (0, 0, 0, depth), expand=False)
 
 
 def check_writable(path: Path) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fedrulefit.cli.console import friendly_errors, printable, stdout
+from fedrulefit.cli.console import friendly_errors, line, printable, stdout
 from fedrulefit.columns import Source, read_columns
 from fedrulefit.errors import DataError
 from fedrulefit.model import Explanation, Model
@@ -57,7 +57,7 @@ def _typed_patient(pairs: list[str], model: Model) -> Source:
     for pair in pairs:
         name, separator, text = pair.partition("=")
         if not separator or name not in patient:
-            known = ", ".join(model.study.names)
+            known = ", ".join(map(printable, model.study.names))
             raise DataError(f"--value takes NAME=VALUE, not {pair!r}; names are: {known}")
         patient[name] = [text]
     return patient
@@ -66,7 +66,7 @@ def _typed_patient(pairs: list[str], model: Model) -> Source:
 def _show(explanation: Explanation, model: Model) -> None:
     console = stdout()
     label = model.study.outcome.label or model.study.outcome.column
-    console.print(Text(f"{label}: {100 * explanation.probability:.1f} %", style="bold"))
+    console.print(line(f"{label}: {100 * explanation.probability:.1f} %", style="bold"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("because", overflow="fold", ratio=1)
     table.add_column("adds to the log-odds", justify="right", no_wrap=True)

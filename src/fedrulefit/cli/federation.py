@@ -14,12 +14,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
 from fedrulefit.cli import show
-from fedrulefit.cli.console import check_writable, friendly_errors, printable, stderr, stdout
+from fedrulefit.cli.console import (
+    check_writable,
+    friendly_errors,
+    indented,
+    printable,
+    stderr,
+    stdout,
+)
 from fedrulefit.cli.report import (
     NoReportOption,
     ReportOption,
@@ -141,6 +148,15 @@ def run(
             min=1,
         ),
     ] = None,
+    give_up: Annotated[
+        float | None,
+        typer.Option(
+            metavar="HOURS",
+            help="Give a site up that answers a step with nothing but 'working' or 'a person "
+            "decides' for so long. By default the run waits, and says for whom.",
+            min=0.01,
+        ),
+    ] = None,
     plain: Annotated[
         bool, typer.Option("--plain-sums", help="Without masks, where every policy allows it.")
     ] = False,
@@ -162,7 +178,7 @@ def run(
     page = choose_page(output, report, no_report=no_report)
     known = _known_sites(state)
     if resume is not None:
-        folder = runs.resume(state, resume)
+        folder = runs.resume(state, resume, give_up=None if give_up is None else 3600 * give_up)
     elif study is None:
         raise FederationError("give --study STUDY.toml for a new run, or --resume RUN")
     else:
@@ -179,6 +195,7 @@ def run(
             secure=not plain,
             dropouts="continue" if dropouts == "continue" else "wait",
             wait=wait or (600.0 if dropouts == "continue" else 86_400.0),
+            give_up=None if give_up is None else 3600 * give_up,
         )
         folder = runs.submit(state, request, study)
     status = _follow(folder, quiet=as_json)
@@ -366,27 +383,45 @@ def _sign(here: bool) -> str:
     return "online" if here else "OFFLINE"
 
 
-def _status_lines(name: str, status: dict[str, Any]) -> Text:
-    """Return a run in a line or two: step, round, objective, bytes, sites."""
-    text = Text.assemble((printable(name), "bold"), f"  {status['state']}")
+def _status_lines(name: str, status: dict[str, Any]) -> Group:
+    """Return a run in a few lines: step, round, objective, bytes, sites."""
+    head = Text.assemble((printable(name), "bold"), f"  {status['state']}")
     progress = status.get("progress")
     if progress:
         if status["state"] != "done":
-            text.append(f"  {show.STEPS[progress['step']]}")
+            head.append(f"  {show.STEPS[progress['step']]}")
         if progress["round"] or progress["rounds"]:
             of = f" of {progress['rounds']}" if progress["rounds"] else ""
-            text.append(f", round {progress['round']}{of}")
+            head.append(f", round {progress['round']}{of}")
         if progress["objective"] is not None:
-            text.append(f", objective {progress['objective']:.5f}")
-        text.append(f", {_bytes(status['sent'])} out, {_bytes(status['received'])} in")
+            head.append(f", objective {progress['objective']:.5f}")
+        head.append(f", {_bytes(status['sent'])} out, {_bytes(status['received'])} in")
+    return Group(head, *map(indented, _site_lines(status)))
+
+
+def _site_lines(status: dict[str, Any]) -> list[str]:
+    """Say who is there, who is waited for, and what went wrong."""
+    lines = []
     signs = [f"{site} {_sign(here)}" for site, here in status.get("sites", {}).items()]
     if signs and status["state"] == "running":
-        text.append(f"\n  {', '.join(signs)}")
+        lines.append(", ".join(signs))
     if status.get("pending"):
-        text.append(f"\n  waiting for a person's approval at: {', '.join(status['pending'])}")
-    if status.get("message"):
-        text.append(f"\n  {printable(status['message'], chr(10))}")
-    return text
+        waited = f" (for {_minutes(status['waited'] // 60)})" if status.get("waited") else ""
+        names = ", ".join(status["pending"])
+        lines.append(f"waiting for a person's approval at: {names}{waited}")
+    if status["state"] == "running":
+        lines += [
+            f"{site} has not answered for {_minutes(minutes)}; resume the run with --give-up to "
+            "go on without waiting for it"
+            for site, minutes in status.get("slow", {}).items()
+        ]
+    lines += status.get("given_up", [])
+    lines += [text for text in (status.get("message") or "").split("\n") if text]
+    return lines
+
+
+def _minutes(number: int) -> str:
+    return f"{number:.0f} min" if number < 120 else f"{number / 60:.0f} h"
 
 
 def _bytes(number: int) -> str:

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 from scipy.special import expit
 
-from fedrulefit.cli.console import friendly_errors, stderr
+from fedrulefit.cli.console import friendly_errors, spreadsheet_cell, stderr
 from fedrulefit.columns import read_texts
 from fedrulefit.errors import DataError
 from fedrulefit.model import Model
@@ -63,5 +63,5 @@ def _write(file: TextIO, found: dict[str, list[Any]], *, as_json: bool) -> None:
         file.write("\n")
         return
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(found)
-    writer.writerows(rows)
+    writer.writerow(map(spreadsheet_cell, found))
+    writer.writerows(map(spreadsheet_cell, row) for row in rows)

@@ -13,7 +13,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 from rich.text import Text
 
-from fedrulefit.cli.console import printable, stderr
+from fedrulefit.cli.console import line, printable, stderr
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import Model
 from fedrulefit.protocol.coordinator import Progress
@@ -119,8 +119,8 @@ def importance_line(model: Model) -> str:
 
 def print_summary(console: Console, model: Model) -> None:
     """Print what a model rests on, in a few lines."""
-    for line in _summary_lines(model):
-        console.print(Text(printable(line)))
+    for words in _summary_lines(model):
+        console.print(line(words))
 
 
 def _summary_lines(model: Model) -> list[str]:
@@ -162,8 +162,8 @@ def print_model(console: Console, model: Model, *, top: int, written: str) -> No
     console.print()
     print_evaluation(console, model)
     console.print(Text(f"Covariates by importance: {importance_line(model)}"))
-    console.print(Text(f"Privacy: {model.privacy.words()}"))
-    console.print(Text(f"Wrote {written}."))
+    console.print(line(f"Privacy: {model.privacy.words()}"))
+    console.print(line(f"Wrote {written}."))
 
 
 def print_warning(model: Model) -> None:
@@ -179,7 +179,7 @@ def print_evaluation(console: Console, model: Model) -> None:
         console.print(Text(f"{model.unjudged}."))
         console.print()
     if model.evaluation is not None:
-        console.print(Text(model.evaluation.words()))
+        console.print(line(model.evaluation.words()))
         if model.evaluation.sites:
             console.print(_metrics_table(model.evaluation, "Held-out patients by site", "site"))
         console.print()

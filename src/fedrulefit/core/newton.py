@@ -50,6 +50,7 @@ from fedrulefit.core.fixed import (
 from fedrulefit.core.losses import patient_losses
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.rules import Rule
+from fedrulefit.errors import FitError
 
 Matrix = TypeVar("Matrix", Floats, Ints)
 
@@ -64,6 +65,9 @@ ROUNDING: Final = 2.0**-UNIT_BITS
 
 SHORTEST: Final = 1e-3
 """A step of which less is left within the bounds ends the way: no better point can be asked for."""
+
+MAX_ACTIVE: Final = 2000
+"""Most terms in a Hessian, whatever the study says: it then has 16 MB."""
 
 SEPARATED: Final = 1e-4
 """A mean loss below this means that the outcomes are separated perfectly."""
@@ -229,7 +233,7 @@ class Newton:
         On the KKT residual.
     max_active : int
         Most terms in a Hessian; a quarter more than those with a coefficient where
-        these are many.
+        these are many. Never more than :data:`MAX_ACTIVE`.
     start : Point, optional
         Where to begin, such as a point of a path.
     bounds : (n_terms,) float64, optional
@@ -363,10 +367,21 @@ class Newton:
         nearness = np.full(len(coef), np.inf)
         np.divide(gradient, limit, out=nearness, where=(coef == 0) & (limit > 0))
         must = int(np.isinf(nearness).sum())
-        # Some room for terms to enter, however many have a coefficient.
-        room = max(self.max_active, must + self.max_active // 4 + 1)
-        order = np.argsort(-nearness, kind="stable")[:room]
+        if must > MAX_ACTIVE:
+            raise FitError(
+                f"{must} terms have a coefficient, and a fit can have {MAX_ACTIVE}: raise "
+                "'penalty', 'path_ratio' or 'linear_factor', or grow fewer trees"
+            )
+        order = np.argsort(-nearness, kind="stable")[: active_room(must, self.max_active)]
         return np.sort(order[nearness[order] >= NEAR])
+
+
+def active_room(must: int, max_active: int) -> int:
+    """Return the most active terms of a query in which `must` have to be.
+
+    There is some room for terms to enter, however many have a coefficient.
+    """
+    return min(MAX_ACTIVE, max(max_active, must + max_active // 4 + 1))
 
 
 def pack_triangle(matrix: Matrix) -> Matrix:

@@ -27,14 +27,18 @@ Oracle: brute force over all code rows (``tests/properties/test_rules.py``).
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Bools, Codes, Floats, Ints
 from fedrulefit.core.grid import Axis, Bins, Grid
+
+MAX_ALIKE: Final = 256
+"""Most rules or conditions of one hash: sets of more of them would take very long."""
 
 
 class Condition(NamedTuple):
@@ -222,16 +226,22 @@ def check_rules(rules: Sequence[Rule], grid: Grid) -> None:
         If a rule names an unknown covariate, a code that cannot occur, a gap
         in an ordered covariate, or is not in canonical form.
     """
-    # Rules are many and share their conditions: each is looked at once.
-    known: set[Condition] = set()
+    # Rules are many and share their conditions: each is looked at once. They are known by
+    # bytes, since hashes of integers can be made to collide.
+    known: set[tuple[int, bytes]] = set()
+    hashes: Counter[int] = Counter(map(hash, rules))
     for rule in rules:
         for condition in rule:
-            if condition not in known:
+            key = condition.feature, condition.codes.to_bytes(32, "little")
+            if key not in known:
                 _check_condition(condition, grid)
-                known.add(condition)
+                known.add(key)
+                hashes[hash(condition)] += 1
         features = rule.features
         if not features or any(map(operator.ge, features, features[1:])):
             raise ValueError("a rule is not in canonical form")
+    if max(hashes.values(), default=0) > MAX_ALIKE:
+        raise ValueError("rules are repeated, or made to collide")
 
 
 def _check_condition(condition: Condition, grid: Grid) -> None:

@@ -44,6 +44,10 @@ class Status:
         Sites at which a person has not decided yet.
     sent, received : int
         Bytes so far, over all sites.
+    waited : float
+        Seconds since the present step was first asked.
+    given_up : tuple of str
+        Sites that were given up, each with the reason.
     """
 
     progress: Progress
@@ -51,6 +55,8 @@ class Status:
     pending: tuple[str, ...] = ()
     sent: int = 0
     received: int = 0
+    waited: float = 0.0
+    given_up: tuple[str, ...] = ()
 
 
 @dataclass
@@ -58,6 +64,13 @@ class _Traffic:
     sent: int = 0
     received: int = 0
     pending: set[str] = field(default_factory=set)
+    asked: float = 0.0
+    given_up: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def waited(self) -> float:
+        """Seconds since the present step was first asked."""
+        return time.monotonic() - self.asked
 
 
 def drive(
@@ -67,6 +80,7 @@ def drive(
     journal: Memory | None = None,
     on_status: Callable[[Status], None] | None = None,
     pause: float = 2.0,
+    give_up: float | None = None,
 ) -> Model:
     """Run a study to its end.
 
@@ -82,6 +96,9 @@ def drive(
         Told where the run is, before every step and while it waits for a person.
     pause : float
         Seconds between two askings of a site at which a person decides.
+    give_up : float, optional
+        Seconds after which a site that has not answered a step is lost, even if it
+        says that it works or that a person decides; by default it is waited for.
 
     Raises
     ------
@@ -96,19 +113,29 @@ def drive(
         if on_status is not None:
             pending = tuple(sorted(traffic.pending))
             status = Status(
-                coordinator.progress, coordinator.sites, pending, traffic.sent, traffic.received
+                coordinator.progress,
+                coordinator.sites,
+                pending,
+                traffic.sent,
+                traffic.received,
+                traffic.waited,
+                tuple(f"{site} {reason}" for site, reason in sorted(traffic.given_up.items())),
             )
             on_status(status)
 
     step, outcome = 0, coordinator.step()
     while not isinstance(outcome, Model):
+        traffic.asked = time.monotonic()
         tell()
         kept = None if journal is None else journal.get(f"step/{step}")
         if kept is None:
-            answers = _collect(outcome, exchange, traffic, tell, pause)
+            answers = _collect(outcome, exchange, traffic, tell, pause, give_up)
         else:
             answers = {site: (read_reply(data), data) for site, data in unpack_step(kept).items()}
-        outcome = coordinator.step({site: reply for site, (reply, _) in answers.items()})
+        try:
+            outcome = coordinator.step({site: reply for site, (reply, _) in answers.items()})
+        except ProtocolError as error:
+            raise _name_given_up(error, traffic.given_up) from None
         if journal is not None and kept is None:
             # Only a step that went well is complete: one that was refused, or that lost a
             # site which the run cannot do without, is asked again on resuming.
@@ -139,6 +166,7 @@ def _collect(
     traffic: _Traffic,
     tell: Callable[[], None],
     pause: float,
+    give_up: float | None,
 ) -> dict[str, tuple[m.Reply, bytes]]:
     """Ask until every site that can be reached has answered this very question."""
     waiting = {site: to_bytes(request) for site, request in requests.items()}
@@ -155,41 +183,54 @@ def _collect(
                 lost.append(site)
                 continue
             traffic.received += len(data)
-            reply = _read_or_none(data)
+            reply, fault = _read_answer(data, requests[site].header)
             if reply is not None and _is_pending(reply, requests[site].header):
                 traffic.pending.add(site)
                 continue
             attempts[site] += 1
-            if not _answers(reply, requests[site].header) and attempts[site] < ATTEMPTS:
-                continue
-            answers[site] = (read_reply(data) if reply is None else reply), data
-            del waiting[site]
-        if traffic.pending:
+            if reply is not None:
+                answers[site] = reply, data
+                del waiting[site]
+            elif attempts[site] == ATTEMPTS:
+                traffic.given_up[site] = f"was given up: {fault}, {ATTEMPTS} times"
+                del waiting[site]
+        overdue = give_up is not None and traffic.waited >= give_up
+        if traffic.pending and not overdue:
             # While a person decides, a site may go and come back.
             tell()
             time.sleep(pause)
             continue
-        for site in lost:
-            del waiting[site]  # the engine has waited long enough
+        # The engine has waited long enough, or the run does not wait for ever.
+        for site in (*lost, *traffic.pending):
+            del waiting[site]
+            if overdue:
+                hours = traffic.waited / 3600
+                traffic.given_up[site] = f"was given up: no answer to one step in {hours:.3g} h"
     return answers
 
 
-def _answers(reply: m.Reply | None, header: m.Header) -> bool:
-    """Whether a reply is to this question; a late, foreign or unreadable one is not."""
-    if isinstance(reply, m.Refusal) and not reply.header.run:
-        return True  # to something that the site could not read
-    return reply is not None and reply.header == header
+def _name_given_up(error: ProtocolError, given_up: Mapping[str, str]) -> ProtocolError:
+    """Say of a run that ends for want of a site why it was given up."""
+    if error.code != "lost" or not given_up:
+        return error
+    reasons = "; ".join(f"{site} {reason}" for site, reason in sorted(given_up.items()))
+    return ProtocolError(f"{reasons}; {error}", "given-up")
+
+
+def _read_answer(data: bytes, header: m.Header) -> tuple[m.Reply | None, str]:
+    """Return the reply, or what is wrong with it: late, foreign and unreadable ones are none."""
+    try:
+        reply = read_reply(data)
+    except ProtocolError as error:
+        return None, str(error)
+    unread = isinstance(reply, m.Refusal) and not reply.header.run  # the site could not read us
+    if unread or reply.header == header:
+        return reply, ""
+    return None, "it answered another question"
 
 
 def _is_pending(reply: m.Reply, header: m.Header) -> bool:
     return isinstance(reply, m.Refusal) and reply.code == PENDING and reply.header == header
-
-
-def _read_or_none(data: bytes) -> m.Reply | None:
-    try:
-        return read_reply(data)
-    except ProtocolError:
-        return None
 
 
 def unpack_step(kept: bytes) -> dict[str, bytes]:

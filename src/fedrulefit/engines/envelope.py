@@ -25,6 +25,8 @@ _KINDS: Final = (*get_args(Call), *get_args(Result))
 _SLACK: Final = 1 << 16
 """Bytes that an envelope may have beyond its message."""
 
+_PARTS: Final = 5
+
 
 @dataclass(frozen=True)
 class Letter:
@@ -97,10 +99,25 @@ def verify_letter(
 
 
 def _unpack(data: bytes) -> Any:
+    """Read five single values: anybody can send an envelope, so none may hold lists of lists."""
+    unpacker = msgpack.Unpacker(
+        max_ext_len=0, max_map_len=0, max_array_len=_PARTS, max_buffer_size=max(len(data), 1)
+    )
+    unpacker.feed(data)
     try:
-        return msgpack.unpackb(data, max_ext_len=0, max_map_len=0, max_array_len=8)
+        if unpacker.read_array_header() != _PARTS:
+            return None
+        parts = [_value(unpacker, data) for _ in range(_PARTS)]
     except Exception:
         return None
+    return parts if unpacker.tell() == len(data) else None
+
+
+def _value(unpacker: Any, data: bytes) -> Any:
+    first = data[unpacker.tell()]
+    if first & 0xE0 == 0x80 or 0xDC <= first <= 0xDF:  # a list or a map
+        raise ValueError
+    return unpacker.unpack()
 
 
 def _claim(letter: Letter, recipient: str) -> bytes:

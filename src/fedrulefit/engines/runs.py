@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -48,6 +48,9 @@ State = Literal["waiting", "running", "done", "failed", "stopped"]
 Send = Callable[[str, bytes, float], bytes | None]
 """Sends a site an envelope; returns its answer, or None if it is out of reach."""
 
+OnSign = Callable[[str, bool, float], None]
+"""Told of every call: the site, whether it is there, and seconds without an answer from it."""
+
 CALL_SECONDS: Final = 15.0
 """Longest that one call may take, if little is sent."""
 
@@ -56,6 +59,9 @@ SECONDS_PER_MB: Final = 10.0
 
 SIGNATURES: Final = "signatures"
 """Section of a run's journal: of each question, who signed which answer."""
+
+SLOW_SECONDS: Final = 600.0
+"""After so long without an answer to a step, a run's status says which site it waits for."""
 
 MOST_RUNS: Final = 4
 """Runs carried out at the same time."""
@@ -73,6 +79,9 @@ class RunRequest:
     dropouts : {"wait", "continue"}
     wait : float
         Seconds without a sign of a site after which it is lost.
+    give_up : float, optional
+        Seconds without an answer to a step after which a site is lost, even if it
+        gives signs; by default it is waited for.
     """
 
     run: str
@@ -80,6 +89,7 @@ class RunRequest:
     secure: bool = True
     dropouts: Literal["wait", "continue"] = "wait"
     wait: float = 86_400.0
+    give_up: float | None = None
 
 
 class _StoppedError(Exception):
@@ -109,13 +119,15 @@ def submit(state: Path, request: RunRequest, study: Path) -> Path:
     return folder
 
 
-def resume(state: Path, run: str) -> Path:
-    """Let a failed or stopped run go on; return its folder."""
+def resume(state: Path, run: str, *, give_up: float | None = None) -> Path:
+    """Let a failed or stopped run go on, perhaps with less patience; return its folder."""
     folder = run_folder(state, run)
     if not (folder / "run.json").exists():
         known = ", ".join(path.name for path in run_folders(state)) or "none"
         raise FederationError(f"there is no run {run!r}; there are: {known}")
     (folder / "stop").unlink(missing_ok=True)
+    if give_up is not None:
+        write_json(folder / "run.json", asdict(replace(read_request(folder), give_up=give_up)))
     if read_status(folder).get("state") in ("failed", "stopped"):
         write_json(folder / "status.json", {"state": "waiting", "updated": now()})
     return folder
@@ -182,17 +194,19 @@ class Caller:
         *,
         wait: float,
         stopped: Callable[[], bool],
-        on_sign: Callable[[str, bool], None],
+        on_sign: OnSign,
+        give_up: float | None = None,
         on_letter: Callable[[Letter], None] = lambda letter: None,
     ) -> dict[str, bytes]:
         """Return the answers of all sites that give a sign of life within `wait` seconds.
 
+        With `give_up`, of those that answer within so many seconds, whatever signs they give.
         `on_letter` is told each answer as its site signed it.
         """
         with ThreadPoolExecutor(len(requests)) as pool:
 
             def ask_one(site: str) -> Letter | None:
-                return self._ask_one(site, requests[site], wait, stopped, on_sign)
+                return self._ask_one(site, requests[site], wait, give_up, stopped, on_sign)
 
             found = dict(zip(requests, pool.map(ask_one, requests), strict=True))
         letters = {site: letter for site, letter in found.items() if letter is not None}
@@ -205,21 +219,32 @@ class Caller:
         site: str,
         body: bytes,
         wait: float,
+        give_up: float | None,
         stopped: Callable[[], bool],
-        on_sign: Callable[[str, bool], None],
+        on_sign: OnSign,
     ) -> Letter | None:
         subject = digest(body)
-        call, pause, last_sign = Letter("ask", subject, body), 0.05, time.monotonic()
+        call, pause, asked = Letter("ask", subject, body), 0.05, time.monotonic()
+        last_sign = asked
         while time.monotonic() - last_sign < wait and not stopped():
+            if give_up is not None and time.monotonic() - asked >= give_up:
+                return None
+            began = time.monotonic()
             reply = self._call(site, call)
-            on_sign(site, reply is not None)
+            on_sign(site, reply is not None, time.monotonic() - asked)
             if reply is None:
                 time.sleep(pause)
                 pause = min(2 * pause, 2.0)
                 continue
-            pause, last_sign = 0.05, time.monotonic()
+            last_sign = time.monotonic()
             if reply.kind == "done" and reply.subject in (subject, ""):
+                on_sign(site, True, 0.0)
                 return reply
+            # An honest site takes about a second to say that it works; one that does not must
+            # not keep the coordinator busy.
+            rest = pause - (last_sign - began)
+            time.sleep(max(rest, 0.0))
+            pause = min(2 * pause, 1.0) if rest > 0 else 0.05
             # A site that was restarted does not know the question any more.
             call = (
                 Letter("poll", subject) if reply.kind == "working" else Letter("ask", subject, body)
@@ -228,7 +253,9 @@ class Caller:
 
     def _call(self, site: str, letter: Letter) -> Letter | None:
         envelope = close(letter, sender=self._identity, recipient=site)
-        size = max(len(envelope), self._largest.get(site, 0))
+        # A greeting waits for no long answer, whatever the site sent before.
+        size = len(envelope) if letter.kind == "hello" else self._largest.get(site, 0)
+        size = max(size, len(envelope))
         answer = self._send(site, envelope, CALL_SECONDS + SECONDS_PER_MB * size / 1e6)
         if answer is None:
             return None
@@ -249,7 +276,7 @@ def carry_out(folder: Path, caller: Caller) -> None:
     except _StoppedError:
         teller.end("stopped", "stopped by a person: it can be resumed")
     except FedRuleFitError as error:
-        teller.end("failed", str(error))
+        teller.end("failed", str(error), getattr(error, "code", ""))
     except Exception as error:
         log.exception("run %s", folder.name)
         teller.end("failed", f"the coordinator failed with {type(error).__name__}: see its log")
@@ -274,6 +301,7 @@ def _carry_out(folder: Path, caller: Caller, teller: _Teller) -> None:
         answers = caller.ask(
             requests,
             wait=request.wait,
+            give_up=request.give_up,
             stopped=teller.stopped,
             on_sign=teller.sign,
             on_letter=lambda letter: signatures.put(
@@ -285,7 +313,13 @@ def _carry_out(folder: Path, caller: Caller, teller: _Teller) -> None:
         return answers
 
     try:
-        model = drive(coordinator, exchange, journal=journal.section("run"), on_status=teller.tell)
+        model = drive(
+            coordinator,
+            exchange,
+            journal=journal.section("run"),
+            on_status=teller.tell,
+            give_up=request.give_up,
+        )
     finally:
         journal.close()
     save_model(model, folder / "model.json")
@@ -334,6 +368,7 @@ class _Teller:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._online: dict[str, bool] = {}
+        self._slow: dict[str, int] = {}
         self._status: Status | None = None
         self._lock = threading.Lock()
         self._written = 0.0
@@ -351,25 +386,31 @@ class _Teller:
         self._status = status
         self._write("running", "")
 
-    def sign(self, site: str, here: bool) -> None:
-        changed = self._online.get(site) != here
+    def sign(self, site: str, here: bool, waited: float) -> None:
+        minutes = int(waited // 60) if waited >= SLOW_SECONDS else 0
+        changed = (self._online.get(site), self._slow.get(site, 0)) != (here, minutes)
         self._online[site] = here
+        self._slow[site] = minutes
         if changed:
             self._write("running", "")
 
-    def end(self, state: State, message: str) -> None:
-        self._write(state, message)
+    def end(self, state: State, message: str, code: str = "") -> None:
+        self._write(state, message, code)
 
-    def _write(self, state: State, message: str) -> None:
+    def _write(self, state: State, message: str, code: str = "") -> None:
         status = self._status
         with self._lock:
             if state == "running" and time.monotonic() - self._written < 0.1:
                 return
             self._written = time.monotonic()
             facts: dict[str, Any] = {"state": state, "message": message, "updated": now()}
+            if code:
+                facts["code"] = code
             if status is not None:
                 progress = asdict(status.progress)
                 facts |= {"progress": progress, "sent": status.sent, "received": status.received}
                 facts |= {"pending": list(status.pending), "taking_part": list(status.sites)}
+                facts |= {"waited": round(status.waited), "given_up": list(status.given_up)}
+            facts["slow"] = {site: minutes for site, minutes in self._slow.items() if minutes}
             facts["sites"] = dict(self._online)
             write_json(self._folder / "status.json", facts)

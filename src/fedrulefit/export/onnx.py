@@ -33,6 +33,7 @@ from fedrulefit.study import Category, Covariate, Number, YesNo, level_key
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+_PREFIX: Final = "fedrulefit/"
 _OPSET: Final = 17
 _ML_OPSET: Final = 2
 _IR_VERSION: Final = 8
@@ -48,6 +49,7 @@ def build_onnx(model: Model) -> ModelProto:
     except ImportError:
         raise FedRuleFitError("ONNX is not installed: pip install 'fedrulefit[onnx]'") from None
     taken = {"log_odds", "probability"} & set(model.study.names)
+    taken |= {name for name in model.study.names if name.startswith(_PREFIX)}
     if taken:
         raise FedRuleFitError(f"covariate {taken.pop()!r} has the name of a result of the graph")
     graph = _Graph()
@@ -94,7 +96,7 @@ class _Graph:
         self.constants: list[Any] = []
 
     def _name(self) -> str:
-        return f"fedrulefit/{len(self.nodes) + len(self.constants)}"
+        return f"{_PREFIX}{len(self.nodes) + len(self.constants)}"
 
     def input(self, name: str, *, text: bool) -> str:
         from onnx import TensorProto, helper

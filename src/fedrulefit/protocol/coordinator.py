@@ -50,7 +50,7 @@ from fedrulefit.core.path import Path, PathSearch
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Rule, check_rules, complement, merge_rules, mirror
 from fedrulefit.core.scores import Measures, ScoreSums
-from fedrulefit.errors import FitError, ProtocolError
+from fedrulefit.errors import FitError, ProtocolError, one_line
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import (
     Counts,
@@ -72,8 +72,8 @@ from fedrulefit.protocol.agreed import (
     free_rules,
     make_grid,
 )
-from fedrulefit.protocol.schedule import make_factors, make_schedule
-from fedrulefit.protocol.site import SITE_WEIGHT
+from fedrulefit.protocol.schedule import make_factors, make_schedule, most_rules
+from fedrulefit.protocol.site import MAX_RULES, SITE_WEIGHT
 from fedrulefit.protocol.sums import (
     Lengths,
     SumReply,
@@ -95,6 +95,9 @@ from fedrulefit.study import Study
 
 FORBIDDEN = 1e9
 """A penalty factor so large that the term stays 0."""
+
+MAX_CONDITIONS = 100
+"""Most conditions of one rule."""
 
 DIVERGED = 10.0
 """A loss so many times the first one will not come back."""
@@ -283,7 +286,7 @@ class Coordinator:
                 raise ProtocolError("the sites' spreads do not add up to spreads")
             spreads = read_spreads(SpreadUnits(sums.known, sums.sums, sums.squares), bins)
         grid = make_grid(self.study, counts, spreads)
-        mechanism = "; ".join(sorted({r.mechanism for r in replies}))
+        mechanism = "; ".join(sorted({one_line(r.mechanism, 100) for r in replies}))
         noise = _Noise(mechanism, private=all(r.private for r in replies))
         return grid, noise, _Counted(signed if self.secure else (), counts)
 
@@ -298,7 +301,7 @@ class Coordinator:
             m.RulesReply, partial(m.RulesRequest, grid=grid, histograms=histograms)
         )
         for reply in replies:
-            _check_rules(reply, n_folds, grid)
+            _check_rules(reply, n_folds, grid, min(MAX_RULES, most_rules(settings)))
         free = free_rules(self.study, grid, counts)
         # One set for the fit to all patients, and one per fold for its cross-validation.
         groups = [free.union(*(reply.rules for reply in replies))]
@@ -714,13 +717,13 @@ class Coordinator:
         self._steps += 1
         replies = yield {site: request(header) for site, header in headers.items()}
         refusals = [
-            f"  {site}: {reply.reason} [{reply.code}]"
+            f"  {site}: {one_line(reply.reason)} [{one_line(reply.code, 40)}]"
             for site, reply in sorted(replies.items())
             if isinstance(reply, m.Refusal)
         ]
-        for reply in replies.values():
+        for site, reply in replies.items():
             if isinstance(reply, m.Refusal) and reply.code == "overflow":
-                raise ProtocolError(reply.reason, reply.code)
+                raise ProtocolError(f"site {site!r}: {one_line(reply.reason)}", reply.code)
         if refusals:
             raise FitError("\n".join(["these sites refused:", *refusals]))
         missing = [site for site in self.sites if site not in replies]
@@ -822,14 +825,31 @@ def _positive(total: float) -> float:
     return total
 
 
-def _check_rules(reply: m.RulesReply, n_folds: int, grid: Grid) -> None:
+def _check_rules(reply: m.RulesReply, n_folds: int, grid: Grid, most: int) -> None:
+    """Refuse rules that the study's trees cannot give, and name who sent them."""
+    site, sets = reply.header.site, (reply.rules, *reply.fold_rules)
     if len(reply.fold_rules) != n_folds:
-        raise ProtocolError(f"site {reply.header.site!r} did not send rules for {n_folds} folds")
-    for rules in (reply.rules, *reply.fold_rules):
+        raise ProtocolError(f"site {site!r} did not send rules for {n_folds} folds")
+    largest = max(map(len, sets))
+    if largest <= most:
         try:
-            check_rules(rules, grid)
+            for rules in sets:
+                check_rules(rules, grid)
         except ValueError as error:
-            raise ProtocolError(f"site {reply.header.site!r}: {error}") from None
+            raise ProtocolError(f"site {site!r}: {error}") from None
+        largest = len(set().union(*sets))
+    if largest > most:
+        raise ProtocolError(
+            f"site {site!r} sent {largest} rules, where the study's trees give {most} at most: "
+            "ask the site what it runs, or leave it out",
+            "too-many-rules",
+        )
+    longest = max((len(rule) for rules in sets for rule in rules), default=0)
+    if longest > MAX_CONDITIONS:
+        raise ProtocolError(
+            f"site {site!r} sent a rule of {longest} conditions, of at most {MAX_CONDITIONS}",
+            "too-many-rules",
+        )
 
 
 def _forbid(factors: Floats, rules: Sequence[Rule], allowed: Set[Rule], grid: Grid) -> Floats:

@@ -55,7 +55,7 @@ from fedrulefit.core.grid import (
 )
 from fedrulefit.core.importance import sum_terms
 from fedrulefit.core.losses import patient_losses
-from fedrulefit.core.newton import sum_curvature
+from fedrulefit.core.newton import active_room, sum_curvature
 from fedrulefit.core.rules import Rule, check_rules, merge_rules
 from fedrulefit.core.scores import Measures, ScoreSums, coarsen, count_scores, measure, round_to
 from fedrulefit.errors import DataError, ProtocolError
@@ -82,9 +82,9 @@ from fedrulefit.protocol.histograms import Histograms
 from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.schedule import make_factors, make_schedule
 from fedrulefit.protocol.seals import Seals
-from fedrulefit.protocol.sums import question_digest
+from fedrulefit.protocol.sums import curvature_lengths, question_digest, size
 from fedrulefit.protocol.tables import check_changes, note_table
-from fedrulefit.protocol.wire import digest, from_bytes, to_bytes
+from fedrulefit.protocol.wire import MAX_BYTES, digest, from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import Table
 
@@ -801,13 +801,16 @@ class Site:
             raise ProtocolError(f"expected 1 to {settings.folds + 1} points")
         if len({query.fold for query in request.queries}) < len(request.queries):
             raise ProtocolError("two points of one fold")
+        if 8 * size(curvature_lengths(request.queries, design.n_terms)) > MAX_BYTES:
+            raise ProtocolError("the answer would be over the limit: ask for fewer terms at once")
         unpenalised = design.n_terms if settings.penalty == 0 else int((self._factors == 0).sum())
         found = []
         for query in request.queries:
             _check_terms(query.active, design.n_terms)
             must = len(query.terms) + unpenalised
-            if len(query.active) > max(settings.max_active, must + settings.max_active // 4 + 1):
-                raise ProtocolError("more active terms than the study allows")
+            most = active_room(must, settings.max_active)
+            if len(query.active) > most:
+                raise ProtocolError(f"more active terms than the study allows, which is {most}")
             _check_coefs(query.terms, query.start, design.n_terms)
             _check_length(query.end, len(query.terms), "coefficients")
             if not -1 <= query.fold < settings.folds:

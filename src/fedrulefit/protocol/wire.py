@@ -5,7 +5,12 @@ as dtype, shape and little-endian bytes. Rules share most of their conditions, s
 list of rules tells each condition once, as its covariate and 32 bytes of codes, and
 of every rule the places of its conditions. Decoding builds nothing but the closed set
 of message classes: every field must be there, no other may be, and each must have its
-declared type; floats must be finite; lengths are bounded before anything is allocated.
+declared type; floats must be finite.
+
+Decoding never builds what a sender wrote and looks at it afterwards. A first walk over the
+bytes builds nothing, and finds the message's class; a second one reads part by part what that
+class declares. Bytes are bounded by the class, and entries of lists are counted before they
+are read, so a message takes a small multiple of its own bytes, whoever made it.
 
 Equal messages have equal bytes, which the site's ledger hashes.
 """
@@ -18,7 +23,6 @@ import math
 import typing
 from collections.abc import Callable
 from functools import cache, partial
-from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgpack
@@ -29,13 +33,27 @@ from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol import messages
 
 MAX_BYTES: Final = 256 * 2**20
+"""Most bytes of a message that holds arrays or rules."""
+
+SMALL_BYTES: Final = 2**20
+"""Most bytes of any other message."""
+
+MAX_HEADER: Final = 2**16
 MAX_TEXT: Final = 100_000
-MAX_ITEMS: Final = 1_000_000
-MAX_FIELDS: Final = 64
+MAX_ITEMS: Final = 2_000_000
+"""Most entries of all lists and maps of a message together."""
 
 _DTYPES: Final = {np.dtype(np.float64): "<f8", np.dtype(np.int64): "<i8"}
 _RULES: Final = tuple[Rule, ...]
-_MESSAGES: Final = {cls.__name__: cls for cls in get_args(messages.Message)}
+_MESSAGES: Final[dict[str, type]] = {cls.__name__: cls for cls in get_args(messages.Message)}
+
+# What MessagePack's first byte of a part says of its kind; 256 stands for the end.
+_END: Final = 256
+_KIND: Final = ["other"] * (_END + 1)
+_KIND[0x80:0x90] = ["map"] * 16
+_KIND[0x90:0xA0] = ["list"] * 16
+_KIND[0xDC:0xE0] = ["list", "list", "map", "map"]
+_BYTES_HEAD: Final = {0xC4: 2, 0xC5: 3, 0xC6: 5}
 
 
 def to_bytes(message: messages.Message) -> bytes:
@@ -79,40 +97,133 @@ def from_bytes(data: bytes) -> messages.Message:
 
 
 def _from_bytes(data: bytes) -> messages.Message:
-    if len(data) > MAX_BYTES:
-        raise ProtocolError(f"message of {len(data)} bytes is over the limit of {MAX_BYTES}")
-    try:
-        packed = msgpack.unpackb(
-            data,
-            raw=False,
-            strict_map_key=True,
-            max_str_len=MAX_TEXT,
-            max_ext_len=0,
-            max_array_len=MAX_ITEMS,
-            max_map_len=MAX_FIELDS,
-        )
-    except Exception as error:
-        raise ProtocolError(f"message is not readable ({type(error).__name__})") from None
-    if not isinstance(packed, dict):
-        raise ProtocolError("message is not a map")
-    _check_version(packed.get("header"))
-    name = packed.pop("type", None)
-    cls = _MESSAGES.get(name) if isinstance(name, str) else None
-    if cls is None:
-        raise ProtocolError("message is of an unknown type")
-    message: messages.Message = _build_dataclass(cls, packed, cls.__name__)
+    _check_size(data, MAX_BYTES)
+    cls = _find_type(data)
+    _check_size(data, _most_bytes(cls))
+    message: messages.Message = _build_fields(cls, _Reader(data), cls.__name__, ("type",))
     return message
 
 
-def _check_version(header: Any) -> None:
+def _check_size(data: bytes, most: int) -> None:
+    if len(data) > most:
+        raise ProtocolError(f"message of {len(data)} bytes is over the limit of {most}")
+
+
+def _find_type(data: bytes) -> type:
+    """Walk over the whole message once, building nothing; return the class that it names."""
+    reader = _Reader(data)
+    name: Any = None
+    for _ in range(reader.open_map("message")):
+        field = reader.value("message")
+        if field == "type" and not reader.at_container:
+            name = reader.value("message")
+            continue
+        value = reader.skip()
+        if field == "header":
+            _check_version(value)
+    reader.check_end()
+    cls = _MESSAGES.get(name) if isinstance(name, str) else None
+    if cls is None:
+        raise ProtocolError("message is of an unknown type")
+    return cls
+
+
+def _check_version(data: memoryview) -> None:
     """Tell another version's message by its header, before its fields are read."""
-    version = header.get("version") if isinstance(header, dict) else None
-    if type(version) is int and version != messages.PROTOCOL_VERSION:
-        raise ProtocolError(
-            f"a message of protocol version {version}, but this program speaks "
-            f"{messages.PROTOCOL_VERSION}: install the same version of fedrulefit everywhere",
-            "version",
+    if len(data) > MAX_HEADER:
+        raise ProtocolError(f"header of {len(data)} bytes is over the limit of {MAX_HEADER}")
+    reader = _Reader(bytes(data))
+    for _ in range(reader.open_map("header") if reader.at_map else 0):
+        is_version = reader.value("header") == "version" and not reader.at_container
+        version = reader.value("header") if is_version else reader.skip()
+        if type(version) is int and version != messages.PROTOCOL_VERSION:
+            raise ProtocolError(
+                f"a message of protocol version {version}, but this program speaks "
+                f"{messages.PROTOCOL_VERSION}: install the same version of fedrulefit everywhere",
+                "version",
+            )
+
+
+class _Reader:
+    """Walks over the bytes of a message, one part at a time.
+
+    Nothing is built but the single values that are asked for, so what a message takes in
+    memory follows from the declared classes, not from what its sender wrote.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._left = MAX_ITEMS
+        self._unpacker = msgpack.Unpacker(
+            raw=False, max_str_len=MAX_TEXT, max_ext_len=0, max_buffer_size=max(len(data), 1)
         )
+        self._unpacker.feed(data)
+
+    @property
+    def _next(self) -> int:
+        """First byte of the next part, which tells its kind."""
+        place = self._unpacker.tell()
+        return self._data[place] if place < len(self._data) else _END
+
+    @property
+    def at_map(self) -> bool:
+        """Whether a map comes next."""
+        return _KIND[self._next] == "map"
+
+    @property
+    def at_container(self) -> bool:
+        """Whether a list or a map comes next."""
+        return _KIND[self._next] in ("list", "map")
+
+    def open_list(self, where: str) -> int:
+        """Go into a list; return its length."""
+        if _KIND[self._next] != "list":
+            raise ProtocolError(f"{where}: expected a list")
+        return self._spend(self._call(self._unpacker.read_array_header), where)
+
+    def open_map(self, where: str) -> int:
+        """Go into a map; return its length."""
+        if not self.at_map:
+            raise ProtocolError(f"{where}: expected a map of fields")
+        return self._spend(self._call(self._unpacker.read_map_header), where)
+
+    def value(self, where: str) -> Any:
+        """Return a single value: no list and no map."""
+        if self.at_container:
+            raise ProtocolError(f"{where}: expected a single value")
+        return self._call(self._unpacker.unpack)
+
+    def skip(self) -> memoryview:
+        """Go past the next part, whatever it is; return its bytes."""
+        start = self._unpacker.tell()
+        self._call(self._unpacker.skip)
+        return memoryview(self._data)[start : self._unpacker.tell()]
+
+    def raw(self, where: str) -> memoryview:
+        """Return the content of a part of plain bytes, without copying it."""
+        width = _BYTES_HEAD.get(self._next)
+        if width is None:
+            raise ProtocolError(f"{where}: expected bytes")
+        return self.skip()[width:]
+
+    def check_end(self) -> None:
+        """Refuse a message that goes on after its end."""
+        if self._unpacker.tell() != len(self._data):
+            raise ProtocolError("message is not readable (it goes on after its end)")
+
+    def _spend(self, n: int, where: str) -> int:
+        """Count parts before they are read: many small ones take much memory."""
+        self._left -= n
+        if self._left < 0:
+            raise ProtocolError(f"{where}: over {MAX_ITEMS} parts, the message is too long")
+        return n
+
+    @staticmethod
+    def _call(read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except Exception as error:
+            raise ProtocolError(f"message is not readable ({type(error).__name__})") from None
 
 
 class _Codec(NamedTuple):
@@ -120,8 +231,8 @@ class _Codec(NamedTuple):
 
     pack: Callable[[Any], Any]
     """Turns a value into what MessagePack knows."""
-    build: Callable[[Any, str], Any]
-    """Builds a value from what was unpacked, or refuses and says where."""
+    build: Callable[[_Reader, str], Any]
+    """Reads a value, or refuses and says where."""
 
 
 @cache
@@ -131,7 +242,7 @@ def _codec(kind: Any) -> _Codec:
     if kind == _RULES:
         return _Codec(_pack_rules, _build_rules)
     if dataclasses.is_dataclass(kind):
-        return _Codec(_pack_fields, partial(_build_dataclass, typing.cast(type, kind)))
+        return _Codec(_pack_fields, partial(_build_fields, typing.cast(type, kind)))
     if origin is np.ndarray:
         return _Codec(_pack_array, partial(_build_array, np.dtype(get_args(kinds[1])[0])))
     if origin is tuple:
@@ -139,6 +250,20 @@ def _codec(kind: Any) -> _Codec:
     if origin is Literal:
         return _Codec(_pack_scalar, partial(_build_literal, kinds))
     return _Codec(_pack_scalar, partial(_build_scalar, kind))
+
+
+def _most_bytes(cls: type) -> int:
+    """Return how long a message of a class may be, from what it is declared to hold."""
+    return MAX_BYTES if _is_long(cls) else SMALL_BYTES
+
+
+@cache
+def _is_long(kind: Any) -> bool:
+    """Whether values of a type hold arrays or rules."""
+    if kind == _RULES or get_origin(kind) is np.ndarray:
+        return True
+    hints = get_type_hints(kind).values() if dataclasses.is_dataclass(kind) else get_args(kind)
+    return any(_is_long(part) for part in hints)
 
 
 @cache
@@ -182,84 +307,103 @@ def _pack_rules(rules: tuple[Rule, ...]) -> dict[str, Any]:
     return {"conditions": conditions, "rules": used}
 
 
-def _build_literal(values: tuple[Any, ...], packed: Any, where: str) -> Any:
-    if not isinstance(packed, str) or packed not in values:
+def _build_literal(values: tuple[Any, ...], reader: _Reader, where: str) -> Any:
+    value = reader.value(where)
+    if not isinstance(value, str) or value not in values:
         raise ProtocolError(f"{where}: unexpected value")
-    return packed
+    return value
 
 
-def _build_scalar(kind: type, packed: Any, where: str) -> Any:
-    if kind is float and type(packed) is int:
-        packed = float(packed)
-    if type(packed) is not kind:
-        raise ProtocolError(f"{where}: expected {kind.__name__}, got {type(packed).__name__}")
-    if isinstance(packed, float) and not math.isfinite(packed):
+def _build_scalar(kind: type, reader: _Reader, where: str) -> Any:
+    value = reader.value(where)
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise ProtocolError(f"{where}: expected {kind.__name__}, got {type(value).__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
         raise ProtocolError(f"{where}: not a finite number")
-    if isinstance(packed, int) and not -(2**63) <= packed < 2**63:
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ProtocolError(f"{where}: number out of range")
-    return packed
+    return value
 
 
-def _build_tuple(kinds: tuple[Any, ...], packed: Any, where: str) -> tuple[Any, ...]:
-    if not isinstance(packed, list):
-        raise ProtocolError(f"{where}: expected a list")
+def _build_tuple(kinds: tuple[Any, ...], reader: _Reader, where: str) -> tuple[Any, ...]:
+    n = reader.open_list(where)
     if _is_open(kinds):
         build = _codec(kinds[0]).build
-        return tuple([build(item, where) for item in packed])
-    if len(kinds) != len(packed):
-        raise ProtocolError(f"{where}: expected {len(kinds)} entries, got {len(packed)}")
-    return tuple(_codec(kind).build(item, where) for kind, item in zip(kinds, packed, strict=True))
+        return tuple([build(reader, where) for _ in range(n)])
+    if len(kinds) != n:
+        raise ProtocolError(f"{where}: expected {len(kinds)} entries, got {n}")
+    return tuple([_codec(kind).build(reader, where) for kind in kinds])
 
 
-def _build_array(dtype: np.dtype[Any], packed: Any, where: str) -> Any:
-    if not isinstance(packed, list) or len(packed) != 3:
+def _build_array(dtype: np.dtype[Any], reader: _Reader, where: str) -> Any:
+    if reader.open_list(where) != 3:
         raise ProtocolError(f"{where}: expected an array")
-    code, shape, raw = packed
-    if code != _DTYPES[dtype] or not isinstance(raw, bytes) or not isinstance(shape, list):
+    code = reader.value(where)
+    if code != _DTYPES[dtype]:
         raise ProtocolError(f"{where}: expected an array of {dtype}")
-    if len(shape) != 1 or type(shape[0]) is not int or shape[0] * dtype.itemsize != len(raw):
+    length = reader.value(where) if reader.open_list(where) == 1 else None
+    raw = reader.raw(where) if type(length) is int else memoryview(b"")
+    if type(length) is not int or length * dtype.itemsize != len(raw):
         raise ProtocolError(f"{where}: the array's shape does not fit its bytes")
-    array = np.frombuffer(raw, dtype=code).astype(dtype)
+    array = np.frombuffer(raw, dtype=code).astype(dtype) if length else np.empty(0, dtype)
     if dtype.kind == "f" and not np.isfinite(array).all():
         raise ProtocolError(f"{where}: the array holds a number that is not finite")
     return array
 
 
-def _build_rules(packed: Any, where: str) -> tuple[Rule, ...]:
-    if not isinstance(packed, dict) or packed.keys() != {"conditions", "rules"}:
+def _build_rules(reader: _Reader, where: str) -> tuple[Rule, ...]:
+    if reader.open_map(where) != 2 or reader.value(where) != "conditions":
         raise ProtocolError(f"{where}: fields missing or unknown")
-    told, rules = packed["conditions"], packed["rules"]
-    if not isinstance(told, list) or not isinstance(rules, list):
-        raise ProtocolError(f"{where}: expected a list")
-    # One pass each, in C: rules are many.
-    if not set(map(type, rules)) <= {list} or sum(map(len, rules)) > MAX_ITEMS:
-        raise ProtocolError(f"{where}: not a list of rules, or too long")
-    conditions = [_build_condition(condition, where) for condition in told]
-    places = list(chain.from_iterable(rules))
-    in_order = list(dict.fromkeys(places)) if set(map(type, places)) <= {int} else None
+    told = [_build_condition(reader, where) for _ in range(reader.open_list(where))]
     # Not a set of conditions: hashes of bytes cannot be made to collide.
-    distinct = len({(feature, codes) for feature, codes in told})
-    if in_order != list(range(len(conditions))) or distinct < len(conditions):
+    if len(set(told)) < len(told):
         raise ProtocolError(f"{where}: conditions must be told once, in the order of their use")
-    return tuple([Rule(tuple([conditions[place] for place in rule])) for rule in rules])
+    conditions = [Condition(feature, int.from_bytes(codes, "little")) for feature, codes in told]
+    if reader.value(where) != "rules":
+        raise ProtocolError(f"{where}: fields missing or unknown")
+    rules, n_used = [], 0
+    for _ in range(reader.open_list(where)):
+        places = [reader.value(where) for _ in range(reader.open_list(where))]
+        for place in places:
+            if type(place) is not int or not 0 <= place <= min(n_used, len(told) - 1):
+                raise ProtocolError(
+                    f"{where}: conditions must be told once, in the order of their use"
+                )
+            n_used += place == n_used
+        rules.append(Rule(tuple([conditions[place] for place in places])))
+    if n_used < len(told):
+        raise ProtocolError(f"{where}: conditions must be told once, in the order of their use")
+    return tuple(rules)
 
 
-def _build_condition(packed: Any, where: str) -> Condition:
-    if isinstance(packed, list) and len(packed) == 2:
-        feature, codes = packed
+def _build_condition(reader: _Reader, where: str) -> tuple[int, bytes]:
+    if reader.open_list(where) == 2:
+        feature, codes = reader.value(where), reader.value(where)
         fits = type(feature) is int and type(codes) is bytes and len(codes) == 32
         if fits and 0 <= feature < 2**31:
-            return Condition(feature, int.from_bytes(codes, "little"))
+            return feature, codes
     raise ProtocolError(f"{where}: not a condition")
 
 
-def _build_dataclass(cls: type, packed: Any, where: str) -> Any:
-    if not isinstance(packed, dict):
-        raise ProtocolError(f"{where}: expected the fields of {cls.__name__}")
+def _build_fields(cls: type, reader: _Reader, where: str, besides: tuple[str, ...] = ()) -> Any:
+    """Read the fields of a class, in whatever order they stand; `besides` are passed over."""
     codecs = _field_codecs(cls)
-    if packed.keys() != codecs.keys():
+    values: dict[str, Any] = {}
+    n = reader.open_map(where)
+    if n != len(codecs) + len(besides):
         raise ProtocolError(f"{where}: fields missing or unknown")
-    values = {name: codec.build(packed[name], f"{where}.{name}") for name, codec in codecs.items()}
+    for _ in range(n):
+        name = reader.value(where)
+        if name in besides:
+            reader.skip()
+        elif not isinstance(name, str) or name not in codecs or name in values:
+            raise ProtocolError(f"{where}: fields missing or unknown")
+        else:
+            values[name] = codecs[name].build(reader, f"{where}.{name}")
+    if len(values) < len(codecs):
+        raise ProtocolError(f"{where}: fields missing or unknown")
     try:
         return cls(**values)
     except ValueError as error:
