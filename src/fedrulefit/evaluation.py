@@ -8,7 +8,7 @@ In: score sums, over all sites and, where they may be seen, of each
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -80,21 +80,21 @@ class Evaluation:
         unit : float
             The most that one patient counts.
         """
-        least = max(MIN_COUNT, rounding.smallest) * unit
+        least = max(MIN_COUNT, rounding.smallest, rounding.multiple) * unit
         merged = coarsen(self.overall, least, each=True)
         if merged is None:
             return None
         measures, sites = self.total, dict(self.sites)
+        if any(min(f.events, f.patients - f.events) < least for f in sites.values()):
+            sites = {}
         cases, others = merged.cases, merged.others
         if rounding != EXACT:
-            measures = measures.rounded(rounding.multiple * unit)
-            sites = {site: found.rounded(rounding.multiple * unit) for site, found in sites.items()}
+            measures = _round_measures(measures, rounding, unit)
+            sites = {site: _round_measures(found, rounding, unit) for site, found in sites.items()}
             cases, others = (
                 np.array([rounding.count(x, unit) for x in part.tolist()])
                 for part in (cases, others)
             )
-        if any(min(f.events, f.patients - f.events) < least for f in sites.values()):
-            sites = {}
         return Evaluation(restore_sums(cases, others, measures, merged.edges), sites, measures)
 
     def metrics_frame(self) -> pd.DataFrame:
@@ -160,6 +160,14 @@ class Evaluation:
             f"with the outcome: AUC {found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f}), "
             f"Brier score {found.brier:.3f}, calibration slope {found.slope:.2f}."
         )
+
+
+def _round_measures(found: Measures, rounding: Rounding, unit: float) -> Measures:
+    patients, events = (rounding.count(x, unit) for x in (found.patients, found.events))
+    rough = found.rounded(rounding.multiple * unit)
+    return replace(
+        rough, patients=patients, events=events, observed=round(min(events / patients, 1.0), 3)
+    )
 
 
 def restore_sums(cases: Floats, others: Floats, measures: Measures, edges: Floats) -> ScoreSums:

@@ -87,7 +87,7 @@ def round_model(model: Model, rounding: Rounding) -> Model:
     Raises
     ------
     FedRuleFitError
-        If it has fewer patients than the smallest count that may be told.
+        If it has fewer patients than may be told.
     """
     rounding, unit = rounding.join(model.rounding or EXACT), model.study.most_weight
     model = replace(
@@ -99,10 +99,9 @@ def round_model(model: Model, rounding: Rounding) -> Model:
     if rounding == EXACT:
         return model
     origin = model.provenance
-    if origin.patients < rounding.smallest * unit:
-        raise FedRuleFitError(
-            f"a model of fewer than {rounding.smallest} patients may not be published"
-        )
+    fewest = max(rounding.smallest, rounding.multiple)
+    if origin.patients < fewest * unit:
+        raise FedRuleFitError(f"a model of fewer than {fewest} patients may not be published")
     cells = _Cells.of(origin, rounding, unit)
     whole = 0.5 * cells.information(cells.patients, cells.events)  # scores spread, v is less
     terms = [_round_term(term, cells) for term in model.terms]
@@ -157,23 +156,25 @@ class _Cells:
         return rounded, self.rounding.count(events, self.unit)
 
     def information(self, patients: float, events: float | None) -> float:
-        """Return roughly what patients, some with the outcome, tell of a coefficient: n·v."""
-        if events is None:
+        """Return roughly what patients, some with the outcome, tell of a coefficient: n·v.
+
+        In patients of the largest weight, and at least one.
+        """
+        if events is None or patients <= 0:
             rate = (self.events or self.least) / self.patients
-            return patients * max(rate * (1 - rate), 1 / self.patients)
-        return max(events * (patients - events) / patients, 1.0)
+        else:
+            rate = events / patients
+        return max(patients * rate * (1 - rate) / self.unit, 1.0)
 
     def round_sites(
         self, counts: Sequence[Counts], whole: Sequence[Counts] | None = None
     ) -> tuple[Counts, ...]:
         """Return the sites' counts, rounded; nothing where a cell of one site is too small."""
-        for k, (patients, events) in enumerate(counts):
-            cells = (events, patients - events)
-            if (
-                min(*cells, _smallest(patients, events, whole[k]) if whole else math.inf)
-                < self.least
-            ):
-                return ()
+        cells = [cell for patients, events in counts for cell in (events, patients - events)]
+        if whole is not None:
+            cells += [_smallest(*part, all_of) for part, all_of in zip(counts, whole, strict=False)]
+        if any(cell < self.least for cell in cells):
+            return ()
         count, unit = self.rounding.count, self.unit
         return tuple(Counts(count(many, unit), count(few, unit)) for many, few in counts)
 
@@ -223,7 +224,7 @@ def find_step(value: float, information: float) -> float:
 
 
 def _round_origin(origin: Provenance, cells: _Cells, model: Model) -> Provenance:
-    place = math.ceil(math.log10(1 / cells.patients))
+    place = math.ceil(math.log10(cells.unit / cells.patients))
 
     def loss(value: float) -> float:
         return round_digits(round_place(value, place), DIGITS)

@@ -19,6 +19,7 @@ from fedrulefit.engines import inprocess
 from fedrulefit.model import Model, RuleTerm
 from fedrulefit.modelfile import model_facts
 from fedrulefit.privacy.policy import Policy
+from fedrulefit.protocol import coordinator
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.site import Site
 from fedrulefit.publish import find_step, round_model
@@ -385,18 +386,28 @@ def test_every_group_that_is_published_holds_enough_of_either_outcome() -> None:
         found = round_model(model, rounding).evaluation
         assert found is not None
         smallest = min(found.overall.cases.min(), found.overall.others.min())
-        assert smallest >= max(5, rounding.smallest)
+        told = min(found.total.events, found.total.patients - found.total.events)
+        assert min(smallest, told) >= max(5, rounding.smallest)
 
 
-def test_a_patient_of_the_table_is_in_no_model_file() -> None:
-    """The file of the default policy holds no count that is not a multiple of five."""
+def published_counts() -> list[float]:
+    """Return all counts that the file of an honest run under the default policy tells."""
     study = make_study(**SOLVERS["exact"], epsilon=1.0, holdout=0.3)
-    model = inprocess.fit(study, make_tables(study, (150, 120, 100)), policy=Policy(), secure=True)
-    facts = model_facts(model.model)
-    assert facts["rounding"] == {"multiple": 5, "smallest": 10}
+    fitted = inprocess.fit(study, make_tables(study, (150, 120, 100)), policy=Policy(), secure=True)
+    facts = model_facts(fitted.model)
     counts = [facts["provenance"]["patients"], facts["provenance"]["events"]]
     for term in facts["terms"]:
         counts += [term.get("inside"), term.get("events_inside")]
-    told = [count for count in counts if count is not None]
+    return [count for count in counts if count is not None]
+
+
+def test_an_honest_run_publishes_only_rounded_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every count in a model file was exact; under the default policy each is a multiple of five.
+
+    The twin's coordinator does not round.
+    """
+    told = published_counts()
     assert len(told) > 4
     assert all(count % 5 == 0 and count >= 10 for count in told)
+    monkeypatch.setattr(coordinator, "round_model", lambda model, rounding: model)
+    assert not all(count % 5 == 0 for count in published_counts())

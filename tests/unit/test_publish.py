@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from fedrulefit import plot
 from fedrulefit.cli.app import app
 from fedrulefit.core.grid import encode
-from fedrulefit.core.rounding import EXACT, Rounding, round_digits, round_place, round_step
+from fedrulefit.core.rounding import EXACT, Rounding, round_digits
 from fedrulefit.core.rules import fires
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import FedRuleFitError, ProtocolError
@@ -29,8 +29,17 @@ from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.publish import check_rounding, find_step, round_model, warn_exact
 from fedrulefit.report import render_report
 from fedrulefit.report.facts import TOO_FEW, list_subgroups, list_terms, tell_model
+from fedrulefit.study import Study
 from tests.reports import evaluated_model, path_model, sample_model
-from tests.samples import SOLVERS, fit_model, make_sites, make_study, make_tables, record
+from tests.samples import (
+    SOLVERS,
+    fit_model,
+    make_sites,
+    make_study,
+    make_tables,
+    record,
+    study_facts,
+)
 
 matplotlib.use("Agg")
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -59,43 +68,7 @@ def rule_of(model: Model, like: Model) -> RuleTerm:
     return next(t for t in model.rule_terms if t.rule == like.rule_terms[0].rule)
 
 
-# --- Rounding ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("rounding", "value", "told"),
-    [
-        (EXACT, 13.0, 13.0),
-        (Rounding(5, 0), 12.0, 10.0),
-        (Rounding(5, 0), 13.0, 15.0),
-        (Rounding(5, 10), 11.0, 10.0),
-        (Rounding(5, 11), 12.0, 15.0),
-        (Rounding(1, 11), 12.0, 12.0),
-    ],
-)
-def test_counts_are_multiples_and_never_below_the_smallest(
-    rounding: Rounding, value: float, told: float
-) -> None:
-    assert rounding.count(value) == told
-    assert rounding.count(2.5 * value, 2.5) == 2.5 * told
-
-
-def test_the_coarser_of_two_roundings_holds() -> None:
-    assert Rounding(5, 11).join(Rounding(10, 3)) == Rounding(10, 11)
-    for wrong in ((0, 0), (1, -1)):
-        with pytest.raises(ValueError, match="multiples of 1 or more"):
-            Rounding(*wrong)
-    assert "multiples of 5; fewer than 10 are not told" in ROUNDING.words()
-    assert EXACT.words() == "exact"
-
-
-def test_numbers_are_rounded_without_dust() -> None:
-    assert round_digits(0.123456, 3) == 0.123
-    assert round_digits(0.0, 3) == 0.0
-    assert round_place(0.5786, -2) == 0.58
-    assert round_place(1234.0, 2) == 1200.0
-    assert round_step(0.7123, 0.05) == 0.7
-    assert round_step(-0.131, 0.02) == -0.14
+# --- A step ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("information", [0.7, 3.0, 16.0, 167.0, 4e4])
@@ -184,6 +157,8 @@ def test_few_outcomes_and_few_patients() -> None:
     tiny = replace(model, provenance=replace(model.provenance, patients=9.0, events=4.0))
     with pytest.raises(FedRuleFitError, match="fewer than 10 patients"):
         round_model(tiny, ROUNDING)
+    with pytest.raises(FedRuleFitError, match="fewer than 500 patients"):
+        round_model(model, Rounding(500, 0))
 
 
 def test_results_of_sites_go_where_one_cell_is_small() -> None:
@@ -196,6 +171,25 @@ def test_results_of_sites_go_where_one_cell_is_small() -> None:
     gone = round_model(replace(model, provenance=few), ROUNDING)
     assert not gone.provenance.by_site
     assert not any(term.by_site for term in gone.rule_terms)
+
+
+def test_weights_make_all_of_it_coarser() -> None:
+    """One patient of the largest weight is what must not show."""
+    facts = study_facts(**SOLVERS["exact"])
+    study = Study.from_mapping({**facts, "weight": {"column": "w", "max": 2.0}})
+    model = replace(sample_model(), study=study)
+    rounded = round_model(model, ROUNDING)
+    counts = [t.inside for t in rounded.rule_terms if t.inside is not None]
+    assert counts
+    assert all(count % 10 == 0 and count >= 20 for count in counts)
+
+
+@pytest.mark.parametrize("rounding", [Rounding(5, 0), Rounding(1, 3), Rounding(100, 0)])
+def test_any_rounding_can_be_asked_for(rounding: Rounding) -> None:
+    model = weakest(sample_model(), coefficient=5.0, inside=1.0, events_inside=0.0)
+    rounded = round_model(model, rounding)
+    assert rounded.terms
+    assert all(math.isfinite(term.importance) for term in rounded.terms)
 
 
 def test_a_term_that_rounds_to_nothing_leaves() -> None:
