@@ -94,7 +94,7 @@ def describe(found: np.ndarray, base: np.ndarray, digits: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--splits", type=int, default=12)
+    parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     print(f"| study | measure | {' | '.join(ROWS)} |")

@@ -135,7 +135,8 @@ class Policy(BaseModel):
         them.
     epsilon_study, epsilon_dataset : float or None
         Most ε (adding or removing one patient) for one study, and for the data
-        set across studies; None (in the file: "none") sets no limit.
+        set across studies; None (in the file: "none") sets no limit. Noise that
+        is repeated spends none.
     max_rounds : int
         Most sums answered in one run.
     max_runs : int
