@@ -782,6 +782,10 @@ class Site:
             raise ProtocolError(f"round {request.round} of {schedule.rounds}")
         start = soft_threshold(request.dual, schedule.threshold(request.round, 0), self._factors)
         self._check_size(np.arange(design.n_terms), start)
+        # A local step moves no dual variable further than η_c times the term's size.
+        reach = schedule.client_step * schedule.local_steps * float(self._bounds.max())
+        if not reach <= LARGEST_PREDICTOR:
+            raise ProtocolError("a round could lead further than a sum can bear", "overflow")
         local = client_update(
             design,
             self._outcome,
