@@ -227,9 +227,11 @@ def load_model(path: Path) -> Model:
         itself.
     """
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ModelFileError(f"{path} is over {MAX_BYTES} bytes: not a model of fedrulefit")
-        text = path.read_bytes().decode("utf-8")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ModelFileError(f"over {MAX_BYTES} bytes: not a model of fedrulefit")
+        text = data.decode("utf-8")
         if sum(map(text.count, ",[{")) > MAX_PARTS:
             raise ModelFileError(f"over {MAX_PARTS} values: not a model of fedrulefit")
         facts = json.loads(

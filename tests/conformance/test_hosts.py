@@ -60,7 +60,7 @@ class TestHosts(EngineSuite):
                         requests,
                         wait=30.0,
                         stopped=lambda: False,
-                        on_sign=lambda site, here: None,
+                        on_sign=lambda site, here, waited: None,
                     ),
                     journal=Journal(folder / "journal.sqlite").section("run"),
                     on_status=on_progress and (lambda status: on_progress(status.progress)),
