@@ -38,17 +38,21 @@ class Letter:
         Hash of the request that this is about; empty for a greeting.
     body : bytes
         The request, or the reply.
+    instance : str
+        Which process of the site answers, so that two with one kit are noticed.
     """
 
     kind: Call | Result
     subject: str = ""
     body: bytes = b""
+    instance: str = ""
 
 
 def close(letter: Letter, *, sender: Identity, recipient: str) -> bytes:
     """Sign a letter for one recipient, and put it into an envelope."""
     signature = sender.sign(_claim(letter, recipient))
-    parts = [letter.kind, letter.subject, letter.body, sender.certificate, signature]
+    parts = [letter.kind, letter.subject, letter.body, letter.instance]
+    parts += [sender.certificate, signature]
     data: bytes = msgpack.packb(parts)
     return data
 
@@ -68,14 +72,21 @@ def unseal(data: bytes, *, trust: Trust, sender: str, recipient: str) -> Letter:
             str() as kind,
             str() as subject,
             bytes() as body,
+            str() as instance,
             bytes() as certificate,
             bytes() as signature,
         ] if kind in _KINDS:
-            letter = Letter(cast(Call | Result, kind), subject, body)
+            letter = Letter(cast(Call | Result, kind), subject, body, instance)
         case _:
             raise ProtocolError("an envelope is not readable", "unreadable")
     trust.verify(sender, certificate, _claim(letter, recipient), signature)
     return letter
+
+
+def certificate_of(data: bytes) -> bytes:
+    """Return the certificate in an envelope that was opened before."""
+    certificate: bytes = _unpack(data)[4]
+    return certificate
 
 
 def _unpack(data: bytes) -> Any:
@@ -88,6 +99,6 @@ def _unpack(data: bytes) -> Any:
 def _claim(letter: Letter, recipient: str) -> bytes:
     body = hashlib.sha256(letter.body).digest()
     claim: bytes = msgpack.packb(
-        ["fedrulefit letter 1", letter.kind, letter.subject, body, recipient]
+        ["fedrulefit letter 2", letter.kind, letter.subject, body, letter.instance, recipient]
     )
     return claim

@@ -75,6 +75,7 @@ epsilon_study = 20.0
 epsilon_dataset = 40.0     # across all studies
 max_rounds = 1000          # sums in one run
 max_runs = 20              # runs over this data set
+keep_runs_days = 30        # keys of an unfinished run's secure sums are erased after so long
 
 approval = "auto"          # "review": a person accepts or declines each kind of release
 
@@ -82,6 +83,14 @@ approval = "auto"          # "review": a person accepts or declines each kind of
 # [peers]
 # south = "SHA-256 of its certificate"
 """
+
+
+def read_fingerprint(text: str) -> str:
+    """Return a fingerprint as 64 digits, however people and openssl write it."""
+    plain = re.sub(r"[:\s]", "", text).lower()
+    if not re.fullmatch("[0-9a-f]{64}", plain):
+        raise ValueError("a fingerprint is a SHA-256: 64 hexadecimal digits")
+    return plain
 
 
 class Policy(BaseModel):
@@ -119,6 +128,9 @@ class Policy(BaseModel):
         Most sums answered in one run.
     max_runs : int
         Most runs over the data set, across studies.
+    keep_runs_days : float
+        Days without a question after which a run counts as abandoned: the keys of its
+        secure sums are erased, and it cannot go on.
     approval : {"auto", "review"}
         ``review``: a person accepts or refuses each kind of release of a run.
     peers : mapping of str to str
@@ -139,6 +151,7 @@ class Policy(BaseModel):
     epsilon_dataset: Annotated[float, Field(gt=0)] | None = 40.0
     max_rounds: Annotated[int, Field(ge=1)] = 1000
     max_runs: Annotated[int, Field(ge=1)] = 20
+    keep_runs_days: Annotated[float, Field(gt=0, le=3650)] = 30.0
     approval: Literal["auto", "review"] = "auto"
     peers: dict[str, str] = Field(default_factory=dict)
 
@@ -150,11 +163,12 @@ class Policy(BaseModel):
     @field_validator("peers")
     @classmethod
     def _read_fingerprints(cls, peers: dict[str, str]) -> dict[str, str]:
-        """Take fingerprints as people and openssl write them."""
-        plain = {site: text.replace(":", "").strip().lower() for site, text in peers.items()}
-        for site, text in plain.items():
-            if not re.fullmatch("[0-9a-f]{64}", text):
-                raise ValueError(f"the fingerprint of {site!r} is not a SHA-256")
+        plain = {}
+        for site, text in peers.items():
+            try:
+                plain[site] = read_fingerprint(text)
+            except ValueError:
+                raise ValueError(f"the fingerprint of {site!r} is not a SHA-256") from None
         return plain
 
     @classmethod
@@ -200,7 +214,8 @@ class Policy(BaseModel):
             else "A round may be repeated without a site that is lost; the coordinator is trusted "
             "not to compare the sums with and without it.",
             f"Budget: {'; '.join(caps)}; at most {self.max_rounds} sums in one run, and "
-            f"{self.max_runs} runs.",
+            f"{self.max_runs} runs. Keys of a run without questions are erased after "
+            f"{self.keep_runs_days:g} days.",
             "A person accepts or refuses each kind of release."
             if self.approval == "review"
             else "Releases that fit this policy leave without asking.",

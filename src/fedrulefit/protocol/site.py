@@ -262,7 +262,7 @@ class Site:
             if isinstance(reply, m.Sum) and not np.isfinite(flatten(reply)).all():
                 raise ProtocolError("a sum outgrows every number", "overflow")
             data = to_bytes(reply)
-        releases = list(self._releases(request, reply, digest(data)))
+        releases = self.ledger.date(self._releases(request, reply, digest(data)))
         self._keep(request, received, asked, data, releases)
         if releases:
             self.ledger.append(*releases)
@@ -381,7 +381,7 @@ class Site:
         """Count the runs over this data set."""
         most = self.policy.max_runs
         earlier = msgpack.unpackb(self._shared.get("runs") or b"\x90")
-        if run not in earlier and len(earlier) >= most:
+        if [self.study.digest, run] not in earlier and len(earlier) >= most:
             raise ProtocolError(
                 f"the site's policy allows {most} runs over its data set, and they are used up",
                 "policy",
@@ -874,8 +874,9 @@ class Site:
 
     def _note_run(self, run: str) -> None:
         earlier = msgpack.unpackb(self._shared.get("runs") or b"\x90")
-        if run not in earlier:
-            self._shared.put({"runs": msgpack.packb([*earlier, run])})
+        this = [self.study.digest, run]  # one name may stand for runs of several studies
+        if this not in earlier:
+            self._shared.put({"runs": msgpack.packb([*earlier, this])})
 
     def _remember(self) -> None:
         """Be again where the run was when the process died."""
@@ -893,10 +894,7 @@ class Site:
 
     def _data_digest(self) -> bytes:
         """Hash the patients, to notice a table that changed during a run."""
-        hasher = hashlib.sha256()
-        for array in (self._table.values, self._table.outcome, self._table.weights):
-            hasher.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
-        return hasher.digest()
+        return self._table.digest
 
     def _releases(self, request: m.Request, reply: m.Reply, bytes_digest: str) -> Iterator[Release]:
         """Every patient-derived field of a reply, as the ledger tells it."""

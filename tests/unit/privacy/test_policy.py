@@ -23,6 +23,7 @@ epsilon_study = 5.0
 epsilon_dataset = 12.5
 max_rounds = 60
 max_runs = 7
+keep_runs_days = 3
 approval = "review"
 [peers]
 south = "AB:ababababababababababababababababababababababababababababababab"
@@ -58,6 +59,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         epsilon_dataset=12.5,
         max_rounds=60,
         max_runs=7,
+        keep_runs_days=3.0,
         approval="review",
         peers={"south": "ab" * 32},
     )
@@ -83,6 +85,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("epsilon_study = nan", "epsilon_study"),
         ("max_rounds = 0", "max_rounds"),
         ("max_runs = 0", "max_runs"),
+        ("keep_runs_days = 0", "keep_runs_days"),
         ('approval = "maybe"', "approval"),
         ("peers = 3", "peers"),
         ('dataset = ""', "dataset"),
