@@ -70,11 +70,13 @@ def close_to_others(folder: Path) -> list[Path]:
     """
     mended = []
     for path in (folder, *folder.rglob("*")):
-        mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode) or not mode & _OTHERS:
-            continue
         try:
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode) or not mode & _OTHERS:
+                continue
             path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+        except FileNotFoundError:  # gone meanwhile, as passing files go
+            continue
         except OSError as error:
             raise FederationError(
                 f"other users can reach {path}, and that cannot be changed ({error.strerror}): "

@@ -198,7 +198,7 @@ def run(
             f"It can be resumed: fedrulefit federation run --resume {folder.name} -o {output} "
             f"--state {state}"
         )
-    shutil.copy(folder / "model.json", output)
+    shutil.copyfile(folder / "model.json", output)
     model = Model.load(output)
     write_page(model, page)
     if as_json:

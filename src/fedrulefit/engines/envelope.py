@@ -24,6 +24,8 @@ Result = Literal["here", "working", "unknown", "done"]
 _KINDS: Final = (*get_args(Call), *get_args(Result))
 _SLACK: Final = 1 << 16
 """Bytes that an envelope may have beyond its message."""
+_MOST: Final = 64
+"""Characters of an instance's name."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def unseal(data: bytes, *, trust: Trust, sender: str, recipient: str) -> Letter:
             str() as instance,
             bytes() as certificate,
             bytes() as signature,
-        ] if kind in _KINDS:
+        ] if kind in _KINDS and len(instance) <= _MOST:
             letter = Letter(cast(Call | Result, kind), subject, body, instance)
         case _:
             raise ProtocolError("an envelope is not readable", "unreadable")

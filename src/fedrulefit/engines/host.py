@@ -26,6 +26,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -43,11 +44,12 @@ from fedrulefit.engines.state import (
     LEDGER,
     Owner,
     SourceFile,
-    bind_state,
+    check_owner,
     new_instance,
     open_state,
     own_certificates,
     warn_of_expiry,
+    write_owner,
 )
 from fedrulefit.errors import FederationError, PolicyError, ProtocolError
 from fedrulefit.files import make_private_folder, touch_private, write_private
@@ -73,6 +75,8 @@ PATIENCE: Final = 1.0
 IDLE: Final = dt.timedelta(days=1)
 """A run without a question for so long is abandoned when another one joins: a coordinator
 gives a lost site up after a day, too."""
+
+_DAY: Final = 86_400.0
 
 STATUS: Final = "site.json"
 _RUN: Final = "run"
@@ -127,10 +131,8 @@ class SiteHost:
         make_noise: Callable[[], Noise | None] = lambda: None,
         n_threads: int = 1,
     ) -> None:
-        mended = open_state(state)
+        self._mended = open_state(state)
         self._lock_file = lock_folder(state)
-        owner = Owner.of("site", name, identity, trust)
-        bind_state(state, owner, chartered=charter is not None)
         self.name = name
         self._instance = new_instance()
         self._tables = {study.digest: (study, table) for study, table in tables}
@@ -140,16 +142,29 @@ class SiteHost:
         self._roster = charter.site_names if roster is None and charter is not None else roster
         self._make_noise, self._n_threads = make_noise, n_threads
         self._state = state
-        self._journal = Journal(state / JOURNAL)
-        self._check_dataset()
-        self.ledger = KeptLedger(state / LEDGER, self._journal, clock=now)
         self._sites: dict[tuple[str, str], Site] = {}
         self._lock = threading.Lock()
         self._work: _Work | None = None
-        self._mended = mended
         self._warned: list[str] = []
-        self._erase_abandoned(dt.timedelta(days=policy.keep_runs_days))
-        self._tell()
+        try:
+            self._open()
+        except BaseException:
+            self._lock_file.close()
+            raise
+
+    def _open(self) -> None:
+        """Take up what the state folder holds, if it is this site's and whole."""
+        owner = Owner.of("site", self.name, self._identity, self._trust)
+        check_owner(self._state, owner, chartered=self._charter is not None)
+        self._journal = Journal(self._state / JOURNAL)
+        try:
+            self._check_dataset()
+            self.ledger = KeptLedger(self._state / LEDGER, self._journal, clock=now)
+            write_owner(self._state, owner)
+            self._tidy()
+        except BaseException:
+            self._journal.close()
+            raise
 
     def receive(self, envelope: bytes) -> bytes:
         """Open an envelope and answer it, within about a second."""
@@ -169,6 +184,7 @@ class SiteHost:
             case "poll":
                 return self._close(self._result(letter.subject))
             case _:
+                self._tidy_daily()
                 return self._close(Letter("here"))
 
     def answer(self, data: bytes) -> bytes:
@@ -277,6 +293,20 @@ class SiteHost:
         """Before a run joins, see whether others are abandoned, and what a person should know."""
         self._erase_abandoned(IDLE, but=joining)
         self._tell()
+
+    def _tidy(self) -> None:
+        """Erase what lay too long, and say what a person should know."""
+        self._tidied = time.monotonic()
+        self._erase_abandoned(dt.timedelta(days=self._policy.keep_runs_days))
+        self._tell()
+
+    def _tidy_daily(self) -> None:
+        """Tidy up once a day, unless something is being answered."""
+        with self._lock:
+            busy = self._work is not None and not self._work.done.is_set()
+            if not busy and time.monotonic() - self._tidied > _DAY:
+                with suppress(OSError, sqlite3.Error):  # a full disk: the next day, then
+                    self._tidy()
 
     def _erase(self, key: tuple[str, str], reason: str) -> None:
         """Forget a run's keys for good; what was answered can still be repeated."""

@@ -33,31 +33,27 @@ class Presence:
         self._sites: dict[str, _Site] = {}
         self._lock = threading.Lock()
 
-    def note(self, site: str, instance: str, asked: float) -> bool:
-        """Note an answer to a call made at `asked` (monotonic); whether two are newly noticed."""
+    def note(self, site: str, instance: str, asked: float) -> None:
+        """Note an answer to a call that was made at `asked` (monotonic)."""
         with self._lock:
             known = self._sites.setdefault(site, _Site(instance))
             if instance == known.current:
-                return False
-            replaced = known.replaced.pop(instance, None)
+                return
+            replaced = known.replaced.get(instance)
             if replaced is not None and asked <= replaced:
-                known.replaced[instance] = replaced  # a late answer of the one that is gone
-                return False
+                return  # a late answer of the one that is gone
+            known.replaced.pop(instance, None)
             known.replaced[known.current] = time.monotonic()
             while len(known.replaced) > _MOST:
                 del known.replaced[next(iter(known.replaced))]
             known.current = instance
-            if replaced is None:
-                return False
-            new = not self._recent(known)
-            known.noticed = time.monotonic()
-            return new
+            if replaced is not None:
+                known.noticed = time.monotonic()
 
     def doubled(self, site: str) -> bool:
         """Whether two processes have answered for a site of late."""
         with self._lock:
             known = self._sites.get(site)
-            return known is not None and self._recent(known)
-
-    def _recent(self, known: _Site) -> bool:
-        return known.noticed is not None and time.monotonic() - known.noticed < REMEMBERED
+            if known is None or known.noticed is None:
+                return False
+            return time.monotonic() - known.noticed < REMEMBERED

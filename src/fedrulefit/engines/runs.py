@@ -251,15 +251,13 @@ class Caller:
         try:
             reply = unseal(answer, trust=self._trust, sender=site, recipient=self._name)
         except ProtocolError as error:
-            if self._troubles.get(site) != str(error):
-                log.warning("site %s: %s", site, error)
+            log.warning("site %s: %s", site, error)
             self._troubles[site] = str(error)
             return None  # not from this site: as if nothing had come
         self._troubles.pop(site, None)
         if reply.kind == "here":
             self.expires[site] = expiry(certificate_of(answer))
-        if self._presence.note(site, reply.instance, asked):
-            log.warning("two processes use the kit of %s: stop one of them", site)
+        self._presence.note(site, reply.instance, asked)
         return reply
 
 
@@ -320,14 +318,14 @@ def serve(state: Path, caller: Caller, sites: tuple[str, ...], stop: threading.E
     make_private_folder(state / "runs")
     ends = read_json(state / "sites.json").get("expires", {})
     caller.expires |= {site: dt.date.fromisoformat(end) for site, end in ends.items()}
-    _tell_sites(state, caller, dict.fromkeys(sites, False))
+    told = _tell_sites(state, caller, dict.fromkeys(sites, False), set())
     busy: dict[Path, threading.Thread] = {}
     greeted = 0.0
     while not stop.wait(0.2):
         try:
             _take_up_runs(state, caller, busy)
             if time.monotonic() - greeted > 3.0:
-                _tell_sites(state, caller, caller.greet(sites))
+                told = _tell_sites(state, caller, caller.greet(sites), told)
                 greeted = time.monotonic()
         except Exception:  # a full disk must not end the service
             log.exception("the coordinator goes on after an error")
@@ -336,15 +334,19 @@ def serve(state: Path, caller: Caller, sites: tuple[str, ...], stop: threading.E
         thread.join(CALL_SECONDS)
 
 
-def _tell_sites(state: Path, caller: Caller, sites: Mapping[str, bool]) -> None:
-    """Write down who is there, and what a person should know."""
+def _tell_sites(state: Path, caller: Caller, sites: Mapping[str, bool], told: set[str]) -> set[str]:
+    """Write down who is there and what a person should know; log what was not told yet."""
+    warnings = caller.warnings(sites)
+    for warning in sorted(set(warnings) - told):
+        log.warning("%s", warning)
     facts = {
         "sites": dict(sites),
-        "warnings": caller.warnings(sites),
+        "warnings": warnings,
         "expires": {site: end.isoformat() for site, end in caller.expires.items()},
         "updated": now(),
     }
     write_json(state / "sites.json", facts)
+    return set(warnings)
 
 
 def _take_up_runs(state: Path, caller: Caller, busy: dict[Path, threading.Thread]) -> None:

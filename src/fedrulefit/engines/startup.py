@@ -24,7 +24,6 @@ from fedrulefit.engines.state import (
     LEDGER,
     Owner,
     SourceFile,
-    bind_state,
     check_owner,
     open_state,
     own_certificates,
@@ -32,6 +31,7 @@ from fedrulefit.engines.state import (
     refuse_expired,
     warn_of_expiry,
     warn_of_open,
+    write_owner,
 )
 from fedrulefit.errors import FederationError
 from fedrulefit.files import close_to_others
@@ -123,7 +123,9 @@ def check_coordinator(kit: Kit, state: Path) -> list[str]:
     warnings = [*open_state(state), *close_kit(kit.folder)]
     lock_folder(state).close()
     trust = kit.trust()
-    bind_state(state, Owner.of("coordinator", kit.name, kit.identity, trust), chartered=False)
+    owner = Owner.of("coordinator", kit.name, kit.identity, trust)
+    check_owner(state, owner, chartered=False)
+    write_owner(state, owner)
     return warnings + warn_of_expiry(own_certificates("coordinator", kit.identity, trust))
 
 
@@ -137,7 +139,9 @@ def close_kit(folder: Path) -> list[str]:
 
 def open_host(facts: Mapping[str, Any]) -> SiteHost:
     """Open a hospital's host from the facts that its start-up command was given."""
+    os.umask(0o077)
     kit = Kit.load(facts["kit"], "site")
+    refuse_expired("site", kit.identity)
     policy = Policy.load(facts["policy"]) if facts["policy"] else Policy()
     studies = [Study.load(path) for path in facts["studies"]]
     state, data = Path(facts["state"]), Path(facts["data"])

@@ -62,7 +62,7 @@ def read_owner(state: Path) -> Owner | None:
 
 
 def check_owner(state: Path, owner: Owner, *, chartered: bool) -> None:
-    """Refuse a state folder of another name, root or certificate.
+    """Refuse a state folder of another name, root or certificate, or one that has lost its journal.
 
     Parameters
     ----------
@@ -76,9 +76,18 @@ def check_owner(state: Path, owner: Owner, *, chartered: bool) -> None:
     ------
     FederationError
         If it is somebody else's.
+    LedgerError
+        If a site has used it before, and its journal is gone.
     """
     known = read_owner(state)
-    if known is None or known == owner:
+    if known is None:
+        return
+    if known.role == "site" and not (state / JOURNAL).exists():
+        raise LedgerError(
+            f"{state / JOURNAL} is missing: it knows what this site has spent and answered. Bring "
+            f"it back together with {LEDGER}, from the same backup; nothing starts without them"
+        )
+    if known == owner:
         return
     if (known.role, known.name) != (owner.role, owner.name):
         raise FederationError(
@@ -100,22 +109,8 @@ def check_owner(state: Path, owner: Owner, *, chartered: bool) -> None:
         )
 
 
-def bind_state(state: Path, owner: Owner, *, chartered: bool) -> None:
-    """Write down whose a state folder is, if it may be his.
-
-    Raises
-    ------
-    FederationError
-        As :func:`check_owner`.
-    LedgerError
-        If a site has used the folder before, and its journal is gone.
-    """
-    check_owner(state, owner, chartered=chartered)
-    if owner.role == "site" and read_owner(state) and not (state / JOURNAL).exists():
-        raise LedgerError(
-            f"{state / JOURNAL} is missing: it knows what this site has spent and answered. Bring "
-            f"it back together with {LEDGER}, from the same backup; nothing starts without them"
-        )
+def write_owner(state: Path, owner: Owner) -> None:
+    """Write down whose a state folder is."""
     write_private(state / OWNER, json.dumps(asdict(owner), indent=1).encode())
 
 
