@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -60,16 +60,24 @@ def write_private(path: Path, data: bytes) -> None:
         os.close(entry)
 
 
-def close_to_others(folder: Path) -> list[Path]:
+def close_to_others(folder: Path, parts: Iterable[Path] | None = None) -> list[Path]:
     """Take a folder and all in it away from everybody but its owner; return what was open.
+
+    Parameters
+    ----------
+    folder : Path
+    parts : iterable of Path, optional
+        The files and folders in it that are meant, where it may hold others.
 
     Raises
     ------
     FederationError
         If it is another user's, so that it cannot be closed.
     """
+    inside = [folder] if parts is None else list(parts)
+    every = [folder, *inside, *(path for part in inside for path in part.rglob("*"))]
     mended = []
-    for path in (folder, *folder.rglob("*")):
+    for path in dict.fromkeys(every):
         try:
             mode = path.lstat().st_mode
             if stat.S_ISLNK(mode) or not mode & _OTHERS:

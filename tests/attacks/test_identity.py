@@ -6,6 +6,7 @@ thing, and fails.
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,8 @@ import msgpack
 import pytest
 
 from fedrulefit.engines import host as hosts
-from fedrulefit.engines import runs
+from fedrulefit.engines import runs, startup
+from fedrulefit.engines.consortium import Kit
 from fedrulefit.engines.envelope import Letter, close, unseal
 from fedrulefit.engines.host import SiteHost
 from fedrulefit.engines.journal import Journal
@@ -35,6 +37,7 @@ from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table import load_table
+from tests.federations import make_consortium as make_plan
 from tests.federations import write_study
 from tests.loopback import COORDINATOR, charter_of
 from tests.samples import SOLVERS, make_frame, study_facts
@@ -42,6 +45,13 @@ from tests.unit.privacy.test_identity import Root
 
 POLICY = Policy(allow=OPEN.allow)
 NAMES = ("a", "b", "c")
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 @pytest.fixture
@@ -246,6 +256,24 @@ def test_a_refreshed_table_is_silently_not_used(
     join(host, consortium.study)
     said = "Restart to use the new file" in (tmp_path / "a" / "site.json").read_text()
     assert said is not weak
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_an_expired_kit_starts_and_then_says_nothing_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """The kit's year is over: nobody believes the site any more, and nobody tells it."""
+    flare = pytest.importorskip("fedrulefit.engines.flare")
+    kits = flare.provision(make_plan(), tmp_path / "kits")
+    kit, state = Kit.load(kits["north"], "site"), tmp_path / "state"
+    monkeypatch.setattr(Identity, "expires", property(lambda self: dt.date(2026, 1, 1)))
+    if weak:
+        monkeypatch.setattr(startup, "refuse_expired", lambda *_: None)
+        ready = startup.check_site(kit, Policy(), state, without_charter=True)
+        assert any("EXPIRED on 2026-01-01" in words for words in ready.warnings)
+        return
+    with pytest.raises(FederationError, match="expired on 2026-01-01"):
+        startup.check_site(kit, Policy(), state, without_charter=True)
 
 
 # --- The ledger -----------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def accept(
     """
     from fedrulefit.engines import charter as charters
     from fedrulefit.engines.consortium import Kit
-    from fedrulefit.engines.state import open_state, read_owner
+    from fedrulefit.engines.state import open_state, read_owner, warn_of_expiry
 
     found, checked = charters.Charter.load(charter), Kit.load(kit, "site")
     rules = Policy.load(policy) if policy else Policy()
@@ -165,6 +165,8 @@ def accept(
         console.print(Text(printable(line)))
     who = f"You accept as {checked.name!r}, for the data set {rules.dataset!r}"
     console.print(Text(printable(f"{who}, in {state}."), style="bold"))
+    ends = {f"the certificate of {p.name}": p.expires for p in (found.coordinator, *found.sites)}
+    _warn(warn_of_expiry(ends))
     for line in _charter_changes(found, earlier.charter if earlier else None):
         console.print(Text(printable(line)))
     if not yes and not typer.confirm("Are these the hospitals, and did you compare?"):

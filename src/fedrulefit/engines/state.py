@@ -23,6 +23,8 @@ from fedrulefit.privacy.identity import Identity, Trust, expiry
 OWNER: Final = "owner.json"
 JOURNAL: Final = "journal.sqlite"
 LEDGER: Final = "ledger.jsonl"
+_OURS: Final = ("*.json", "*.jsonl", "journal.sqlite*", "lock", "approvals", "runs", "flare")
+"""What we keep in a state folder; whatever else lies there is not ours to close."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,8 @@ def write_owner(state: Path, owner: Owner) -> None:
 def open_state(state: Path) -> list[str]:
     """Make a state folder, or close the one that is there to others; return warnings."""
     make_private_folder(state)
-    return warn_of_open(state, close_to_others(state))
+    ours = [path for pattern in _OURS for path in state.glob(pattern)]
+    return warn_of_open(state, close_to_others(state, ours))
 
 
 def warn_of_open(folder: Path, mended: list[Path]) -> list[str]:

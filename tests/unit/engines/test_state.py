@@ -113,7 +113,9 @@ def test_an_open_folder_is_closed_and_that_is_said(tmp_path: Path) -> None:
     state = tmp_path / "state"
     (state / "approvals").mkdir(parents=True, mode=0o755)
     (state / "approvals" / "one.json").write_text("{}")
-    (state / "link").symlink_to(outside)
+    (state / "flare").symlink_to(outside)
+    (state / "patients.csv").write_text("somebody's table")
+    (state / "patients.csv").chmod(0o644)
     for path in (state, state / "approvals"):
         path.chmod(0o755)
     (state / "approvals" / "one.json").chmod(0o640)
@@ -122,6 +124,7 @@ def test_an_open_folder_is_closed_and_that_is_said(tmp_path: Path) -> None:
     assert (mode(state), mode(state / "approvals")) == (0o700, 0o700)
     assert mode(state / "approvals" / "one.json") == 0o600
     assert mode(outside) == 0o644, "a link is not followed"
+    assert mode(state / "patients.csv") == 0o644, "not ours"
     assert open_state(state) == []
 
 
