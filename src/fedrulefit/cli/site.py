@@ -141,25 +141,14 @@ def accept(
     """
     from fedrulefit.engines import charter as charters
     from fedrulefit.engines.consortium import Kit
-    from fedrulefit.engines.state import open_state, read_owner, warn_of_expiry
+    from fedrulefit.engines.state import open_state, warn_of_expiry
 
     found, checked = charters.Charter.load(charter), Kit.load(kit, "site")
     rules = Policy.load(policy) if policy else Policy()
     found.check_kit(checked)
     charters.join_pins(rules, found)
-    owner, earlier = read_owner(state), charters.read_acceptance(state)
-    known = owner.name if owner else earlier.site if earlier else checked.name
-    if known != checked.name:
-        raise FederationError(
-            f"the state folder {state} is of {known!r}, but the kit is of {checked.name!r}: are "
-            "kits or folders swapped?"
-        )
-    root = owner.root if owner else earlier.charter.root if earlier else found.root
-    if root != found.root and not new_root:
-        raise FederationError(
-            f"the charter has another root certificate than {state} was used with: if the "
-            "consortium has made a new one, say so with --new-root"
-        )
+    charters.check_successor(state, found, checked.name, new_root=new_root)
+    earlier = charters.read_acceptance(state)
     console = stdout()
     for line in found.words():
         console.print(Text(printable(line)))

@@ -30,6 +30,7 @@ from pydantic import (
 )
 
 from fedrulefit.engines.consortium import Kit
+from fedrulefit.engines.state import read_owner
 from fedrulefit.errors import FederationError, PolicyError, explain
 from fedrulefit.files import write_private
 from fedrulefit.privacy.ledger import now
@@ -316,6 +317,29 @@ def read_acceptance(state: Path) -> Acceptance | None:
         return Acceptance(**{**facts, "charter": Charter.model_validate(facts["charter"])})
     except (OSError, ValueError, LookupError, TypeError):
         raise FederationError(f"{path} cannot be read: accept the charter again") from None
+
+
+def check_successor(state: Path, charter: Charter, site: str, *, new_root: bool) -> None:
+    """Refuse a charter for a state folder of another site, or of another root unless meant so.
+
+    Raises
+    ------
+    FederationError
+        If it is.
+    """
+    owner, earlier = read_owner(state), read_acceptance(state)
+    known = owner.name if owner else earlier.site if earlier else site
+    if known != site:
+        raise FederationError(
+            f"the state folder {state} is of {known!r}, but the kit is of {site!r}: are kits or "
+            "folders swapped?"
+        )
+    root = owner.root if owner else earlier.charter.root if earlier else charter.root
+    if root != charter.root and not new_root:
+        raise FederationError(
+            f"the charter has another root certificate than {state} was used with: if the "
+            "consortium has made a new one, say so with --new-root"
+        )
 
 
 def check_acceptance(

@@ -41,7 +41,8 @@ class Letter:
     body : bytes
         The request, or the reply.
     instance : str
-        Which process of the site answers, so that two with one kit are noticed.
+        Which process of the site says so, so that two with one kit are noticed; empty in
+        requests and replies.
     """
 
     kind: Call | Result

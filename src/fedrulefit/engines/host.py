@@ -234,8 +234,9 @@ class SiteHost:
         self._lock_file.close()
 
     def _close(self, letter: Letter) -> bytes:
-        signed = replace(letter, instance=self._instance)
-        return close(signed, sender=self._identity, recipient=self._coordinator)
+        if letter.kind != "done":  # an answer is the site's, whichever process gave it
+            letter = replace(letter, instance=self._instance)
+        return close(letter, sender=self._identity, recipient=self._coordinator)
 
     def _start(self, subject: str, body: bytes) -> None:
         """Begin to answer, unless something is under way.

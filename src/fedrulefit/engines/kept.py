@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -51,7 +51,7 @@ class Head:
 
     rows: int = 0
     hash: str = FIRST
-    spent: Mapping[str, float] | None = None
+    spent: Mapping[str, float] = field(default_factory=dict)
     due: tuple[Release, ...] = ()
 
     @classmethod
@@ -66,13 +66,13 @@ class Head:
     def pack(self) -> bytes:
         """Return the head as bytes."""
         due = [release.facts() for release in self.due]
-        data: bytes = msgpack.packb([self.rows, self.hash, dict(self.spent or {}), due])
+        data: bytes = msgpack.packb([self.rows, self.hash, dict(self.spent), due])
         return data
 
     @property
     def epsilon(self) -> float:
         """ε of all studies."""
-        return sum((self.spent or {}).values())
+        return sum(self.spent.values())
 
     def explain(self, path: Path, rows: int, last: str) -> str | None:
         """Say what is wrong with a ledger of so many rows and that last hash; None if nothing.
@@ -152,7 +152,7 @@ class KeptLedger(Ledger):
             head = Head(
                 rows=len(self.releases) + len(due),
                 hash=rows[-1]["hash"],
-                spent=_spend(self._head.spent or {}, releases),
+                spent=_spend(self._head.spent, releases),
                 due=due,
             )
             self._journal.put({**sections, _SECTION: {"head": head.pack()}})
@@ -173,7 +173,7 @@ class KeptLedger(Ledger):
 
     def spent(self, study: str) -> float:
         """Return the ε of one study's noisy releases, by whichever says more."""
-        return max(super().spent(study), (self._head.spent or {}).get(study, 0.0))
+        return max(super().spent(study), self._head.spent.get(study, 0.0))
 
     def _check_file(self) -> None:
         """Refuse to go on with a file that is not as this process left it."""

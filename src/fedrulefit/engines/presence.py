@@ -1,8 +1,9 @@
 """Whether one process answers for a site, or two with the same kit.
 
-Every process of a site has a name of its own (its *instance*), which it signs with each
-answer. A site that was restarted answers under a new one, and never again under the old;
-if the old one answers a call that was made after the new one was first heard, both run.
+Every process of a site has a name of its own (its *instance*), which it signs whenever it
+is greeted, or says how far it is. A site that was restarted answers under a new one, and
+never again under the old; if the old one answers a call that was made after the new one
+was first heard, both run.
 """
 
 from __future__ import annotations

@@ -257,7 +257,8 @@ class Caller:
         self._troubles.pop(site, None)
         if reply.kind == "here":
             self.expires[site] = expiry(certificate_of(answer))
-        self._presence.note(site, reply.instance, asked)
+        if reply.instance:
+            self._presence.note(site, reply.instance, asked)
         return reply
 
 

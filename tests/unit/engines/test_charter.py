@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,8 @@ def kit_of(name: str, **changes: object) -> Kit:
         "coordinator": COORDINATOR,
         "sites": ("north", "south", "west"),
     }
-    return PlainKit(**{**facts, **changes})  # type: ignore[arg-type]
+    blank = {field.name: "" for field in fields(Kit)}
+    return PlainKit(**{**blank, **facts, **changes})  # type: ignore[arg-type]
 
 
 def test_a_charter_survives_its_file(tmp_path: Path) -> None:
