@@ -20,7 +20,8 @@ import duckdb
 import pandas as pd
 
 from fedrulefit.engines import runs
-from fedrulefit.engines.consortium import Consortium, CoordinatorPart, SitePart
+from fedrulefit.engines.charter import accept, make_charter
+from fedrulefit.engines.consortium import Consortium, CoordinatorPart, Kit, SitePart
 from fedrulefit.study import Study
 
 SITES = ("north", "south", "west")
@@ -80,8 +81,15 @@ class Federation:
         self.sites = sites
         self.consortium = make_consortium(sites)
         self.kits = flare.provision(self.consortium, folder / "kits")
+        self.charter = make_charter(
+            Kit.load(self.kits["coordinator"], "coordinator"),
+            {site: Kit.load(self.kits[site], "site") for site in sites},
+        )
         self.state = folder / "coordinator"
         (folder / "policy.toml").write_text(policy, encoding="utf-8")
+        for site in sites:
+            (folder / site).mkdir(mode=0o700)
+            accept(folder / site, self.charter, site=site, dataset="patients", by="a test")
         self._studies, self._seed = studies, seed
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 

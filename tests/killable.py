@@ -27,6 +27,7 @@ import numpy as np
 
 from fedrulefit.engines.drive import drive
 from fedrulefit.engines.journal import Journal
+from fedrulefit.engines.kept import KeptLedger, RunMemory
 from fedrulefit.modelfile import save_model
 from fedrulefit.privacy.identity import Identity, Trust, make_consortium
 from fedrulefit.privacy.ledger import Ledger, Release
@@ -134,7 +135,8 @@ def make_site(name: str, fate: Fate | None = None) -> Site:
     study, facts = read_run()
     home = Path(name)
     journal = Journal(home / "journal.db")
-    memory: Memory = journal.section("run")
+    ledger = KeptLedger(home / "ledger.jsonl", journal)
+    memory: Memory = RunMemory(journal, "run", ledger)
     if fate is not None:
         memory = FatefulMemory(memory, fate, "reply/")
     return Site(
@@ -142,7 +144,7 @@ def make_site(name: str, fate: Fate | None = None) -> Site:
         load_table(name),
         study,
         policy=policy_of(facts),
-        ledger=Ledger(home / "ledger.jsonl"),
+        ledger=ledger,
         noise=None if facts["seed"] is None else UnsafeSeededLaplace(facts["seed"], name),
         identity=Identity((home / "site.der").read_bytes(), (home / "key.der").read_bytes()),
         trust=Trust(Path("root.der").read_bytes()),

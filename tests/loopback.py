@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -11,9 +12,10 @@ from typing import Any
 
 import pandas as pd
 
+from fedrulefit.engines.charter import Charter, Party
 from fedrulefit.engines.host import SiteHost
 from fedrulefit.engines.runs import Caller, serve
-from fedrulefit.privacy.identity import make_consortium
+from fedrulefit.privacy.identity import Identity, Trust, make_consortium
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.study import Study
@@ -21,6 +23,21 @@ from fedrulefit.table import load_table
 
 COORDINATOR = "coordinator.example.org"
 POLICY = Policy(allow=OPEN.allow)
+
+
+def charter_of(identities: Mapping[str, Identity], trust: Trust) -> Charter:
+    """A charter of these identities, the coordinator's among them."""
+
+    def party(name: str) -> Party:
+        identity = identities[name]
+        return Party(name=name, fingerprint=identity.fingerprint, expires=identity.expires)
+
+    return Charter(
+        consortium="loopback",
+        root=hashlib.sha256(trust.root).hexdigest(),
+        coordinator=party(COORDINATOR),
+        sites=tuple(party(name) for name in identities if name != COORDINATOR),
+    )
 
 
 class Loopback:

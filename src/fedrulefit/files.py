@@ -1,11 +1,17 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and files that are their owner's alone."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import stat
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+
+from fedrulefit.errors import FederationError
+
+_OTHERS = 0o077
+"""What a private file or folder allows nobody but its owner."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -23,3 +29,66 @@ def fill_whole(path: Path, fill: Callable[[Path], object]) -> None:
         with suppress(OSError):
             draft.unlink()
         raise
+
+
+def make_private_folder(path: Path) -> None:
+    """Make a folder for its owner alone, whatever the umask; leave one that is there as it is."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def touch_private(path: Path) -> None:
+    """Make an empty file for its owner alone, whatever the umask, or leave the one there."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file for its owner alone, whole or not at all, and on disk before this returns."""
+
+    def fill(draft: Path) -> None:
+        draft.unlink(missing_ok=True)  # left by a crash, with whatever mode
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    fill_whole(path, fill)
+    entry = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(entry)
+    finally:
+        os.close(entry)
+
+
+def close_to_others(folder: Path, parts: Iterable[Path] | None = None) -> list[Path]:
+    """Take a folder and all in it away from everybody but its owner; return what was open.
+
+    Parameters
+    ----------
+    folder : Path
+    parts : iterable of Path, optional
+        The files and folders in it that are meant, where it may hold others.
+
+    Raises
+    ------
+    FederationError
+        If it is another user's, so that it cannot be closed.
+    """
+    inside = [folder] if parts is None else list(parts)
+    every = [folder, *inside, *(path for part in inside for path in part.rglob("*"))]
+    mended = []
+    for path in dict.fromkeys(every):
+        try:
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode) or not mode & _OTHERS:
+                continue
+            path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
+        except FileNotFoundError:  # gone meanwhile, as passing files go
+            continue
+        except OSError as error:
+            raise FederationError(
+                f"other users can reach {path}, and that cannot be changed ({error.strerror}): "
+                f"make it the property of the user who runs this, and 'chmod -R go= {folder}'"
+            ) from None
+        mended.append(path)
+    return mended

@@ -22,6 +22,7 @@ any          null, NaN, empty, or ``MISSING_WORDS``      NaN
 from __future__ import annotations
 
 import difflib
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -77,6 +78,14 @@ class Table:
     def n_rows(self) -> int:
         """The number of patients."""
         return int(self.values.shape[0])
+
+    @property
+    def digest(self) -> bytes:
+        """Hash of the patients, to notice that they changed."""
+        hasher = hashlib.sha256()
+        for array in (self.values, self.outcome, self.weights):
+            hasher.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+        return hasher.digest()
 
     def take(self, rows: Bools) -> Table:
         """Return the table of some patients only."""

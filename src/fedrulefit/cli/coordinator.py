@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fedrulefit.cli.console import friendly_errors, stdout
+from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
 from fedrulefit.cli.federation import STATE, StateOption, load_flare
-from fedrulefit.engines.host import lock_folder
 
 app = typer.Typer(
     name="coordinator", help="Start the coordinator of a consortium.", no_args_is_help=True
@@ -28,12 +27,17 @@ def start(
     It goes on with every run that is not finished. Keep its state folder.
     """
     from fedrulefit.engines.consortium import Kit
+    from fedrulefit.engines.startup import check_coordinator
 
     flare = load_flare()
     checked = Kit.load(kit, "coordinator")
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock_folder(state).close()
+    for warning in check_coordinator(checked, state):
+        stderr().print(Text.assemble(("Warning: ", "yellow"), printable(warning)))
     console = stdout()
     console.print(Text(f"Coordinator of {checked.consortium} at {checked.name}; Ctrl-C stops it."))
     console.print(Text(f"Sites: {', '.join(checked.sites)}. State: {state.resolve()}"))
+    console.print(
+        Text(f"Certificate {checked.identity.fingerprint}, until {checked.identity.expires}"),
+        soft_wrap=True,
+    )
     flare.start_coordinator(checked, {"kit": str(checked.folder), "state": str(state.resolve())})

@@ -101,25 +101,37 @@ def init(
     Hand each hospital its own folder over a private channel, and keep authority/ safe:
     it can make new kits.
     """
+    from fedrulefit.engines.charter import make_charter
     from fedrulefit.engines.consortium import Consortium, Kit
+    from fedrulefit.files import close_to_others, write_private
 
     facts = Consortium.load(consortium)
     if output.exists() and any(output.iterdir()) and not renew:
         raise FederationError(
             f"{output} is not empty: choose another folder, or --renew the kits in it"
         )
-    kits = load_flare().provision(facts, output)
+    folders = load_flare().provision(facts, output)
+    close_to_others(output)
+    kits = {
+        name: Kit.load(folder, "coordinator" if name == "coordinator" else "site")
+        for name, folder in folders.items()
+    }
+    sites = {name: kit for name, kit in kits.items() if name != "coordinator"}
+    charter = make_charter(kits["coordinator"], sites)
+    write_private(output / "charter.toml", charter.text().encode())
     console = stdout()
-    root = Kit.load(kits["coordinator"], "coordinator").root_fingerprint
-    console.print(Text(f"Root certificate {root}"), soft_wrap=True)
-    for name, folder in kits.items():
-        kit = Kit.load(folder, "coordinator" if name == "coordinator" else "site")
-        console.print(Text.assemble((str(folder), "bold"), f"  for {kit.name}"))
+    console.print(Text(f"Root certificate {charter.root}"), soft_wrap=True)
+    for name, kit in kits.items():
+        console.print(Text.assemble((str(folders[name]), "bold"), f"  for {kit.name}"))
         console.print(Text(f"  certificate {kit.identity.fingerprint}"), soft_wrap=True)
+    console.print(Text.assemble((str(output / "charter.toml"), "bold"), "  for all hospitals"))
+    console.print(Text(f"  hash {charter.hash}"), soft_wrap=True)
     console.print(
         Text(
-            f"Hand each hospital its folder over a private channel; keep {output / 'authority'} "
-            "safe. Compare fingerprints by another way, such as the telephone."
+            f"Hand each hospital its folder over a private channel, and the charter; keep "
+            f"{output / 'authority'} safe. Each hospital compares the charter's hash with the "
+            "others by another way, such as the telephone, and accepts it with 'fedrulefit site "
+            "accept'."
         )
     )
 
@@ -205,7 +217,7 @@ def run(
             f"It can be resumed: fedrulefit federation run --resume {folder.name} -o {output} "
             f"--state {state}"
         )
-    shutil.copy(folder / "model.json", output)
+    shutil.copyfile(folder / "model.json", output)
     model = Model.load(output)
     write_page(model, page)
     if as_json:
@@ -236,6 +248,8 @@ def status(
         console.print(Text("The coordinator is not running; this is how it was left."))
     signs = ", ".join(f"{name} {_sign(here)}" for name, here in facts["sites"].items())
     console.print(Text(f"Sites: {signs} (as of {facts['updated']})"))
+    for warning in facts.get("warnings", []):
+        console.print(Text.assemble(("Warning: ", "yellow"), printable(warning)))
     if not found:
         console.print("No runs yet.")
     for name, one in found.items():
@@ -415,6 +429,7 @@ def _site_lines(status: dict[str, Any]) -> list[str]:
             "go on without waiting for it"
             for site, minutes in status.get("slow", {}).items()
         ]
+        lines += [f"Warning: {warning}" for warning in status.get("warnings", [])]
     lines += status.get("given_up", [])
     lines += [text for text in (status.get("message") or "").split("\n") if text]
     return lines

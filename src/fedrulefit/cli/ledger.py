@@ -68,13 +68,33 @@ def verify(
 ) -> None:
     """Check that no row was changed, moved or taken out.
 
-    Rows cut off at the end are noticed only with --expect: note the last hash elsewhere.
+    Rows cut off at the end are noticed by the site's journal, where it lies beside the ledger,
+    or with --expect: note the last hash elsewhere.
     """
     hashes = [row["hash"] for row in _rows(path)]
+    _compare_with_journal(path)
     if expect is not None and expect not in hashes:
         raise LedgerError(f"{path}: the chain does not hold {expect}: rows were taken out")
     last = hashes[-1] if hashes else "none"
     stdout().print(Text(f"{path}: {len(hashes)} rows, the chain holds. Last hash: {last}"))
+
+
+def _compare_with_journal(path: Path) -> None:
+    """Refuse a ledger that does not end where its site's journal says."""
+    from fedrulefit.engines.journal import Journal
+    from fedrulefit.engines.sitestatus import check_ledger
+    from fedrulefit.engines.state import JOURNAL, LEDGER
+
+    beside = path.with_name(JOURNAL)
+    if path.name != LEDGER or not beside.exists():
+        return
+    journal = Journal(beside, read_only=True)
+    try:
+        wrong = check_ledger(path, journal)
+    finally:
+        journal.close()
+    if wrong is not None:
+        raise LedgerError(wrong)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

@@ -1,9 +1,11 @@
-"""``fedrulefit site``: a hospital's own process, policy and approvals."""
+"""``fedrulefit site``: a hospital's own process, charter, policy and approvals."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -41,26 +43,28 @@ def start(
         Path | None, typer.Option("--policy", help="What may leave; careful defaults without.")
     ] = None,
     state: StateOption = STATE,
+    without_charter: Annotated[
+        bool,
+        typer.Option(
+            "--without-charter",
+            help="Start without an accepted charter. Nothing then says who the other sites are: "
+            "invented ones could surround this one, and 'a sum of three' be its own number.",
+        ),
+    ] = False,
 ) -> None:
     """Take part with a hospital's data, until Ctrl-C.
 
-    Everything is checked first: kit, study, table, policy and ledger.
+    Everything is checked first: kit, charter, study, table, policy, state folder and ledger.
     """
+    from fedrulefit.engines import startup
     from fedrulefit.engines.consortium import Kit
-    from fedrulefit.engines.host import lock_folder
 
     flare = load_flare()
     checked = Kit.load(kit, "site")
     rules = Policy.load(policy) if policy else Policy()
-    for path in study:
-        inspection = inspect_table(data, Study.load(path), where=f"site {checked.name}")
-        if inspection.errors:
-            lines = [f"  {finding}" for finding in inspection.errors]
-            raise FederationError("\n".join([f"{data} does not fit {path}:", *lines]))
-        for warning in inspection.warnings:
-            stderr().print(Text.assemble(("Warning: ", "yellow"), printable(str(warning))))
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock_folder(state).close()
+    ready = startup.check_site(checked, rules, state, without_charter=without_charter)
+    tables = _check_tables(checked.name, study, data)
+    _warn([*ready.warnings, *startup.compare_tables(state, tables)])
     budget = _budget_lines(study, rules, state)
     console = stdout()
     console.print(Text(f"Site {checked.name} of {checked.consortium}; Ctrl-C stops it."))
@@ -70,6 +74,11 @@ def start(
         Text(f"This site's certificate {identity.fingerprint}, valid until {identity.expires}"),
         soft_wrap=True,
     )
+    if ready.charter is not None:
+        others = ", ".join(name for name in ready.charter.site_names if name != checked.name)
+        console.print(Text(f"Charter {ready.charter.hash}, with {others}"), soft_wrap=True)
+    for line in _table_words(tables):
+        console.print(Text(line))
     for line in rules.words():
         console.print(Text(f"  {line}"))
     for line in budget:
@@ -80,6 +89,7 @@ def start(
         "data": str(data.resolve()),
         "policy": str(policy.resolve()) if policy else "",
         "state": str(state.resolve()),
+        "without_charter": without_charter,
     }
     flare.start_site(checked, facts)
 
@@ -100,6 +110,124 @@ def _budget_lines(studies: list[Path], policy: Policy, state: Path) -> list[str]
         if budget.problem:  # what an earlier run paid for still costs nothing
             lines.append(f"  Only runs over unchanged patients: {budget.problem}")
     return lines
+
+
+def _check_tables(site: str, studies: Iterable[Path], data: Path) -> list[dict[str, Any]]:
+    """Check the table against every study; return which patients they are."""
+    from fedrulefit.engines.host import describe_table
+
+    found = []
+    for path in studies:
+        study = Study.load(path)
+        inspection = inspect_table(data, study, where=f"site {site}")
+        if inspection.errors or inspection.table is None:
+            lines = [f"  {finding}" for finding in inspection.errors]
+            raise FederationError("\n".join([f"{data} does not fit {path}:", *lines]))
+        _warn(map(str, inspection.warnings))
+        found.append(describe_table(study, inspection.table))
+    return found
+
+
+def _table_words(tables: Iterable[dict[str, Any]]) -> list[str]:
+    return [
+        printable(f"Table for {t['study']}: {t['patients']:,} patients, hash {t['hash']}")
+        for t in tables
+    ]
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        stderr().print(Text.assemble(("Warning: ", "yellow"), printable(warning)))
+
+
+@app.command(epilog="Example: fedrulefit site accept charter.toml --kit kits/north --state state")
+@friendly_errors()
+def accept(
+    charter: Annotated[Path, typer.Argument(help="The consortium's charter.")],
+    kit: Annotated[Path, typer.Option("--kit", help="This hospital's start-up kit.")],
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="The policy that names the data set.")
+    ] = None,
+    state: StateOption = STATE,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask: it was compared before.")] = False,
+    new_root: Annotated[
+        bool, typer.Option("--new-root", help="The consortium has a new root certificate.")
+    ] = False,
+) -> None:
+    """Accept who takes part: the names and certificates of all hospitals.
+
+    Compare the fingerprints, or the charter's hash, with every other hospital by telephone.
+    'site start' then believes these certificates and no others.
+    """
+    from fedrulefit.engines import charter as charters
+    from fedrulefit.engines.consortium import Kit
+    from fedrulefit.engines.state import open_state, warn_of_expiry
+
+    found, checked = charters.Charter.load(charter), Kit.load(kit, "site")
+    rules = Policy.load(policy) if policy else Policy()
+    found.check_kit(checked)
+    charters.join_pins(rules, found)
+    charters.check_successor(state, found, checked.name, new_root=new_root)
+    earlier = charters.read_acceptance(state)
+    console = stdout()
+    for line in found.words():
+        console.print(Text(printable(line)))
+    who = f"You accept as {checked.name!r}, for the data set {rules.dataset!r}"
+    console.print(Text(printable(f"{who}, in {state}."), style="bold"))
+    ends = {f"the certificate of {p.name}": p.expires for p in (found.coordinator, *found.sites)}
+    _warn(warn_of_expiry(ends))
+    for line in _charter_changes(found, earlier.charter if earlier else None):
+        console.print(Text(printable(line)))
+    if not yes and not typer.confirm("Are these the hospitals, and did you compare?"):
+        raise FederationError("not accepted: nothing was written")
+    _warn(open_state(state))
+    charters.accept(state, found, site=checked.name, dataset=rules.dataset, by=whoami())
+    console.print(Text("Accepted. A site that runs takes it up when it is started again."))
+
+
+def _charter_changes(found: Any, earlier: Any) -> list[str]:
+    """Say what is new against the charter accepted before."""
+    if earlier is None:
+        return ["No charter was accepted here before."]
+    changes = found.changes(earlier)
+    if not changes:
+        return ["It says the same as the charter accepted before."]
+    return ["Against the charter accepted before:", *(f"  {line}" for line in changes)]
+
+
+@app.command(epilog="Example: fedrulefit site status")
+@friendly_errors()
+def status(
+    state: StateOption = STATE,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Show what this site knows: charter, certificates, table, budget, runs, warnings."""
+    from fedrulefit.engines.sitestatus import read_site_status
+
+    facts = read_site_status(state)
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        return
+    console = stdout()
+    running = "running" if facts["running"] else "not running; this is how it was left"
+    console.print(Text(printable(f"Site {facts['site']}: {running}."), style="bold"))
+    if facts["charter"] is None:
+        console.print("No charter was accepted.")
+    else:
+        by = f"accepted by {facts['charter']['by']} on {facts['charter']['time']}"
+        console.print(Text(printable(f"Charter {facts['charter']['hash']}, {by}")), soft_wrap=True)
+        console.print(Text(printable(f"  with {', '.join(facts['charter']['sites'])}")))
+    for whose, end in facts["certificates"].items():
+        console.print(Text(printable(f"{whose[0].upper()}{whose[1:]}: valid until {end}")))
+    console.print(Text(printable(f"Data set {facts['dataset']}: ε = {facts['epsilon']:g} spent")))
+    for line in _table_words(facts["tables"]):
+        console.print(Text(line))
+    for run in facts["runs"]:
+        line = f"Run {run['run']} of {run['study']}: {run['state']}, last asked {run['seen']}"
+        console.print(Text(printable(line)))
+    for name in facts["pending"]:
+        console.print(Text(printable(f"Waits for a decision ('site review'): {name}")))
+    _warn(facts["warnings"])
 
 
 @app.command(epilog="Example: fedrulefit site policy -o policy.toml")

@@ -219,11 +219,13 @@ class _Replay:
 
     def _check_signature(self, name: str, asked: str, reply: bytes, what: str) -> None:
         kept = self._signatures.get(asked)
-        body, certificate, signature = ("", b"", b"") if kept is None else msgpack.unpackb(kept)
-        letter = Letter("done", asked, reply)
         try:
-            if body != digest(reply):
+            if kept is None:
                 raise ProtocolError("there is no signature of it")
+            body, instance, certificate, signature = msgpack.unpackb(kept)
+            if body != digest(reply):
+                raise ProtocolError("what it signed is another reply")
+            letter = Letter("done", asked, reply, instance)
             verify_letter(
                 letter,
                 (certificate, signature),

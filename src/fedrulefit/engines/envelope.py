@@ -24,8 +24,10 @@ Result = Literal["here", "working", "unknown", "done"]
 _KINDS: Final = (*get_args(Call), *get_args(Result))
 _SLACK: Final = 1 << 16
 """Bytes that an envelope may have beyond its message."""
+_MOST: Final = 64
+"""Characters of an instance's name."""
 
-_PARTS: Final = 5
+_PARTS: Final = 6
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class Letter:
         Hash of the request that this is about; empty for a greeting.
     body : bytes
         The request, or the reply.
+    instance : str
+        Which process of the site says so, so that two with one kit are noticed; empty in
+        requests and replies.
     signed : (bytes, bytes)
         Certificate and signature of a letter that was opened: with them others, too, can see
         who wrote it.
@@ -48,13 +53,15 @@ class Letter:
     kind: Call | Result
     subject: str = ""
     body: bytes = b""
+    instance: str = ""
     signed: tuple[bytes, bytes] = field(default=(b"", b""), compare=False, repr=False)
 
 
 def close(letter: Letter, *, sender: Identity, recipient: str) -> bytes:
     """Sign a letter for one recipient, and put it into an envelope."""
     signature = sender.sign(_claim(letter, recipient))
-    parts = [letter.kind, letter.subject, letter.body, sender.certificate, signature]
+    parts = [letter.kind, letter.subject, letter.body, letter.instance]
+    parts += [sender.certificate, signature]
     data: bytes = msgpack.packb(parts)
     return data
 
@@ -74,10 +81,11 @@ def unseal(data: bytes, *, trust: Trust, sender: str, recipient: str) -> Letter:
             str() as kind,
             str() as subject,
             bytes() as body,
+            str() as instance,
             bytes() as certificate,
             bytes() as signature,
-        ] if kind in _KINDS:
-            letter = Letter(cast(Call | Result, kind), subject, body)
+        ] if kind in _KINDS and len(instance) <= _MOST:
+            letter = Letter(cast(Call | Result, kind), subject, body, instance)
         case _:
             raise ProtocolError("an envelope is not readable", "unreadable")
     verify_letter(letter, (certificate, signature), trust=trust, sender=sender, recipient=recipient)
@@ -99,7 +107,7 @@ def verify_letter(
 
 
 def _unpack(data: bytes) -> Any:
-    """Read five single values: anybody can send an envelope, so none may hold lists of lists."""
+    """Read six single values: anybody can send an envelope, so none may hold lists of lists."""
     unpacker = msgpack.Unpacker(
         max_ext_len=0, max_map_len=0, max_array_len=_PARTS, max_buffer_size=max(len(data), 1)
     )
@@ -123,6 +131,6 @@ def _value(unpacker: Any, data: bytes) -> Any:
 def _claim(letter: Letter, recipient: str) -> bytes:
     body = hashlib.sha256(letter.body).digest()
     claim: bytes = msgpack.packb(
-        ["fedrulefit letter 1", letter.kind, letter.subject, body, recipient]
+        ["fedrulefit letter 2", letter.kind, letter.subject, body, letter.instance, recipient]
     )
     return claim

@@ -39,17 +39,13 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
-from threadpoolctl import threadpool_limits
 
 from fedrulefit.engines.consortium import Consortium, Kit, seal_kit
 from fedrulefit.engines.host import SiteHost, lock_folder
 from fedrulefit.engines.runs import Caller, carry_out, run_folders, serve
+from fedrulefit.engines.startup import open_host
 from fedrulefit.errors import FederationError, FedRuleFitError
 from fedrulefit.privacy.identity import Identity
-from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
-from fedrulefit.privacy.policy import Policy
-from fedrulefit.study import Study
-from fedrulefit.table import load_table
 
 log = logging.getLogger(__name__)
 
@@ -275,29 +271,6 @@ def _local_facts() -> dict[str, Any]:
         )
     facts: dict[str, Any] = json.loads(text)
     return facts
-
-
-def open_host(facts: Mapping[str, Any]) -> SiteHost:
-    """Open a hospital's host from the facts that its start-up command was given."""
-    kit = Kit.load(facts["kit"], "site")
-    policy = Policy.load(facts["policy"]) if facts["policy"] else Policy()
-    studies = [Study.load(path) for path in facts["studies"]]
-    where = f"site {kit.name}"
-    # Named unsafe in everything that leaves, and refused by the default policy.
-    seed = facts.get("unsafe_noise_seed")
-    threadpool_limits(1, "blas")  # for good: more threads could change the order of sums
-    return SiteHost(
-        kit.name,
-        [(study, load_table(Path(facts["data"]), study, where=where)) for study in studies],
-        policy,
-        state=Path(facts["state"]),
-        identity=kit.identity,
-        trust=kit.trust(policy.peers),
-        coordinator=kit.coordinator,
-        roster=kit.sites,
-        make_noise=lambda: None if seed is None else UnsafeSeededLaplace(seed, kit.name),
-        secret_folds=seed is None,
-    )
 
 
 # --- Starting the processes -------------------------------------------------------------------

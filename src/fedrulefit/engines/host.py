@@ -4,34 +4,62 @@ In: an envelope from the coordinator. Out: an envelope. The host keeps everythin
 that must survive a crash in its state folder:
 
 =================  =========================================================
+``charter.json``   who takes part, as a person accepted it
+``owner.json``     whose the folder is
 ``ledger.jsonl``   what left, hash-chained
-``journal.sqlite`` replies and keys of each run (only the owner may read it)
+``journal.sqlite`` replies and keys of each run, and where the ledger ends
 ``approvals/``     what a person was asked, and decided
+``site.json``      what the running host knows, for ``site status``
 ``lock``           held while the host runs
 =================  =========================================================
+
+Only their owner can read them.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import fcntl
 import hashlib
 import json
 import logging
 import os
 import secrets
+import sqlite3
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, get_args
 
+import msgpack
+
+from fedrulefit.engines.charter import Charter
 from fedrulefit.engines.envelope import Letter, close, unseal
 from fedrulefit.engines.journal import Journal, Section
+from fedrulefit.engines.kept import KeptLedger, RunMemory
+from fedrulefit.engines.state import (
+    JOURNAL,
+    LEDGER,
+    Owner,
+    SourceFile,
+    check_owner,
+    new_instance,
+    open_state,
+    own_certificates,
+    warn_of_expiry,
+    write_owner,
+)
 from fedrulefit.errors import FederationError, PolicyError, ProtocolError
+from fedrulefit.files import make_private_folder, touch_private, write_private
 from fedrulefit.privacy.identity import Identity, Trust
-from fedrulefit.privacy.ledger import Ledger, now
+from fedrulefit.privacy.ledger import now
 from fedrulefit.privacy.mechanisms import Noise
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.memory import Memory
 from fedrulefit.protocol.site import Site, blank_header, read_request
 from fedrulefit.protocol.wire import digest, to_bytes
 from fedrulefit.study import Study
@@ -44,6 +72,16 @@ HELD: Final = 2
 
 PATIENCE: Final = 1.0
 """Seconds that a call waits for an answer before it says "working"."""
+
+IDLE: Final = dt.timedelta(days=1)
+"""A run without a question for so long is abandoned when another one joins: a coordinator
+gives a lost site up after a day, too."""
+
+_DAY: Final = 86_400.0
+
+STATUS: Final = "site.json"
+_RUN: Final = "run"
+"""Begins the names of the journal's sections that are of a run."""
 
 
 class SiteHost:
@@ -61,7 +99,11 @@ class SiteHost:
     coordinator : str
         The name in the coordinator's certificate.
     roster : collection of str, optional
-        The consortium's sites; any may take part, if not given.
+        The consortium's sites; the charter's, or any, if not given.
+    charter : Charter, optional
+        Who takes part, as a person accepted it.
+    source : SourceFile, optional
+        The file that the tables were read from, to notice that it changed.
     make_noise : callable
         Gives each run its noise; None for OpenDP's.
     secret_folds : bool
@@ -72,7 +114,9 @@ class SiteHost:
     Raises
     ------
     FederationError
-        If another process uses the state folder.
+        If another process uses the state folder, or it is another site's.
+    LedgerError
+        If ledger or journal are not as this site left them.
     """
 
     def __init__(
@@ -86,26 +130,49 @@ class SiteHost:
         trust: Trust,
         coordinator: str,
         roster: Collection[str] | None = None,
+        charter: Charter | None = None,
+        source: SourceFile | None = None,
         make_noise: Callable[[], Noise | None] = lambda: None,
         secret_folds: bool = True,
         n_threads: int = 1,
     ) -> None:
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._mended = open_state(state)
         self._lock_file = lock_folder(state)
         self.name = name
+        self._instance = new_instance()
         self._tables = {study.digest: (study, table) for study, table in tables}
         self._policy = policy
         self._identity, self._trust, self._coordinator = identity, trust, coordinator
-        self._roster = roster
+        self._charter, self._source = charter, source
+        self._roster = charter.site_names if roster is None and charter is not None else roster
         self._make_noise, self._n_threads = make_noise, n_threads
         self._state = state
-        self._journal = Journal(state / "journal.sqlite")
-        self._check_dataset()
-        self._dealing = _keep_secret(self._journal.section("dataset")) if secret_folds else None
-        self.ledger = Ledger(state / "ledger.jsonl", clock=now)
+        self._secret_folds = secret_folds
         self._sites: dict[tuple[str, str], Site] = {}
         self._lock = threading.Lock()
         self._work: _Work | None = None
+        self._warned: list[str] = []
+        try:
+            self._open()
+        except BaseException:
+            self._lock_file.close()
+            raise
+
+    def _open(self) -> None:
+        """Take up what the state folder holds, if it is this site's and whole."""
+        owner = Owner.of("site", self.name, self._identity, self._trust)
+        check_owner(self._state, owner, chartered=self._charter is not None)
+        self._journal = Journal(self._state / JOURNAL)
+        try:
+            self._check_dataset()
+            dataset = self._journal.section("dataset")
+            self._dealing = _keep_secret(dataset) if self._secret_folds else None
+            self.ledger = KeptLedger(self._state / LEDGER, self._journal, clock=now)
+            write_owner(self._state, owner)
+            self._tidy()
+        except BaseException:
+            self._journal.close()
+            raise
 
     def receive(self, envelope: bytes) -> bytes:
         """Open an envelope and answer it, within about a second."""
@@ -125,6 +192,7 @@ class SiteHost:
             case "poll":
                 return self._close(self._result(letter.subject))
             case _:
+                self._tidy_daily()
                 return self._close(Letter("here"))
 
     def answer(self, data: bytes) -> bytes:
@@ -136,7 +204,13 @@ class SiteHost:
         if request.header.study not in self._tables:
             reason = "the site does not hold this study: all sites need the same study file"
             return to_bytes(m.Refusal(request.header, "study", reason))
+        key = (request.header.study, request.header.run)
         try:
+            erased = self._memory_of(key).get("erased")
+            if erased is not None:
+                return self._repeat(request, data, erased.decode())
+            if isinstance(request, m.JoinRequest):
+                self._look_around(key)
             site = self._site_of(request.header)
         except ProtocolError as error:
             return to_bytes(m.Refusal(request.header, error.code, str(error)))
@@ -145,7 +219,22 @@ class SiteHost:
             log.error("the run's memory cannot be read (%s)", kind)
             reason = f"the site failed with {kind}: see its log"
             return to_bytes(m.Refusal(request.header, "internal", reason))
-        return site.respond(request, data)
+        answer = site.respond(request, data)
+        if _is_last(site, request, self._memory_of(key)):
+            with suppress(OSError, sqlite3.Error):  # a full disk: then with the abandoned ones
+                self._erase(key, "it has ended")
+        return answer
+
+    def _repeat(self, request: m.Request, data: bytes, reason: str) -> bytes:
+        """Answer in a run whose secrets are erased: only what was answered before."""
+        key = (request.header.study, request.header.run)
+        kept = self._memory_of(key).get(f"reply/{request.header.step}")
+        if kept is not None:
+            asked, reply, _ = msgpack.unpackb(kept)
+            if asked == digest(data):
+                return bytes(reply)
+        words = f"the site has erased the keys of this run, since {reason}: begin a new run"
+        return to_bytes(m.Refusal(request.header, "erased", words))
 
     def close(self) -> None:
         """Let go of the state folder."""
@@ -153,6 +242,8 @@ class SiteHost:
         self._lock_file.close()
 
     def _close(self, letter: Letter) -> bytes:
+        if letter.kind != "done":  # an answer is the site's, whichever process gave it
+            letter = replace(letter, instance=self._instance)
         return close(letter, sender=self._identity, recipient=self._coordinator)
 
     def _start(self, subject: str, body: bytes) -> None:
@@ -182,7 +273,7 @@ class SiteHost:
         key = (header.study, header.run)
         if key not in self._sites:
             while len(self._sites) >= HELD:
-                self._let_go(next(iter(self._sites)))
+                del self._sites[next(iter(self._sites))]
             study, table = self._tables[header.study]
             self._sites[key] = Site(
                 self.name,
@@ -198,18 +289,90 @@ class SiteHost:
                 memory=self._memory_of(key),
                 shared=self._journal.section("dataset"),
                 dealing=self._dealing,
+                charter=b"" if self._charter is None else self._charter.digest,
                 n_threads=self._n_threads,
             )
         return self._sites[key]
 
-    def _memory_of(self, key: tuple[str, str]) -> Section:
-        return run_memory(self._journal, *key)
+    def _memory_of(self, key: tuple[str, str]) -> RunMemory:
+        return RunMemory(self._journal, run_section(*key), self.ledger)
 
-    def _let_go(self, key: tuple[str, str]) -> None:
-        """Forget a run's site; of a finished run, its secret for good."""
-        site = self._sites.pop(key)
-        if site.finished:
-            self._memory_of(key).put({"secret": None})
+    # --- What is done when a run begins or ends -------------------------------------------------
+
+    def _look_around(self, joining: tuple[str, str]) -> None:
+        """Before a run joins, see whether others are abandoned, and what a person should know."""
+        self._erase_abandoned(IDLE, but=joining)
+        self._tell()
+
+    def _tidy(self) -> None:
+        """Erase what lay too long, and say what a person should know."""
+        self._tidied = time.monotonic()
+        self._erase_abandoned(dt.timedelta(days=self._policy.keep_runs_days))
+        self._tell()
+
+    def _tidy_daily(self) -> None:
+        """Tidy up once a day, unless something is being answered."""
+        with self._lock:
+            busy = self._work is not None and not self._work.done.is_set()
+            if not busy and time.monotonic() - self._tidied > _DAY:
+                with suppress(OSError, sqlite3.Error):  # a full disk: the next day, then
+                    self._tidy()
+
+    def _erase(self, key: tuple[str, str], reason: str) -> None:
+        """Forget a run's keys for good; what was answered can still be repeated."""
+        self._sites.pop(key, None)
+        self._memory_of(key).put({"secret": None, "erased": reason.encode()})
+        self._journal.scrub()
+        log.info("erased the keys of run %s: %s", key[1], reason)
+
+    def _erase_abandoned(self, idle: dt.timedelta, but: tuple[str, str] | None = None) -> None:
+        """Erase the keys of runs that nobody has asked anything in for a while."""
+        latest = dt.datetime.now(dt.UTC) - idle
+        for facts in read_runs(self._journal):
+            key = (facts["study"], facts["run"])
+            memory = self._memory_of(key)
+            if key == but or memory.get("secret") is None:
+                continue
+            if not facts["seen"] or dt.datetime.fromisoformat(facts["seen"]) < latest:
+                self._erase(key, "it was left unfinished")
+
+    @property
+    def warnings(self) -> list[str]:
+        """All that a person at the hospital should know."""
+        certificates = own_certificates("site", self._identity, self._trust)
+        if self._charter is not None:
+            party = self._charter.coordinator
+            certificates[f"the certificate of the coordinator {party.name}"] = party.expires
+        said = [*self._mended, *warn_of_expiry(certificates)]
+        if self._source is not None and self._source.changed():
+            said.append(
+                f"{self._source.path} on disk is not the table that is used: it changed since "
+                "this site was started. Restart to use the new file"
+            )
+        return said
+
+    def _tell(self) -> None:
+        """Write what is known for ``site status``, and log warnings once."""
+        warnings = self.warnings
+        for warning in warnings:
+            if warning not in self._warned:
+                log.warning("%s", warning)
+        self._warned = warnings
+        facts = {
+            "site": self.name,
+            "instance": self._instance,
+            "dataset": self._policy.dataset,
+            "charter": None if self._charter is None else self._charter.hash,
+            "data": None if self._source is None else str(self._source.path),
+            "tables": [describe_table(*pair) for pair in self._tables.values()],
+            "certificates": {
+                whose: end.isoformat()
+                for whose, end in own_certificates("site", self._identity, self._trust).items()
+            },
+            "warnings": warnings,
+            "updated": now(),
+        }
+        write_json(self._state / STATUS, facts)
 
     def _check_dataset(self) -> None:
         memory = self._journal.section("dataset")
@@ -223,9 +386,14 @@ class SiteHost:
             )
 
 
+def run_section(study: str, run: str) -> str:
+    """Return the name of what a hospital's journal keeps of a run."""
+    return "\0".join((_RUN, study, run))
+
+
 def run_memory(journal: Journal, study: str, run: str) -> Section:
     """Return what a hospital remembers of a run."""
-    return journal.section("\0".join(("run", study, run)))
+    return journal.section(run_section(study, run))
 
 
 def _keep_secret(memory: Section) -> bytes:
@@ -235,6 +403,46 @@ def _keep_secret(memory: Section) -> bytes:
         secret = secrets.token_bytes(32)
         memory.put({"dealing": secret})
     return secret
+
+
+def _is_last(site: Site, request: m.Request, memory: Memory) -> bool:
+    """Whether nothing that needs the run's keys can follow this request."""
+    if not site.finished:
+        return False
+    join = memory.get("stage/JoinRequest")
+    opens = join is not None and getattr(read_request(join), "dropouts", "") == "continue"
+    return not (opens and isinstance(request, get_args(m.SumRequest)))
+
+
+def read_runs(journal: Journal) -> list[dict[str, Any]]:
+    """Return the runs that a journal knows: study (hash), name, when last asked, steps, state."""
+    found = []
+    for section in journal.names(_RUN + "\0"):
+        _, study, run = section.split("\0")
+        memory = journal.section(section)
+        place, erased = memory.get("place"), memory.get("erased")
+        if place is None:
+            continue
+        found.append(
+            {
+                "study": study,
+                "run": run,
+                "seen": (memory.get("seen") or b"").decode(),
+                "steps": msgpack.unpackb(place)[0] + 1,
+                "erased": None if erased is None else erased.decode(),
+            }
+        )
+    return found
+
+
+def describe_table(study: Study, table: Table) -> dict[str, Any]:
+    """Return which patients a site takes part in a study with."""
+    return {
+        "study": study.name,
+        "study_hash": study.digest,
+        "patients": table.n_rows,
+        "hash": table.digest.hex()[:16],
+    }
 
 
 class _Work(threading.Thread):
@@ -256,6 +464,7 @@ class _Work(threading.Thread):
 
 def lock_folder(folder: Path) -> IO[str]:
     """Hold a folder for this process; the file must stay open."""
+    touch_private(folder / "lock")
     file = (folder / "lock").open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -285,7 +494,7 @@ def is_held(folder: Path) -> bool:
 def ask_person(state: Path, run: str, kind: str, words: Sequence[str]) -> bool | None:
     """Write down what is about to leave; return the decision, None before there is one."""
     folder = state / "approvals"
-    folder.mkdir(exist_ok=True, mode=0o700)
+    make_private_folder(folder)
     asked = {"run": run, "kind": kind, "words": list(words)}
     name = f"{kind}-{hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]}"
     path = folder / f"{name}.json"
@@ -321,15 +530,4 @@ def decide(state: Path, approval: str, *, accept: bool, by: str) -> None:
 
 def write_json(path: Path, facts: Any) -> None:
     """Write a small file whole or not at all, readable by its owner only."""
-    part = path.with_name(path.name + ".part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(facts, file, ensure_ascii=False, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    entry = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(entry)
-    finally:
-        os.close(entry)
+    write_private(path, json.dumps(facts, ensure_ascii=False, indent=1).encode())

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedrulefit.errors import FederationError
+from fedrulefit.files import make_private_folder, touch_private
 
 
 class Journal:
@@ -22,14 +23,25 @@ class Journal:
     ----------
     path : Path
         Made, with its folder, if it is not there.
+    read_only : bool
+        Look into the journal of another process, and change nothing.
     """
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600, exist_ok=True)
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._lock = threading.Lock()
         try:
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            if not read_only:
+                make_private_folder(path.parent)
+                touch_private(path)
+            self._connection = sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}",
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            if read_only:
+                self._connection.execute("SELECT 1 FROM entries LIMIT 1")
+                return
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA secure_delete = ON")
@@ -37,7 +49,7 @@ class Journal:
                 "CREATE TABLE IF NOT EXISTS entries ("
                 "section TEXT, key TEXT, value BLOB, PRIMARY KEY (section, key)) WITHOUT ROWID"
             )
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             raise FederationError(f"cannot use the journal {path}: {error}") from None
 
     def section(self, name: str) -> Section:
@@ -52,26 +64,40 @@ class Journal:
             ).fetchone()
         return None if row is None else bytes(row[0])
 
-    def put(self, section: str, entries: Mapping[str, bytes | None]) -> None:
-        """Keep all entries of a section, or none; None deletes."""
+    def put(self, sections: Mapping[str, Mapping[str, bytes | None]]) -> None:
+        """Keep all entries of all sections, or none; None deletes."""
         with self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
-                for key, value in entries.items():
-                    if value is None:
-                        self._connection.execute(
-                            "DELETE FROM entries WHERE section = ? AND key = ?", (section, key)
-                        )
-                    else:
-                        self._connection.execute(
-                            "INSERT OR REPLACE INTO entries VALUES (?, ?, ?)",
-                            (section, key, value),
-                        )
+                for section, entries in sections.items():
+                    for key, value in entries.items():
+                        self._put_one(section, key, value)
                 self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+
+    def _put_one(self, section: str, key: str, value: bytes | None) -> None:
+        if value is None:
+            self._connection.execute(
+                "DELETE FROM entries WHERE section = ? AND key = ?", (section, key)
+            )
+        else:
+            self._connection.execute(
+                "INSERT OR REPLACE INTO entries VALUES (?, ?, ?)", (section, key, value)
+            )
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the names of all sections that begin with `prefix`."""
+        with self._lock:
+            rows = self._connection.execute("SELECT DISTINCT section FROM entries").fetchall()
+        return sorted(name for (name,) in rows if name.startswith(prefix))
+
+    def scrub(self) -> None:
+        """Empty the write-ahead log: what was deleted is then in no file."""
+        with self._lock:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         """Let go of the file."""
@@ -91,4 +117,4 @@ class Section:
 
     def put(self, entries: Mapping[str, bytes | None]) -> None:
         """Keep all entries, or none of them; None deletes."""
-        self._journal.put(self._name, entries)
+        self._journal.put({self._name: entries})

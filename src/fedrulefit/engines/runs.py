@@ -16,11 +16,12 @@ every folder that is not finished.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,9 +34,12 @@ from fedrulefit.engines.drive import Status, drive
 from fedrulefit.engines.envelope import Letter, close, unseal
 from fedrulefit.engines.host import write_json
 from fedrulefit.engines.journal import Journal
+from fedrulefit.engines.presence import Presence
+from fedrulefit.engines.state import SOON, own_certificates, read_json, warn_of_expiry
 from fedrulefit.errors import FederationError, FedRuleFitError, ProtocolError
+from fedrulefit.files import close_to_others, make_private_folder, touch_private, write_private
 from fedrulefit.modelfile import save_model
-from fedrulefit.privacy.identity import Identity, Trust
+from fedrulefit.privacy.identity import Identity, Trust, expiry
 from fedrulefit.privacy.ledger import now
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.site import RUN_NAME
@@ -112,8 +116,9 @@ def submit(state: Path, request: RunRequest, study: Path) -> Path:
     folder = run_folder(state, request.run)
     if folder.exists():
         raise FederationError(f"there is a run {request.run!r}: resume it, or choose another name")
-    folder.mkdir(parents=True, mode=0o700)
-    (folder / "study.toml").write_bytes(study.read_bytes())
+    make_private_folder(folder.parent)
+    folder.mkdir(mode=0o700)
+    write_private(folder / "study.toml", study.read_bytes())
     write_json(folder / "status.json", {"state": "waiting", "updated": now()})
     write_json(folder / "run.json", asdict(request))  # last: with it the run exists
     return folder
@@ -141,7 +146,7 @@ def stop(state: Path, run: str) -> None:
     state_of_run = read_status(folder)["state"]
     if state_of_run not in ("waiting", "running"):
         raise FederationError(f"run {run!r} is not under way: it is {state_of_run}")
-    (folder / "stop").touch()
+    touch_private(folder / "stop")
 
 
 def run_folder(state: Path, run: str) -> Path:
@@ -181,12 +186,32 @@ class Caller:
         self._trust = trust
         self._name = name
         self._largest: dict[str, int] = {}
+        self._presence = Presence()
+        self._troubles: dict[str, str] = {}
+        self.expires: dict[str, dt.date] = {}
 
     def greet(self, sites: tuple[str, ...]) -> dict[str, bool]:
         """Return which sites are there."""
         with ThreadPoolExecutor(len(sites)) as pool:
             found = pool.map(lambda site: self._call(site, Letter("hello")), sites)
             return {site: letter is not None for site, letter in zip(sites, found, strict=True)}
+
+    def warnings(self, sites: Iterable[str], within: int = SOON[0]) -> list[str]:
+        """Return what a person should know: of certificates, and of kits used twice."""
+        sites = list(sites)
+        certificates = own_certificates("coordinator", self._identity, self._trust)
+        certificates |= {
+            f"the certificate of {site}": self.expires[site]
+            for site in sites
+            if site in self.expires
+        }
+        doubled = [
+            f"two processes use the kit of {site}: stop one of them"
+            for site in sites
+            if self._presence.doubled(site)
+        ]
+        troubles = [self._troubles[site] for site in sites if site in self._troubles]
+        return [*doubled, *troubles, *warn_of_expiry(certificates, within=within)]
 
     def ask(
         self,
@@ -252,6 +277,7 @@ class Caller:
         return None
 
     def _call(self, site: str, letter: Letter) -> Letter | None:
+        asked = time.monotonic()
         envelope = close(letter, sender=self._identity, recipient=site)
         # A greeting waits for no long answer, whatever the site sent before.
         size = len(envelope) if letter.kind == "hello" else self._largest.get(site, 0)
@@ -261,22 +287,30 @@ class Caller:
             return None
         self._largest[site] = max(self._largest.get(site, 0), len(answer))
         try:
-            return unseal(answer, trust=self._trust, sender=site, recipient=self._name)
+            reply = unseal(answer, trust=self._trust, sender=site, recipient=self._name)
         except ProtocolError as error:
             log.warning("site %s: %s", site, error)
+            self._troubles[site] = str(error)
             return None  # not from this site: as if nothing had come
+        self._troubles.pop(site, None)
+        if reply.kind == "here":
+            self.expires[site] = expiry(reply.signed[0])
+        if reply.instance:
+            self._presence.note(site, reply.instance, asked)
+        return reply
 
 
 def carry_out(folder: Path, caller: Caller) -> None:
     """Carry one run out, from where its journal says; leave a model or the reason why not."""
-    teller = _Teller(folder)
+    teller = _Teller(folder, caller)
     try:
         _carry_out(folder, caller, teller)
         teller.end("done", "")
     except _StoppedError:
         teller.end("stopped", "stopped by a person: it can be resumed")
     except FedRuleFitError as error:
-        teller.end("failed", str(error), getattr(error, "code", ""))
+        faults = caller.warnings(teller.sites, within=-1)
+        teller.end("failed", "\n".join([str(error), *faults]), getattr(error, "code", ""))
     except Exception as error:
         log.exception("run %s", folder.name)
         teller.end("failed", f"the coordinator failed with {type(error).__name__}: see its log")
@@ -305,7 +339,11 @@ def _carry_out(folder: Path, caller: Caller, teller: _Teller) -> None:
             stopped=teller.stopped,
             on_sign=teller.sign,
             on_letter=lambda letter: signatures.put(
-                {letter.subject: msgpack.packb([digest(letter.body), *letter.signed])}
+                {
+                    letter.subject: msgpack.packb(
+                        [digest(letter.body), letter.instance, *letter.signed]
+                    )
+                }
             ),
         )
         if teller.stopped():
@@ -323,6 +361,13 @@ def _carry_out(folder: Path, caller: Caller, teller: _Teller) -> None:
     finally:
         journal.close()
     save_model(model, folder / "model.json")
+    close_to_others(folder)
+
+
+def _evidence(letter: Letter) -> bytes:
+    """Return what shows later who signed an answer; its body is in the step's own entry."""
+    data: bytes = msgpack.packb([digest(letter.body), letter.instance, *letter.signed])
+    return data
 
 
 def read_request(folder: Path) -> RunRequest:
@@ -333,21 +378,39 @@ def read_request(folder: Path) -> RunRequest:
 
 def serve(state: Path, caller: Caller, sites: tuple[str, ...], stop: threading.Event) -> None:
     """Carry out every run that is not finished, and watch who is there, until stopped."""
-    (state / "runs").mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_json(state / "sites.json", {"sites": dict.fromkeys(sites, False), "updated": now()})
+    make_private_folder(state)
+    make_private_folder(state / "runs")
+    ends = read_json(state / "sites.json").get("expires", {})
+    caller.expires |= {site: dt.date.fromisoformat(end) for site, end in ends.items()}
+    told = _tell_sites(state, caller, dict.fromkeys(sites, False), set())
     busy: dict[Path, threading.Thread] = {}
     greeted = 0.0
     while not stop.wait(0.2):
         try:
             _take_up_runs(state, caller, busy)
             if time.monotonic() - greeted > 3.0:
-                write_json(state / "sites.json", {"sites": caller.greet(sites), "updated": now()})
+                told = _tell_sites(state, caller, caller.greet(sites), told)
                 greeted = time.monotonic()
         except Exception:  # a full disk must not end the service
             log.exception("the coordinator goes on after an error")
             stop.wait(5.0)
     for thread in busy.values():
         thread.join(CALL_SECONDS)
+
+
+def _tell_sites(state: Path, caller: Caller, sites: Mapping[str, bool], told: set[str]) -> set[str]:
+    """Write down who is there and what a person should know; log what was not told yet."""
+    warnings = caller.warnings(sites)
+    for warning in sorted(set(warnings) - told):
+        log.warning("%s", warning)
+    facts = {
+        "sites": dict(sites),
+        "warnings": warnings,
+        "expires": {site: end.isoformat() for site, end in caller.expires.items()},
+        "updated": now(),
+    }
+    write_json(state / "sites.json", facts)
+    return set(warnings)
 
 
 def _take_up_runs(state: Path, caller: Caller, busy: dict[Path, threading.Thread]) -> None:
@@ -365,8 +428,9 @@ def _take_up_runs(state: Path, caller: Caller, busy: dict[Path, threading.Thread
 class _Teller:
     """Writes how far a run is, at most a few times a second."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, caller: Caller) -> None:
         self._folder = folder
+        self._caller = caller
         self._online: dict[str, bool] = {}
         self._slow: dict[str, int] = {}
         self._status: Status | None = None
@@ -394,6 +458,11 @@ class _Teller:
         if changed:
             self._write("running", "")
 
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The run's sites."""
+        return tuple(self._online)
+
     def end(self, state: State, message: str, code: str = "") -> None:
         self._write(state, message, code)
 
@@ -413,4 +482,5 @@ class _Teller:
                 facts |= {"waited": round(status.waited), "given_up": list(status.given_up)}
             facts["slow"] = {site: minutes for site, minutes in self._slow.items() if minutes}
             facts["sites"] = dict(self._online)
+            facts["warnings"] = self._caller.warnings(self._online)
             write_json(self._folder / "status.json", facts)

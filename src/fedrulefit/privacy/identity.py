@@ -54,9 +54,7 @@ class Identity:
     @property
     def expires(self) -> dt.date:
         """The last day of the certificate."""
-        from cryptography.x509 import load_der_x509_certificate
-
-        return load_der_x509_certificate(self.certificate).not_valid_after_utc.date()
+        return expiry(self.certificate)
 
     @cached_property
     def _key(self) -> Any:
@@ -77,6 +75,13 @@ class Identity:
         if isinstance(key, rsa.RSAPrivateKey):
             return key.sign(data, _pss(), SHA256())
         raise ProtocolError("the identity's key is neither RSA, EC nor Ed25519", code="identity")
+
+
+def expiry(certificate: bytes) -> dt.date:
+    """Return the last day of a certificate (DER)."""
+    from cryptography.x509 import load_der_x509_certificate
+
+    return load_der_x509_certificate(certificate).not_valid_after_utc.date()
 
 
 def _utc_now() -> dt.datetime:
@@ -134,11 +139,14 @@ class Trust:
             raise refuse(f"its certificate is not readable ({type(error).__name__})") from None
         if [part.value for part in names] != [name]:
             raise refuse("its certificate is of another name")
-        if not claimed.not_valid_before_utc <= self.clock() <= claimed.not_valid_after_utc:
-            raise refuse("its certificate has expired or is not valid yet: renew it")
+        now, end = self.clock(), claimed.not_valid_after_utc
+        if now > end:
+            raise refuse(f"its certificate expired on {end.date()}: it needs a new kit")
+        if now < claimed.not_valid_before_utc:
+            raise refuse("its certificate is not valid yet: compare the clocks")
         pinned = self.pinned.get(name)
         if pinned is not None and pinned != hashlib.sha256(certificate).hexdigest():
-            raise refuse("its certificate is not the one pinned in this site's policy")
+            raise refuse("its certificate is not the one pinned by this site's charter or policy")
         if not verifies(public, data, signature):
             raise refuse("its signature is wrong")
 

@@ -6,7 +6,8 @@ never sees it. Kept in memory, and as JSON lines where the site gives a file.
 
 In the file every row carries the hash of the row before it and its own, so that
 no row can be changed, moved or taken out unseen; only rows cut off at the end
-need the last hash, noted elsewhere, to be missed.
+need the last hash, noted elsewhere, to be missed. (A hospital's process notes it in
+its journal, :mod:`fedrulefit.engines.kept`.)
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 from fedrulefit.errors import LedgerError
+from fedrulefit.files import touch_private
 
 EXACT: Final = "exact"
 """Mechanism of a quantity that left without noise: its ε is infinite."""
@@ -134,7 +136,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         if self.path is not None and self.path.exists():
-            _drop_torn_row(self.path)
+            drop_torn_row(self.path)
             for row in read_rows(self.path):
                 self.releases.append(Release.from_facts(row))
                 self.last_hash = row["hash"]
@@ -144,22 +146,32 @@ class Ledger:
             self._spent += release.epsilon or 0.0
         self._digests = Counter(release.digest for release in self.releases)
 
+    def date(self, releases: Iterable[Release]) -> list[Release]:
+        """Return the releases with the time, where they have none."""
+        time = self.clock() if self.clock is not None else ""
+        return [release if release.time else replace(release, time=time) for release in releases]
+
     def append(self, *releases: Release) -> None:
         """Record what one message holds, before it leaves: all of it, or nothing."""
-        time = self.clock() if self.clock is not None else ""
-        dated = [replace(release, time=time) if time else release for release in releases]
-        last, spent, lines = self.last_hash, self._spent, []
-        for release in dated:
-            spent += release.epsilon or 0.0
-            if self.path is not None:
-                row = _row(release, spent, last)
-                last = row["hash"]
-                lines.append(json.dumps(row, ensure_ascii=False) + "\n")
-        if self.path is not None and lines:
+        dated = self.date(releases)
+        rows = self.next_rows(dated)
+        if self.path is not None and rows:
+            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
             _append(self.path, "".join(lines).encode())
+        if rows:
+            self.last_hash = rows[-1]["hash"]
+            self._spent = rows[-1]["epsilon_so_far"]["add_or_remove_one"]
         self.releases.extend(dated)
         self._digests.update(release.digest for release in dated)
-        self.last_hash, self._spent = last, spent
+
+    def next_rows(self, releases: Sequence[Release]) -> list[dict[str, Any]]:
+        """Return the rows that releases would get, were they appended now."""
+        last, spent, rows = self.last_hash, self._spent, []
+        for release in releases:
+            spent += release.epsilon or 0.0
+            rows.append(_row(release, spent, last))
+            last = rows[-1]["hash"]
+        return rows
 
     def count(self, digest: str) -> int:
         """Return how many rows tell of a message of these bytes."""
@@ -182,6 +194,7 @@ class Ledger:
 
 def _append(path: Path, data: bytes) -> None:
     """Add to a file durably; if that fails, leave it as it was."""
+    touch_private(path)
     with path.open("ab") as file:
         before = file.tell()
         try:
@@ -235,7 +248,7 @@ def _row(release: Release, spent: float, previous: str) -> dict[str, Any]:
     return {**facts, "hash": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def _drop_torn_row(path: Path) -> None:
+def drop_torn_row(path: Path) -> None:
     """Cut off a last row that a power cut left unfinished: what it told of never left."""
     data = path.read_bytes()
     if data and not data.endswith(b"\n"):

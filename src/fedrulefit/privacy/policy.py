@@ -82,6 +82,7 @@ epsilon_study = 20.0
 epsilon_dataset = 40.0     # across all studies
 max_rounds = 1000          # sums in one run
 max_runs = 20              # runs over this data set
+keep_runs_days = 30        # keys of an unfinished run's secure sums are erased after so long
 
 # Counts in the published model are multiples of the first, and none is below the second.
 round_counts = 5
@@ -93,6 +94,14 @@ approval = "auto"          # "review": a person accepts or declines each kind of
 # [peers]
 # south = "SHA-256 of its certificate"
 """
+
+
+def read_fingerprint(text: str) -> str:
+    """Return a fingerprint as 64 digits, however people and openssl write it."""
+    plain = re.sub(r"[:\s]", "", text).lower()
+    if not re.fullmatch("[0-9a-f]{64}", plain):
+        raise ValueError("a fingerprint is a SHA-256: 64 hexadecimal digits")
+    return plain
 
 
 class Policy(BaseModel):
@@ -141,6 +150,9 @@ class Policy(BaseModel):
         Most sums answered in one run.
     max_runs : int
         Most runs over the data set, across studies.
+    keep_runs_days : float
+        Days without a question after which a run counts as abandoned: the keys of its
+        secure sums are erased, and it cannot go on.
     round_counts : int
         Patients and outcomes in the published model are multiples of it; the
         largest of all sites' policies holds.
@@ -170,6 +182,7 @@ class Policy(BaseModel):
     epsilon_dataset: Annotated[float, Field(gt=0)] | None = 40.0
     max_rounds: Annotated[int, Field(ge=1)] = 1000
     max_runs: Annotated[int, Field(ge=1)] = 20
+    keep_runs_days: Annotated[float, Field(gt=0, le=3650)] = 30.0
     round_counts: Annotated[int, Field(ge=1, le=1000)] = 5
     min_published: Annotated[int, Field(ge=0, le=1000)] = 10
     approval: Literal["auto", "review"] = "auto"
@@ -183,11 +196,12 @@ class Policy(BaseModel):
     @field_validator("peers")
     @classmethod
     def _read_fingerprints(cls, peers: dict[str, str]) -> dict[str, str]:
-        """Take fingerprints as people and openssl write them."""
-        plain = {site: text.replace(":", "").strip().lower() for site, text in peers.items()}
-        for site, text in plain.items():
-            if not re.fullmatch("[0-9a-f]{64}", text):
-                raise ValueError(f"the fingerprint of {site!r} is not a SHA-256")
+        plain = {}
+        for site, text in peers.items():
+            try:
+                plain[site] = read_fingerprint(text)
+            except ValueError:
+                raise ValueError(f"the fingerprint of {site!r} is not a SHA-256") from None
         return plain
 
     @classmethod
@@ -235,7 +249,8 @@ class Policy(BaseModel):
             else "A round may be repeated without a site that is lost; the coordinator is trusted "
             "not to compare the sums with and without it.",
             f"Budget: {'; '.join(caps)}; at most {self.max_rounds} sums in one run, and "
-            f"{self.max_runs} runs.",
+            f"{self.max_runs} runs. Keys of a run without questions are erased after "
+            f"{self.keep_runs_days:g} days.",
             f"Counts in the published model are multiples of {self.round_counts}; fewer than "
             f"{self.min_published} patients are not told.",
             "A person accepts or refuses each kind of release."

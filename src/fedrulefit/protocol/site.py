@@ -335,7 +335,7 @@ class Site:
         draft = self._draft
         self._check_approval(request, draft)
         data = to_bytes(self._seal(request, draft.reply))
-        releases = list(self._releases(request, draft.reply, digest(data)))
+        releases = self.ledger.date(self._releases(request, draft.reply, digest(data)))
         self._keep(request, received, asked, data, releases)
         self._known, self._draft = draft.known, None
         if releases:
@@ -582,7 +582,7 @@ class Site:
         """Count the runs over this data set."""
         most = self.policy.max_runs
         earlier = msgpack.unpackb(self._shared.get("runs") or b"\x90")
-        if run not in earlier and len(earlier) >= most:
+        if [self.study.digest, run] not in earlier and len(earlier) >= most:
             raise ProtocolError(
                 f"the site's policy allows {most} runs over its data set, and they are used up",
                 "policy",
@@ -1153,8 +1153,9 @@ class Site:
 
     def _note_run(self, run: str) -> None:
         earlier = msgpack.unpackb(self._shared.get("runs") or b"\x90")
-        if run not in earlier:
-            self._shared.put({"runs": msgpack.packb([*earlier, run])})
+        this = [self.study.digest, run]  # one name may stand for runs of several studies
+        if this not in earlier:
+            self._shared.put({"runs": msgpack.packb([*earlier, this])})
 
     def _remember(self) -> None:
         """Be again where the run was when the process died."""
@@ -1174,10 +1175,7 @@ class Site:
 
     def _data_digest(self) -> bytes:
         """Hash the patients, to notice a table that changed during a run."""
-        hasher = hashlib.sha256()
-        for array in (self._table.values, self._table.outcome, self._table.weights):
-            hasher.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
-        return hasher.digest()
+        return self._table.digest
 
     def _releases(self, request: m.Request, reply: m.Reply, bytes_digest: str) -> Iterator[Release]:
         """Every patient-derived field of a reply, as the ledger tells it."""

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from fedrulefit import Model
 from fedrulefit.cli.app import app
 from fedrulefit.engines import host, runs
+from fedrulefit.engines.charter import Charter
 from fedrulefit.engines.consortium import EXAMPLE as CONSORTIUM
 from fedrulefit.engines.consortium import Consortium, Kit
 from fedrulefit.errors import FederationError
@@ -59,11 +60,17 @@ def kits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """A folder with a study and a table that fits it."""
+def files(tmp_path: Path, kits: Path) -> Path:
+    """A folder with a study, a table that fits it, and a state with an accepted charter."""
     write_study(study_facts(epsilon=1.0), tmp_path / "study.toml")
     write_frame(make_frame(60), tmp_path / "north.parquet")
+    accept(kits, tmp_path / "state", "--yes")
     return tmp_path
+
+
+def accept(kits: Path, state: Path, *options: Any, site: str = "north") -> str:
+    charter = ["site", "accept", kits / "charter.toml", "--kit", kits / site]
+    return succeed(*charter, "--state", state, *options)
 
 
 # --- federation init ----------------------------------------------------------------------------
@@ -71,7 +78,7 @@ def files(tmp_path: Path) -> Path:
 
 def test_init_makes_a_sealed_kit_for_everybody(kits: Path) -> None:
     names = {path.name for path in kits.iterdir()}
-    assert names == {"authority", "coordinator", "north", "south", "west"}
+    assert names == {"authority", "charter.toml", "coordinator", "north", "south", "west"}
     kit = Kit.load(kits / "north", "site")
     assert (kit.name, kit.coordinator) == ("north", "fed.example.org")
     assert kit.sites == ("north", "south", "west")
@@ -210,6 +217,9 @@ def test_a_site_starts_with_its_facts(kits: Path, files: Path, started: list[Any
     flat = " ".join(out.split())
     assert "A run costs ε = 5 (5 covariates × 1)" in flat
     assert "The policy pays for 4 runs of this study over changed patients" in flat
+    assert "ε = 0" in out
+    assert "Table for sepsis: 60 patients, hash " in out
+    assert f"Charter {Charter.load(kits / 'charter.toml').hash}, with south, west" in out
     with flare.contextlib.closing(flare.open_host(facts)) as opened:
         assert opened.name == "north"
 

@@ -28,6 +28,7 @@ max_rounds = 60
 max_runs = 7
 round_counts = 10
 min_published = 11
+keep_runs_days = 3
 approval = "review"
 [peers]
 south = "AB:ababababababababababababababababababababababababababababababab"
@@ -69,6 +70,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         max_runs=7,
         round_counts=10,
         min_published=11,
+        keep_runs_days=3.0,
         approval="review",
         peers={"south": "ab" * 32},
     )
@@ -94,6 +96,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("epsilon_study = nan", "epsilon_study"),
         ("max_rounds = 0", "max_rounds"),
         ("max_runs = 0", "max_runs"),
+        ("keep_runs_days = 0", "keep_runs_days"),
         ('approval = "maybe"', "approval"),
         ("peers = 3", "peers"),
         ('dataset = ""', "dataset"),

@@ -1,0 +1,170 @@
+"""What is checked before a process starts, and how a site's host is opened.
+
+The same checks are made twice: by the command, which says in words what is wrong, and by
+the process itself, which must not rest on how it was started.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from fedrulefit.engines.charter import WITHOUT, Charter, check_acceptance, join_pins
+from fedrulefit.engines.consortium import Kit
+from fedrulefit.engines.host import STATUS, SiteHost, lock_folder
+from fedrulefit.engines.journal import Journal
+from fedrulefit.engines.kept import KeptLedger
+from fedrulefit.engines.state import (
+    JOURNAL,
+    LEDGER,
+    Owner,
+    SourceFile,
+    check_owner,
+    open_state,
+    own_certificates,
+    read_json,
+    refuse_expired,
+    warn_of_expiry,
+    warn_of_open,
+    write_owner,
+)
+from fedrulefit.errors import FederationError
+from fedrulefit.files import close_to_others
+from fedrulefit.privacy.ledger import read_rows
+from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
+from fedrulefit.privacy.policy import Policy
+from fedrulefit.study import Study
+from fedrulefit.table import load_table
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """What was found before a site starts.
+
+    Parameters
+    ----------
+    charter : Charter or None
+    spent : float
+        ε of the data set so far.
+    warnings : tuple of str
+    """
+
+    charter: Charter | None
+    spent: float
+    warnings: tuple[str, ...]
+
+
+def check_site(kit: Kit, policy: Policy, state: Path, *, without_charter: bool) -> Readiness:
+    """Check all that a site needs but its table: kit, charter, state folder, ledger.
+
+    Everything that this process and those that it starts write is closed to other users.
+
+    Raises
+    ------
+    FederationError, PolicyError, LedgerError
+        Saying what is wrong, and what to do.
+    """
+    os.umask(0o077)
+    refuse_expired("site", kit.identity)
+    warnings = [*open_state(state), *close_kit(kit.folder)]
+    lock_folder(state).close()
+    charter = check_acceptance(kit, policy, state, without=without_charter)
+    trust = kit.trust()
+    owner = Owner.of("site", kit.name, kit.identity, trust)
+    check_owner(state, owner, chartered=charter is not None)
+    certificates = own_certificates("site", kit.identity, trust)
+    if charter is None:
+        warnings.append(WITHOUT)
+    else:
+        party = charter.coordinator
+        certificates[f"the certificate of the coordinator {party.name}"] = party.expires
+    warnings += warn_of_expiry(certificates)
+    return Readiness(charter, _check_ledger(state), tuple(warnings))
+
+
+def _check_ledger(state: Path) -> float:
+    """Read the ledger as the site's process will; return the ε spent."""
+    if not (state / JOURNAL).exists():
+        if (state / LEDGER).exists() and list(read_rows(state / LEDGER)):
+            raise FederationError(
+                f"{state} has a ledger but no {JOURNAL}: bring both back from the same backup"
+            )
+        return 0.0
+    journal = Journal(state / JOURNAL)
+    try:
+        return KeptLedger(state / LEDGER, journal).epsilon
+    finally:
+        journal.close()
+
+
+def compare_tables(state: Path, tables: list[dict[str, Any]]) -> list[str]:
+    """Say which tables are not those of the last start."""
+    earlier = {facts["study_hash"]: facts for facts in read_json(state / STATUS).get("tables", [])}
+    said = []
+    for facts in tables:
+        known = earlier.get(facts["study_hash"])
+        if known is not None and known["hash"] != facts["hash"]:
+            said.append(
+                f"the table of {facts['study']} is not that of the last start: {known['patients']} "
+                f"patients ({known['hash']}) then, {facts['patients']} ({facts['hash']}) now"
+            )
+    return said
+
+
+def check_coordinator(kit: Kit, state: Path) -> list[str]:
+    """Check what a coordinator needs, and bind its state folder; return warnings."""
+    os.umask(0o077)
+    refuse_expired("coordinator", kit.identity)
+    warnings = [*open_state(state), *close_kit(kit.folder)]
+    lock_folder(state).close()
+    trust = kit.trust()
+    owner = Owner.of("coordinator", kit.name, kit.identity, trust)
+    check_owner(state, owner, chartered=False)
+    write_owner(state, owner)
+    return warnings + warn_of_expiry(own_certificates("coordinator", kit.identity, trust))
+
+
+def close_kit(folder: Path) -> list[str]:
+    """Close a kit to others, where that is possible; return warnings."""
+    try:
+        return warn_of_open(folder, close_to_others(folder))
+    except FederationError as error:  # on a disk of somebody else's, perhaps by intent
+        return [str(error)]
+
+
+def open_host(facts: Mapping[str, Any]) -> SiteHost:
+    """Open a hospital's host from the facts that its start-up command was given."""
+    os.umask(0o077)
+    kit = Kit.load(facts["kit"], "site")
+    refuse_expired("site", kit.identity)
+    policy = Policy.load(facts["policy"]) if facts["policy"] else Policy()
+    studies = [Study.load(path) for path in facts["studies"]]
+    state, data = Path(facts["state"]), Path(facts["data"])
+    charter = check_acceptance(kit, policy, state, without=bool(facts.get("without_charter")))
+    where = f"site {kit.name}"
+    # Named unsafe in everything that leaves, and refused by the default policy.
+    seed = facts.get("unsafe_noise_seed")
+    threadpool_limits(1, "blas")  # for good: more threads could change the order of sums
+    source = SourceFile(data)
+    tables = [(study, load_table(data, study, where=where)) for study in studies]
+    if source.changed():
+        raise FederationError(f"{data} changed while it was read: start again")
+    return SiteHost(
+        kit.name,
+        tables,
+        policy,
+        state=state,
+        identity=kit.identity,
+        trust=kit.trust(join_pins(policy, charter)),
+        coordinator=kit.coordinator,
+        roster=kit.sites if charter is None else charter.site_names,
+        charter=charter,
+        source=source,
+        make_noise=lambda: None if seed is None else UnsafeSeededLaplace(seed, kit.name),
+        secret_folds=seed is None,
+    )

@@ -1,0 +1,534 @@
+"""Who takes part, and what a hospital remembers: attacks on identity, ledger and keys.
+
+Each attack first meets a twin with the old, unsafe behaviour and succeeds; then the real
+thing, and fails.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from fedrulefit.engines import host as hosts
+from fedrulefit.engines import runs, startup
+from fedrulefit.engines.consortium import Kit
+from fedrulefit.engines.envelope import Letter, close, unseal
+from fedrulefit.engines.host import SiteHost
+from fedrulefit.engines.journal import Journal
+from fedrulefit.engines.kept import KeptLedger
+from fedrulefit.engines.runs import Caller
+from fedrulefit.engines.state import SourceFile
+from fedrulefit.errors import FederationError, LedgerError
+from fedrulefit.privacy.identity import Identity, Trust, make_consortium
+from fedrulefit.privacy.ledger import read_rows
+from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
+from fedrulefit.privacy.policy import OPEN, Policy
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol import seals
+from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.wire import from_bytes, to_bytes
+from fedrulefit.study import Study
+from fedrulefit.table import load_table
+from tests.federations import make_consortium as make_plan
+from tests.federations import write_study
+from tests.loopback import COORDINATOR, charter_of
+from tests.samples import SOLVERS, make_frame, study_facts
+from tests.unit.privacy.test_identity import Root
+
+POLICY = Policy(allow=OPEN.allow)
+NAMES = ("a", "b", "c")
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def study_path(tmp_path: Path) -> Path:
+    path = tmp_path / "study.toml"
+    write_study(study_facts(epsilon=1.0, **SOLVERS["exact"]), path)
+    return path
+
+
+class Consortium:
+    """Hosts that are opened one by one, and a coordinator of any intent."""
+
+    def __init__(self, folder: Path, study: Study) -> None:
+        self.folder, self.study = folder, study
+        self.hosts: dict[str, SiteHost] = {}
+
+    def open(
+        self,
+        name: str,
+        identity: Identity,
+        trust: Trust,
+        *,
+        state: str | None = None,
+        studies: Sequence[Study] = (),
+        policy: Policy = POLICY,
+        private: bool = False,
+        **options: Any,
+    ) -> SiteHost:
+        frame = make_frame(90, seed=ord(name[0]))
+        host = SiteHost(
+            name,
+            [(study, load_table(frame, study)) for study in studies or (self.study,)],
+            policy,
+            state=self.folder / (state or name),
+            identity=identity,
+            trust=trust,
+            coordinator=COORDINATOR,
+            make_noise=lambda: None if private else UnsafeSeededLaplace(3, name),
+            **options,
+        )
+        self.hosts[name] = host
+        return host
+
+    def run(self, identity: Identity, trust: Trust, study: Path, name: str) -> dict[str, Any]:
+        """Carry out a run over all hosts; return its last status."""
+        caller = Caller(
+            lambda site, e, _: self.hosts[site].receive(e), identity, trust, COORDINATOR
+        )
+        state = self.folder / "coordinator"
+        folder = runs.submit(state, runs.RunRequest(name, tuple(self.hosts), wait=5.0), study)
+        runs.carry_out(folder, caller)
+        return runs.read_status(folder)
+
+    def close(self) -> None:
+        for host in self.hosts.values():
+            host.close()
+        self.hosts.clear()
+
+
+@pytest.fixture
+def consortium(tmp_path: Path, study_path: Path) -> Iterator[Consortium]:
+    made = Consortium(tmp_path, Study.load(study_path))
+    yield made
+    made.close()
+
+
+def ask(host: SiteHost, study: Study, kind: Any, step: int, run: str, **fields: Any) -> Any:
+    header = m.Header(m.PROTOCOL_VERSION, run, step, host.name, study.digest)
+    return from_bytes(host.answer(to_bytes(kind(header, **fields))))
+
+
+def join(host: SiteHost, study: Study, run: str = "one") -> Any:
+    return ask(host, study, m.JoinRequest, 0, run, sites=NAMES, secure=True, dropouts="wait")
+
+
+# --- A hospital surrounded by invented ones -------------------------------------------------------
+
+
+def summed(host: SiteHost) -> int:
+    """Releases that left "inside a secure sum"."""
+    return sum(release.sum_of is not None for release in host.ledger.releases)
+
+
+@pytest.mark.parametrize("invented", [("x", "y"), ("b", "c")])
+@pytest.mark.parametrize("chartered", [False, True])
+def test_invented_sites_surround_a_hospital(
+    consortium: Consortium, study_path: Path, invented: tuple[str, str], chartered: bool
+) -> None:
+    """The authority and the coordinator invent two hospitals, with good certificates of the root,
+    under new names or those of real ones: "a sum of three" is then the third one's own number.
+    The twin has no charter."""
+    root = Root()
+    trust = root.trust()
+    real = {name: root.identity(name) for name in (COORDINATOR, *NAMES)}
+    charter = charter_of(real, trust)
+    accepted = charter if chartered else None
+    pinned = replace(trust, pinned=charter.pins) if chartered else trust
+    victim = consortium.open("a", real["a"], pinned, charter=accepted)
+    for name in invented:
+        # Whoever invents a hospital says whatever charter helps, and believes anybody.
+        host = consortium.open(name, root.identity(name), trust, charter=accepted)
+        host._roster = None
+    status = consortium.run(real[COORDINATOR], trust, study_path, "one")
+    if chartered:
+        assert status["state"] == "failed"
+        assert "[identity]" in status["message"]
+        assert summed(victim) == 0
+    else:
+        assert status["state"] == "done"
+        assert summed(victim) > 0
+
+
+@pytest.mark.parametrize("chartered", [False, True])
+def test_a_second_coordinator_of_the_same_name_is_believed(
+    consortium: Consortium, chartered: bool
+) -> None:
+    """Whoever holds the root issues a second certificate in the coordinator's name, and asks."""
+    root = Root()
+    trust = root.trust()
+    real = {name: root.identity(name) for name in (COORDINATOR, *NAMES)}
+    charter = charter_of(real, trust)
+    pinned = replace(trust, pinned=charter.pins) if chartered else trust
+    host = consortium.open("a", real["a"], pinned, charter=charter if chartered else None)
+    forged = close(Letter("hello"), sender=root.identity(COORDINATOR), recipient="a")
+    letter = unseal(host.receive(forged), trust=trust, sender="a", recipient=COORDINATOR)
+    assert letter.kind == ("done" if chartered else "here")
+    if chartered:
+        refusal = from_bytes(letter.body)
+        assert isinstance(refusal, m.Refusal)
+        assert refusal.code == "identity"
+
+
+def test_hospitals_that_accepted_different_charters_do_not_sum(
+    consortium: Consortium, study_path: Path
+) -> None:
+    """The coordinator shows one hospital another list of sites than the rest."""
+    identities, trust = make_consortium([COORDINATOR, *NAMES, "d"])
+    charters = {"a": charter_of({k: v for k, v in identities.items() if k != "d"}, trust)}
+    for name in NAMES:
+        charter = charters.get(name, charter_of(identities, trust))
+        pinned = Trust(trust.root, charter.pins)
+        consortium.open(name, identities[name], pinned, charter=charter)
+    status = consortium.run(identities[COORDINATOR], trust, study_path, "one")
+    assert status["state"] == "failed"
+    assert sum(map(summed, consortium.hosts.values())) == 0
+
+
+# --- Swapped kits ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_swapped_kits_run_silently(
+    consortium: Consortium, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """Two hospitals' kits are exchanged by mistake: folds go by name, so another model comes
+    out, and one hospital's budget is counted in the other's folder."""
+    identities, trust = make_consortium([COORDINATOR, *NAMES])
+    consortium.open("a", identities["a"], trust)
+    consortium.close()
+    if weak:
+        monkeypatch.setattr(hosts, "check_owner", lambda *_, **__: None)
+        assert consortium.open("b", identities["b"], trust, state="a").name == "b"
+        return
+    with pytest.raises(FederationError, match="is of the site 'a'"):
+        consortium.open("b", identities["b"], trust, state="a")
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_two_processes_share_a_kit(
+    consortium: Consortium, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """A kit is copied to a second machine: the two displace each other without a word."""
+    if weak:
+        monkeypatch.setattr(hosts, "new_instance", lambda: "the same")
+    identities, trust = make_consortium([COORDINATOR, "a"])
+    both = [consortium.open("a", identities["a"], trust, state=state) for state in ("one", "two")]
+    turns = iter([*both, *both])
+    caller = Caller(
+        lambda site, envelope, _: next(turns).receive(envelope),
+        identities[COORDINATOR],
+        trust,
+        COORDINATOR,
+    )
+    for _ in range(4):
+        assert caller.greet(("a",)) == {"a": True}
+    said = "two processes use the kit of a" in "\n".join(caller.warnings(("a",)))
+    assert said is not weak
+    both[0].close()
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_a_refreshed_table_is_silently_not_used(
+    consortium: Consortium, tmp_path: Path, weak: bool
+) -> None:
+    """The hospital exports its patients anew, and believes that the next run uses them."""
+    identities, trust = make_consortium([COORDINATOR, *NAMES])
+    table = tmp_path / "patients.csv"
+    table.write_text("of yesterday")
+    source = None if weak else SourceFile(table)
+    host = consortium.open("a", identities["a"], trust, source=source)
+    table.write_text("of today")
+    join(host, consortium.study)
+    said = "Restart to use the new file" in (tmp_path / "a" / "site.json").read_text()
+    assert said is not weak
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_an_expired_kit_starts_and_then_says_nothing_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """The kit's year is over: nobody believes the site any more, and nobody tells it."""
+    flare = pytest.importorskip("fedrulefit.engines.flare")
+    kits = flare.provision(make_plan(), tmp_path / "kits")
+    kit, state = Kit.load(kits["north"], "site"), tmp_path / "state"
+    monkeypatch.setattr(Identity, "expires", property(lambda self: dt.date(2026, 1, 1)))
+    if weak:
+        monkeypatch.setattr(startup, "refuse_expired", lambda *_: None)
+        ready = startup.check_site(kit, Policy(), state, without_charter=True)
+        assert any("EXPIRED on 2026-01-01" in words for words in ready.warnings)
+        return
+    with pytest.raises(FederationError, match="expired on 2026-01-01"):
+        startup.check_site(kit, Policy(), state, without_charter=True)
+
+
+# --- The ledger -----------------------------------------------------------------------------------
+
+
+class ForgetfulLedger(KeptLedger):
+    """The old ledger: believes whatever file is there."""
+
+    def __init__(self, path: Path, journal: Journal, clock: Any = None) -> None:
+        journal.put({"ledger": {"head": None}})
+        super().__init__(path, journal, clock)
+
+    def _check_file(self) -> None:
+        pass
+
+
+def spend(host: SiteHost, study: Study, run: str) -> Any:
+    """Join, and ask for the noisy histograms."""
+    reply = join(host, study, run)
+    return reply if isinstance(reply, m.Refusal) else ask(host, study, m.GridRequest, 1, run)
+
+
+def harm(path: Path, how: str) -> None:
+    lines = path.read_bytes().splitlines(keepends=True)
+    if how == "deleted":
+        path.unlink()
+    else:
+        path.write_bytes(b"" if how == "emptied" else b"".join(lines[: len(lines) // 3]))
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied", "cut"])
+@pytest.mark.parametrize("weak", [True, False])
+def test_a_harmed_ledger_gives_the_budget_back(
+    consortium: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, weak: bool
+) -> None:
+    """Somebody at the hospital wants one more run than the budget pays for, and deletes, empties
+    or cuts the ledger before the site is started again."""
+    if weak:
+        monkeypatch.setattr(hosts, "KeptLedger", ForgetfulLedger)
+    identities, trust = make_consortium([COORDINATOR, *NAMES])
+    study = consortium.study
+    other = Study.from_mapping({**study_facts(epsilon=1.0, n_bins=11), "name": "other"})
+    third = Study.from_mapping({**study_facts(epsilon=1.0, n_bins=12), "name": "third"})
+    options: dict[str, Any] = {"studies": (study, other, third), "private": True}
+    free = Policy(epsilon_study=None, epsilon_dataset=None)
+    host = consortium.open("a", identities["a"], trust, policy=free, **options)
+    for one in (study, other):
+        assert isinstance(spend(host, one, "one"), m.GridReply)
+    spent = host.ledger.epsilon
+    assert spent > 0
+    consortium.close()
+    tight = Policy(epsilon_study=None, epsilon_dataset=1.01 * spent)
+    host = consortium.open("a", identities["a"], trust, policy=tight, **options)
+    assert spend(host, third, "two").code == "budget"
+    consortium.close()
+    harm(tmp_path / "a" / "ledger.jsonl", how)
+    if weak:
+        host = consortium.open("a", identities["a"], trust, policy=tight, **options)
+        assert isinstance(spend(host, third, "two"), m.GridReply)
+        return
+    with pytest.raises(LedgerError, match=r"is missing|emptied or cut"):
+        consortium.open("a", identities["a"], trust, policy=tight, **options)
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied", "cut"])
+@pytest.mark.parametrize("weak", [True, False])
+def test_a_ledger_is_harmed_while_the_site_runs(
+    consortium: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, weak: bool
+) -> None:
+    """Rows of a run are taken out under a running site, which goes on as if nothing were."""
+    if weak:
+        monkeypatch.setattr(hosts, "KeptLedger", ForgetfulLedger)
+    identities, trust = make_consortium([COORDINATOR, *NAMES])
+    host = consortium.open("a", identities["a"], trust)
+    assert isinstance(spend(host, consortium.study, "one"), m.GridReply)
+    harm(tmp_path / "a" / "ledger.jsonl", how)
+    reply = spend(host, consortium.study, "two")
+    if weak:
+        assert isinstance(reply, m.GridReply)
+    else:
+        assert reply.code == "ledger"
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_a_deleted_journal_begins_anew(
+    consortium: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """Journal and ledger are deleted together: the site would know nothing of its past."""
+    if weak:
+        monkeypatch.setattr(hosts, "check_owner", lambda *_, **__: None)
+    identities, trust = make_consortium([COORDINATOR, *NAMES])
+    host = consortium.open("a", identities["a"], trust)
+    assert isinstance(spend(host, consortium.study, "one"), m.GridReply)
+    consortium.close()
+    for path in (tmp_path / "a").glob("*l*"):
+        if path.name.startswith(("ledger", "journal")):
+            path.unlink()
+    if weak:
+        assert consortium.open("a", identities["a"], trust).ledger.releases == []
+        return
+    with pytest.raises(LedgerError, match="Bring it back"):
+        consortium.open("a", identities["a"], trust)
+
+
+class NameCounting(Site):
+    """The old count of runs: by name alone."""
+
+    def _check_runs(self, run: str) -> None:
+        earlier = msgpack.unpackb(self._shared.get("runs") or b"\x90")
+        if run not in {name for _, name in earlier}:
+            super()._check_runs(run)
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_one_name_stands_for_runs_of_many_studies(
+    consortium: Consortium, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """The policy allows one run; the coordinator gives all its studies' runs one name."""
+    if weak:
+        monkeypatch.setattr(hosts, "Site", NameCounting)
+    identities, trust = make_consortium([COORDINATOR, *NAMES])
+    other = Study.from_mapping({**study_facts(epsilon=1.0), "name": "other"})
+    policy = POLICY.model_copy(update={"max_runs": 1})
+    studies = (consortium.study, other)
+    host = consortium.open("a", identities["a"], trust, studies=studies, policy=policy)
+    assert isinstance(join(host, consortium.study, "same"), m.JoinReply)
+    reply = join(host, other, "same")
+    assert isinstance(reply, m.JoinReply if weak else m.Refusal)
+    assert weak or reply.code == "policy"
+
+
+# --- Keys that stay -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_keys_of_runs_that_ended_lie_about(
+    consortium: Consortium,
+    study_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    weak: bool,
+) -> None:
+    """Who gets hold of a state folder years later, and kept the coordinator's traffic, unmasks
+    the hospital's own sums with the keys that were left in it."""
+    if weak:
+        monkeypatch.setattr(SiteHost, "_erase", lambda *_: None)
+    secrets: list[bytes] = []
+    draw = seals.make_secret
+
+    def listen() -> bytes:
+        secrets.append(draw())
+        return secrets[-1]
+
+    monkeypatch.setattr(seals, "make_secret", listen)
+    identities, trust = make_consortium([COORDINATOR, *NAMES])
+    for name in NAMES:
+        consortium.open(name, identities[name], trust)
+    status = consortium.run(identities[COORDINATOR], trust, study_path, "one")
+    assert status["state"] == "done"
+    assert len(secrets) == 3
+    assert bool(_holding(tmp_path, secrets)) is weak
+    consortium.close()
+    assert bool(_holding(tmp_path, secrets)) is weak
+
+
+def _holding(folder: Path, secrets: Sequence[bytes]) -> list[Path]:
+    files = [path for name in NAMES for path in (folder / name).rglob("*") if path.is_file()]
+    return [path for path in files if any(secret in path.read_bytes() for secret in secrets)]
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_keys_of_abandoned_runs_lie_about(
+    consortium: Consortium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """A run is begun and never ended, so that its keys are never erased."""
+    if weak:
+        monkeypatch.setattr(SiteHost, "_erase_abandoned", lambda *_, **__: None)
+    monkeypatch.setattr(hosts, "IDLE", hosts.IDLE * 0)
+    identities, trust = make_consortium([COORDINATOR, *NAMES])
+    host, study = consortium.open("a", identities["a"], trust), consortium.study
+    join(host, study, "one")
+    assert isinstance(ask(host, study, m.KeyRequest, 1, "one"), m.KeyReply)
+    secret = host._memory_of((study.digest, "one")).get("secret")
+    assert secret is not None
+    section = "\0".join(("run", study.digest, "one"))
+    host._journal.put({section: {"seen": b"2026-01-01T00:00:00+00:00"}})
+    join(host, study, "two")
+    assert bool(_holding(tmp_path, [secret])) is weak
+    reply = ask(host, study, m.GridRequest, 2, "one")
+    assert isinstance(reply, m.GridReply if weak else m.Refusal)
+    assert weak or reply.code == "erased"
+
+
+# --- Other users of the machine -------------------------------------------------------------------
+
+
+def _touch(path: Path) -> None:
+    path.touch()
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_other_users_read_the_state_folder(
+    consortium: Consortium,
+    study_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    weak: bool,
+) -> None:
+    """Another user of the hospital's or the coordinator's machine reads ledger, keys, runs."""
+    if weak:
+        for module in ("privacy.ledger", "engines.journal", "engines.host", "engines.runs"):
+            monkeypatch.setattr(f"fedrulefit.{module}.touch_private", _touch)
+        monkeypatch.setattr(runs, "write_private", lambda path, data: path.write_bytes(data))
+    before = os.umask(0)
+    try:
+        identities, trust = make_consortium([COORDINATOR, *NAMES])
+        for name in NAMES:
+            consortium.open(name, identities[name], trust)
+        status = consortium.run(identities[COORDINATOR], trust, study_path, "one")
+        assert status["state"] == "done"
+        readable = _open_to_others(tmp_path / name for name in (*NAMES, "coordinator/runs"))
+    finally:
+        os.umask(before)
+    if weak:
+        assert {"ledger.jsonl", "lock", "journal.sqlite"} <= {path.name for path in readable}
+    else:
+        assert readable == []
+
+
+def _open_to_others(folders: Any) -> list[Path]:
+    return [
+        path
+        for folder in folders
+        for path in (folder, *folder.rglob("*"))
+        if stat.S_IMODE(path.stat().st_mode) & 0o077
+    ]
+
+
+def test_the_ledger_of_an_honest_run_is_whole(
+    consortium: Consortium, study_path: Path, tmp_path: Path
+) -> None:
+    """None of the above disturbs those who do nothing of the kind."""
+    identities, trust = make_consortium([COORDINATOR, *NAMES])
+    charter = charter_of(identities, trust)
+    pinned = Trust(trust.root, charter.pins)
+
+    def open_all() -> Mapping[str, SiteHost]:
+        return {
+            name: consortium.open(name, identities[name], pinned, charter=charter) for name in NAMES
+        }
+
+    open_all()
+    assert consortium.run(identities[COORDINATOR], trust, study_path, "one")["state"] == "done"
+    consortium.close()
+    open_all()
+    assert consortium.run(identities[COORDINATOR], trust, study_path, "two")["state"] == "done"
+    rows = list(read_rows(tmp_path / "a" / "ledger.jsonl"))
+    assert {row["run"] for row in rows} == {"one", "two"}
