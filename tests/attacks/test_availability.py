@@ -166,6 +166,7 @@ def test_a_message_of_many_tiny_parts_takes_little_memory(name: str) -> None:
         b"\xdd\xff\xff\xff\xff" * 1000,
         b"\x81\xa4type\xdb\xff\xff\xff\xff",
         b"\xdf\xff\xff\xff\xff" + b"\xa1a\xc0" * 1000,
+        b"\xdf\x00\x10\x00\x00" + b"\xa1a\xc0" * 2**20,
     ],
 )
 def test_declared_lengths_and_depths_cost_nothing(data: bytes) -> None:

@@ -31,7 +31,7 @@ from fedrulefit.cli import predict, show
 from fedrulefit.cli.app import app
 from fedrulefit.cli.console import friendly_errors, line, printable, spreadsheet_cell
 from fedrulefit.cli.federation import _status_lines
-from fedrulefit.errors import FitError, one_line
+from fedrulefit.errors import FedRuleFitError, FitError, one_line
 from fedrulefit.modelfile import build_model, model_facts
 from fedrulefit.protocol import coordinator as coordinators
 from fedrulefit.protocol import messages as m
@@ -300,3 +300,9 @@ def test_half_a_character_is_no_name() -> None:
     """JSON can hold half of a character, which no terminal, page or file can take."""
     with pytest.raises(ValueError, match="not a valid model"):
         model_with("\ud800")
+
+
+def test_a_name_of_the_graph_s_own_is_refused_in_words() -> None:
+    """A covariate called like a node of the ONNX graph would take its place."""
+    with pytest.raises(FedRuleFitError, match="has the name of a result of the graph"):
+        model_with("fedrulefit/3").to_onnx()

@@ -28,7 +28,12 @@ def predict(
         Path | None, typer.Option("--output", "-o", help="CSV file to write; else printed.")
     ] = None,
     id_column: Annotated[
-        str | None, typer.Option("--id", help="A column to copy beside each probability.")
+        str | None,
+        typer.Option(
+            "--id",
+            help="A column to copy beside each probability; in CSV, a text that begins like a "
+            "formula gets an apostrophe in front.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, not CSV.")] = False,
 ) -> None:

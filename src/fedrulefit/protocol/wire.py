@@ -38,6 +38,7 @@ MAX_BYTES: Final = 256 * 2**20
 SMALL_BYTES: Final = 2**20
 """Most bytes of any other message."""
 
+MAX_FIELDS: Final = 64
 MAX_HEADER: Final = 2**16
 MAX_TEXT: Final = 100_000
 MAX_ITEMS: Final = 2_000_000
@@ -185,7 +186,10 @@ class _Reader:
         """Go into a map; return its length."""
         if not self.at_map:
             raise ProtocolError(f"{where}: expected a map of fields")
-        return self._spend(self._call(self._unpacker.read_map_header), where)
+        n: int = self._call(self._unpacker.read_map_header)
+        if n > MAX_FIELDS:
+            raise ProtocolError(f"{where}: fields missing or unknown")
+        return self._spend(n, where)
 
     def value(self, where: str) -> Any:
         """Return a single value: no list and no map."""
