@@ -315,8 +315,12 @@ def test_a_harmed_ledger_gives_the_budget_back(
         monkeypatch.setattr(hosts, "KeptLedger", ForgetfulLedger)
     identities, trust = make_consortium([COORDINATOR, *NAMES])
     study = consortium.study
-    other = Study.from_mapping({**study_facts(epsilon=1.0, n_bins=11), "name": "other"})
-    third = Study.from_mapping({**study_facts(epsilon=1.0, n_bins=12), "name": "third"})
+    other = Study.from_mapping(
+        {**study_facts(epsilon=1.0, n_bins=11, **SOLVERS["exact"]), "name": "other"}
+    )
+    third = Study.from_mapping(
+        {**study_facts(epsilon=1.0, n_bins=12, **SOLVERS["exact"]), "name": "third"}
+    )
     options: dict[str, Any] = {"studies": (study, other, third), "private": True}
     free = Policy(epsilon_study=None, epsilon_dataset=None)
     host = consortium.open("a", identities["a"], trust, policy=free, **options)

@@ -35,7 +35,7 @@ from fedrulefit.engines.state import (
 )
 from fedrulefit.errors import FederationError
 from fedrulefit.files import close_to_others
-from fedrulefit.privacy.ledger import read_rows
+from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.study import Study
@@ -89,12 +89,8 @@ def check_site(kit: Kit, policy: Policy, state: Path, *, without_charter: bool) 
 
 def _check_ledger(state: Path) -> float:
     """Read the ledger as the site's process will; return the ε spent."""
-    if not (state / JOURNAL).exists():
-        if (state / LEDGER).exists() and list(read_rows(state / LEDGER)):
-            raise FederationError(
-                f"{state} has a ledger but no {JOURNAL}: bring both back from the same backup"
-            )
-        return 0.0
+    if not (state / JOURNAL).exists():  # never started here, but perhaps with an older ledger
+        return Ledger(state / LEDGER).epsilon
     journal = Journal(state / JOURNAL)
     try:
         return KeptLedger(state / LEDGER, journal).epsilon
