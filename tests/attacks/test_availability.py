@@ -229,13 +229,13 @@ def test_an_envelope_holds_no_lists() -> None:
     def nest(depth: int) -> list[Any]:
         return [] if depth == 0 else [nest(depth - 1)] * 8
 
-    data = msgpack.packb(["done", "", nest(6), b"", b""])
+    data = msgpack.packb(["done", "", nest(6), "", b"", b""])
     before = peak_of(lambda: msgpack.unpackb(data, max_array_len=8))
     after = peak_of(lambda: envelope._unpack(data))
     assert before > 15 * len(data)
     assert after < 2 * len(data) + 10_000
     assert envelope._unpack(data) is None
-    assert envelope._unpack(msgpack.packb(["done", "s", b"b", b"c", b"g"])) is not None
+    assert envelope._unpack(msgpack.packb(["done", "s", b"b", "i", b"c", b"g"])) is not None
 
 
 # --- rules and active terms ---------------------------------------------------------------------

@@ -18,8 +18,10 @@ from fedrulefit.engines import host, runs
 from fedrulefit.engines.charter import Charter
 from fedrulefit.engines.consortium import EXAMPLE as CONSORTIUM
 from fedrulefit.engines.consortium import Consortium, Kit
+from fedrulefit.engines.journal import Journal
+from fedrulefit.engines.kept import KeptLedger
 from fedrulefit.errors import FederationError
-from fedrulefit.privacy.ledger import Ledger, Release
+from fedrulefit.privacy.ledger import Release, now
 from fedrulefit.privacy.policy import EXAMPLE, Policy
 from fedrulefit.study import Study
 from tests.federations import write_frame, write_study
@@ -253,7 +255,9 @@ def test_a_site_does_not_start_a_study_that_its_budget_never_pays(
     assert "a run costs ε = 5 (5 covariates × 1), but the policy allows ε = 4.5 for one" in words
     assert not started
     paid = Release("GridReply", "histogram of age", (5,), "noise", 4.0, study="sepsis")
-    Ledger(files / "state" / "ledger.jsonl").append(paid)
+    journal = Journal(files / "state" / "journal.sqlite")
+    KeptLedger(files / "state" / "ledger.jsonl", journal, clock=now).append(paid)
+    journal.close()
     flat = " ".join(succeed(*start(files, kits / "north", **policy)).split())
     assert "Only runs over unchanged patients: a run costs ε = 5" in flat
     assert "of which 4 is spent" in flat
