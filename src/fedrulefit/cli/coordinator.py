@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, stdout
-from fedrulefit.cli.federation import STATE, StateOption, load_flare
+from fedrulefit.cli.federation import STATE, SocketOption, StateOption, need_flare
 from fedrulefit.engines.host import lock_folder
 
 app = typer.Typer(
@@ -22,18 +22,20 @@ app = typer.Typer(
 def start(
     kit: Annotated[Path, typer.Option("--kit", help="The coordinator's start-up kit.")],
     state: StateOption = STATE,
+    socket: SocketOption = None,
 ) -> None:
     """Start the coordinator, and keep it running until Ctrl-C.
 
     It goes on with every run that is not finished. Keep its state folder.
     """
+    from fedrulefit.engines import service
     from fedrulefit.engines.consortium import Kit
 
-    flare = load_flare()
+    need_flare()
     checked = Kit.load(kit, "coordinator")
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock_folder(state).close()
     console = stdout()
     console.print(Text(f"Coordinator of {checked.consortium} at {checked.name}; Ctrl-C stops it."))
     console.print(Text(f"Sites: {', '.join(checked.sites)}. State: {state.resolve()}"))
-    flare.start_coordinator(checked, {"kit": str(checked.folder), "state": str(state.resolve())})
+    service.start_coordinator(checked, state.resolve(), socket)

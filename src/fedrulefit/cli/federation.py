@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,6 +39,13 @@ app = typer.Typer(
 STATE = Path("fedrulefit-coordinator")
 """The coordinator's state folder, where no other is named."""
 
+SocketOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--socket", help="Unix socket to a carrier of another user; else it is a child process."
+    ),
+]
+
 ABSENT = 15.0
 """Seconds without a coordinator's process after which we no longer wait for it."""
 
@@ -51,16 +59,13 @@ StateOption = Annotated[
 ]
 
 
-def load_flare() -> Any:
-    """Import the FLARE engine, or say how to get it."""
-    try:
-        from fedrulefit.engines import flare
-    except ModuleNotFoundError as error:
+def need_flare() -> None:
+    """Say how to get NVIDIA FLARE where it is missing; a carrier loads it."""
+    if find_spec("nvflare") is None:
         raise FederationError(
-            f"federations need NVIDIA FLARE ({error.name} is not installed): "
+            "federations need NVIDIA FLARE (nvflare is not installed): "
             'pip install "fedrulefit[flare]"'
-        ) from None
-    return flare
+        )
 
 
 @app.command(epilog="Example: fedrulefit federation draft -o consortium.toml")
@@ -89,17 +94,19 @@ def init(
 ) -> None:
     """Make a sealed start-up kit for the coordinator and each hospital.
 
-    Hand each hospital its own folder over a private channel, and keep authority/ safe:
-    it can make new kits.
+    Each has two parts: one for the process that has the network, one for the one that
+    signs. Hand each hospital its own folder over a private channel, and keep authority/
+    safe: it can make new kits.
     """
     from fedrulefit.engines.consortium import Consortium, Kit
+    from fedrulefit.engines.provision import provision
 
     facts = Consortium.load(consortium)
     if output.exists() and any(output.iterdir()) and not renew:
         raise FederationError(
             f"{output} is not empty: choose another folder, or --renew the kits in it"
         )
-    kits = load_flare().provision(facts, output)
+    kits = provision(facts, output)
     console = stdout()
     root = Kit.load(kits["coordinator"], "coordinator").root_fingerprint
     console.print(Text(f"Root certificate {root}"), soft_wrap=True)

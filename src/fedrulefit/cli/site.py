@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
-from fedrulefit.cli.federation import load_flare, whoami, write_example
+from fedrulefit.cli.federation import SocketOption, need_flare, whoami, write_example
 from fedrulefit.errors import FederationError
 from fedrulefit.privacy.policy import EXAMPLE, Policy
 from fedrulefit.study import Study
@@ -40,16 +40,18 @@ def start(
         Path | None, typer.Option("--policy", help="What may leave; careful defaults without.")
     ] = None,
     state: StateOption = STATE,
+    socket: SocketOption = None,
 ) -> None:
     """Take part with a hospital's data, until Ctrl-C.
 
     Everything is checked first: kit, study, table, policy and ledger.
     """
+    from fedrulefit.engines import service
     from fedrulefit.engines.consortium import Kit
     from fedrulefit.engines.host import lock_folder
     from fedrulefit.privacy.ledger import read_rows
 
-    flare = load_flare()
+    need_flare()
     checked = Kit.load(kit, "site")
     rules = Policy.load(policy) if policy else Policy()
     for path in study:
@@ -81,7 +83,7 @@ def start(
         "policy": str(policy.resolve()) if policy else "",
         "state": str(state.resolve()),
     }
-    flare.start_site(checked, facts)
+    service.start_site(checked, facts, socket)
 
 
 @app.command(epilog="Example: fedrulefit site policy -o policy.toml")
