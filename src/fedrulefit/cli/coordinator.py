@@ -33,6 +33,8 @@ def start(
 
     need_flare()
     checked = Kit.load(kit, "coordinator")
+    if socket is None:
+        checked.carrier()
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock_folder(state).close()
     console = stdout()

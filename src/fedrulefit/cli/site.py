@@ -53,6 +53,8 @@ def start(
 
     need_flare()
     checked = Kit.load(kit, "site")
+    if socket is None:
+        checked.carrier()
     rules = Policy.load(policy) if policy else Policy()
     for path in study:
         inspection = inspect_table(data, Study.load(path), where=f"site {checked.name}")

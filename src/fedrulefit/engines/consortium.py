@@ -259,12 +259,19 @@ def seal_part(folder: Path, facts: Mapping[str, Any], authority: Identity) -> No
 
 def _find_part(folder: Path, role: str) -> Path:
     """Return the folder of a part, given that or the whole kit's."""
-    part = folder / role
-    if (folder / SEAL).exists() or not part.exists():
+    if (folder / SEAL).exists():
         return folder
+    part = folder / role
     if part.is_symlink():
         raise FederationError(f"{part} is a link: a kit has none. Ask for a new kit")
-    return part
+    if (part / SEAL).exists():
+        return part
+    for other in ("site", "coordinator"):
+        if (folder / other / SEAL).exists():
+            raise FederationError(f"{folder} is the kit of a {other}, not of a {role}")
+    raise FederationError(
+        f"{folder} is not a start-up kit: 'fedrulefit federation init' makes them"
+    )
 
 
 def _read_files(folder: Path) -> dict[str, bytes]:

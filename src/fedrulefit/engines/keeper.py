@@ -8,6 +8,7 @@ that only the two may enter.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -52,9 +53,9 @@ class Keeper(threading.Thread):
     def __init__(self, kit: Kit) -> None:
         super().__init__(daemon=True, name="fedrulefit keeper")
         self._kit = kit
-        self._wanted = threading.Event()
+        self._wanted, self._ending = threading.Event(), threading.Event()
         self._links: Queue[Link | FederationError] = Queue()
-        self.process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
 
     def next(self) -> Link:
         """Return the link to the next carrier, once it has been started.
@@ -70,6 +71,14 @@ class Keeper(threading.Thread):
             raise link
         return link
 
+    def end(self) -> None:
+        """End the carrier, and start no other."""
+        self._ending.set()
+        if self._process is not None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(2.0)
+
     def run(self) -> None:
         """Keep a carrier running (in the thread)."""
         self._wanted.wait()
@@ -77,10 +86,12 @@ class Keeper(threading.Thread):
         while True:
             began = time.monotonic()
             ours, theirs = socket.socketpair()
-            self.process = start_carrier(self._kit, theirs)
+            self._process = start_carrier(self._kit, theirs)
             theirs.close()
             self._links.put(Link(ours))
-            code = self.process.wait()
+            code = self._process.wait()
+            if self._ending.is_set():
+                return
             tried += 1
             if code == CANNOT_START and tried == 1:
                 self._links.put(FederationError("the carrier could not start: see above"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Mapping
@@ -54,8 +55,7 @@ def start_site(kit: Kit, facts: Mapping[str, Any], socket: Path | None = None) -
     socket : Path, optional
         Where a carrier of another user comes; a child process, if not given.
     """
-    _begin()
-    keeper = None if socket else _keep(kit)
+    keeper = _begin(kit, socket)
     give_up_network()
     host = open_host(facts)
     log.info("site %s is ready", host.name)
@@ -123,8 +123,7 @@ def start_coordinator(kit: Kit, state: Path, socket: Path | None = None) -> None
     socket : Path, optional
         Where a carrier of another user comes; a child process, if not given.
     """
-    _begin()
-    keeper = None if socket else _keep(kit)
+    keeper = _begin(kit, socket)
     give_up_network()
     lock = lock_folder(state)
     calls = Calls()
@@ -218,15 +217,23 @@ def give_up_network() -> None:
         log.warning("this kernel has no Landlock for TCP: this process could open connections")
 
 
-def _begin() -> None:
+def _begin(kit: Kit, socket: Path | None) -> Keeper | None:
+    """Harden this process, and make ready to start its carrier where it has one of its own."""
     set_up_logging()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # at once: all that matters is on disk
     sandbox.harden()
-
-
-def _keep(kit: Kit) -> Keeper:
+    if socket is not None:
+        return None
     keeper = Keeper(kit.carrier())
     keeper.start()
+
+    def end(number: int, _frame: object) -> None:
+        """End at once: all that matters is on disk."""
+        keeper.end()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
     return keeper
 
 
