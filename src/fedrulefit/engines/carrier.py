@@ -65,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def carry_over(kit: Kit, path: Path) -> None:
     """Carry envelopes over a Unix socket to a process of another user; for ever."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # at once: there is nothing to keep
     carrier = Carrier(kit)
     waiting = False
     while True:

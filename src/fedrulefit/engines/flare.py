@@ -259,6 +259,13 @@ class _Driver(TcpDriver):  # type: ignore[misc]
         self._failures = 0
         self._read(secured, connector)
 
+    def shutdown(self) -> None:
+        """Take no more calls, and close all lines."""
+        if self.listener is not None:
+            with contextlib.suppress(OSError):
+                self.listener.shutdown(socket.SHUT_RDWR)
+        self.close_all()
+
     def _failed(self, error: OSError, address: str) -> None:
         """Say why there is no connection, once in a while."""
         self._failures += 1
@@ -412,6 +419,10 @@ class Wire(MessageReceiver, EndpointMonitor):  # type: ignore[misc]
         }
         self.communicator.add_connector_advanced(self.driver, mode, params, secure=True)
         self.communicator.start()
+
+    def stop(self) -> None:
+        """End all lines and threads."""
+        self.communicator.stop()
 
     def send(self, name: str, payload: bytes) -> bool:
         """Send bytes to `name`; return whether they went out."""
