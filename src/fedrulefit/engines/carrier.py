@@ -28,6 +28,7 @@ from typing import Final
 
 from fedrulefit.engines import sandbox
 from fedrulefit.engines.consortium import CERTIFICATE, KEY, ROOT, Kit
+from fedrulefit.engines.keeper import CANNOT_START, set_up_logging
 from fedrulefit.engines.link import Frame, Link, from_payload, to_payload
 from fedrulefit.errors import FederationError
 
@@ -38,9 +39,6 @@ MEMORY: Final = 4 << 30
 
 FILES: Final = 512
 """Open files, most of them connections."""
-
-CANNOT_START: Final = 2
-"""How the process ends when its kit or its port is not usable."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -80,14 +78,6 @@ def carry_over(kit: Kit, path: Path) -> None:
                 continue
             waiting = False
             carrier.attach(Link(connection))
-
-
-def set_up_logging() -> None:
-    """Write warnings, and what we say ourselves, to the standard error."""
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("fedrulefit").setLevel(logging.INFO)
 
 
 class Carrier:

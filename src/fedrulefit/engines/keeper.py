@@ -22,12 +22,14 @@ from pathlib import Path
 from queue import Queue
 from typing import Final
 
-from fedrulefit.engines.carrier import CANNOT_START
 from fedrulefit.engines.consortium import Kit
 from fedrulefit.engines.link import Link
 from fedrulefit.errors import FederationError
 
 log = logging.getLogger(__name__)
+
+CANNOT_START: Final = 2
+"""How a carrier ends when its kit or its port is not usable."""
 
 _KEPT: Final = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TZ")
 """All that a carrier's environment takes over from ours."""
@@ -90,15 +92,15 @@ class Keeper(threading.Thread):
             theirs.close()
             self._links.put(Link(ours))
             code = self._process.wait()
-            if self._ending.is_set():
-                return
             tried += 1
             if code == CANNOT_START and tried == 1:
                 self._links.put(FederationError("the carrier could not start: see above"))
                 return
             pause = 0.1 if time.monotonic() - began > SHORT_LIFE else min(2 * pause, LONGEST_PAUSE)
-            log.warning("the carrier ended (%d): starting it again", code)
-            time.sleep(pause)
+            if not self._ending.is_set():
+                log.warning("the carrier ended (%d): starting it again", code)
+            if self._ending.wait(pause):
+                return
 
 
 def start_carrier(kit: Kit, connection: socket.socket) -> subprocess.Popen[bytes]:
@@ -142,3 +144,11 @@ def _peer(connection: socket.socket) -> str:
     facts = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     process, user, _ = struct.unpack("3i", facts)
     return f" (process {process} of user {user})"
+
+
+def set_up_logging() -> None:
+    """Write warnings, and what we say ourselves, to the standard error."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("fedrulefit").setLevel(logging.INFO)

@@ -22,10 +22,9 @@ from typing import Any, Final
 from threadpoolctl import threadpool_limits
 
 from fedrulefit.engines import sandbox
-from fedrulefit.engines.carrier import set_up_logging
 from fedrulefit.engines.consortium import Kit
 from fedrulefit.engines.host import SiteHost, lock_folder
-from fedrulefit.engines.keeper import Keeper, accept_carriers
+from fedrulefit.engines.keeper import Keeper, accept_carriers, set_up_logging
 from fedrulefit.engines.link import Frame, Link
 from fedrulefit.engines.runs import Caller, serve
 from fedrulefit.errors import FederationError
