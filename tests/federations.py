@@ -95,19 +95,28 @@ class Federation:
             "unsafe_noise_seed": self._seed,
         }
 
-    def start(self, name: str) -> None:
-        """Start one process with its carrier, as its command does."""
+    def start(self, name: str, *, split: bool = False) -> None:
+        """Start one process with its carrier, as its command does; or `split`, as two commands."""
         state = self.state if name == "coordinator" else self.folder / name
         state.mkdir(exist_ok=True)
         if name == "coordinator":
             role, facts = "coordinator", f"Path({str(state)!r})"
         else:
             role, facts = "site", repr(self.facts(name))
+        socket = self.folder / f"{name}.sock"
+        link = f"Path({str(socket)!r})" if split else None
         code = (
             "from pathlib import Path; from fedrulefit.engines import service; "
             "from fedrulefit.engines.consortium import Kit; "
-            f"service.start_{role}(Kit.load({str(self.kits[name])!r}, {role!r}), {facts})"
+            f"service.start_{role}(Kit.load({str(self.kits[name])!r}, {role!r}), {facts}, {link})"
         )
+        self._run(name, code)
+        if split and f"{name}-carrier" not in self.processes:
+            command = ["carrier", "start", "--kit", f"{self.kits[name]}/carrier"]
+            command += ["--socket", str(socket)]
+            self._run(f"{name}-carrier", f"from fedrulefit.cli.app import app; app({command!r})")
+
+    def _run(self, name: str, code: str) -> None:
         log = (self.folder / f"{name}.log").open("ab")
         self.processes[name] = subprocess.Popen(  # noqa: S603
             [sys.executable, "-c", code],

@@ -129,6 +129,27 @@ class TestRealProcesses:
         assert status["state"] == "done", status
         assert model_bytes(folder) == embedded("cv", tmp_path)[0]
 
+    def test_two_users_over_a_socket_give_the_same_model(
+        self, real: tuple[Federation, dict[str, Path]], tmp_path: Path
+    ) -> None:
+        """Site and carrier as two commands; either may be killed and started again."""
+        made, studies = real
+        made.kill("west")
+        made.start("west", split=True)
+        folder = runs.submit(made.state, runs.RunRequest("split", SITES, wait=60), studies["cv"])
+        made.wait_for(
+            lambda: runs.read_status(folder).get("progress", {}).get("step") in ("path", "fit"),
+            "the fit",
+        )
+        made.kill("west")
+        made.start("west", split=True)  # its carrier is there still
+        status = made.wait_for_run("split")
+        assert status["state"] == "done", status
+        assert model_bytes(folder) == embedded("cv", tmp_path)[0]
+        for name in ("west-carrier", "west"):
+            made.kill(name)
+        made.start("west")
+
     def test_a_refusal_is_told_and_nothing_hangs(
         self, real: tuple[Federation, dict[str, Path]]
     ) -> None:
