@@ -23,7 +23,9 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 from fedrulefit.engines import sandbox
@@ -95,9 +97,10 @@ class Carrier:
     """
 
     def __init__(self, kit: Kit) -> None:
+        sandbox.harden()
+        load_messaging_only()
         from fedrulefit.engines.flare import Wire  # FLARE loads in a carrier only
 
-        sandbox.harden()
         self._kit = kit
         self._link: Link | None = None
         leads = kit.side == "coordinator"
@@ -156,6 +159,20 @@ class Carrier:
     def _to_link(self, frame: Frame) -> bool:
         link = self._link
         return link is not None and link.send(frame)
+
+
+def load_messaging_only() -> None:
+    """Let parts of nvflare be imported without the package's own opening.
+
+    That opening loads FLARE's whole application, with shell commands and job runners,
+    and what decodes objects by class name. None of it would be used; so it is not there.
+    """
+    spec = find_spec("nvflare")
+    if "nvflare" in sys.modules or spec is None:
+        return
+    bare = ModuleType("nvflare")
+    bare.__spec__, bare.__path__ = spec, list(spec.submodule_search_locations or ())
+    sys.modules["nvflare"] = bare
 
 
 def make_tls(kit: Kit) -> ssl.SSLContext:

@@ -3,9 +3,9 @@
 Of FLARE we use the *communicator*: endpoints known by their certificates, reconnection
 with growing pauses, heartbeats, and frames of bytes over one TLS connection. FLARE's
 client and server applications, which register shell, deployment, job, administration and
-network-manager commands, are never started; nor are its cells, which have channels and
-topics, forward for others, and decode objects by class name. So there are no topics here:
-a frame goes to an application *number*, and we register one.
+network-manager commands, are never started, nor even loaded; nor are its cells, which have
+channels and topics, forward for others, and decode objects by class name. So there are no
+topics here: a frame goes to an application *number*, and we register one.
 
 What we put around it:
 

@@ -121,7 +121,8 @@ def start_carrier(kit: Kit, connection: socket.socket) -> subprocess.Popen[bytes
 
 def accept_carriers(path: Path, take: Callable[[Link], None]) -> None:
     """Serve carriers of another user over a Unix socket, one after another; for ever."""
-    path.unlink(missing_ok=True)
+    if path.is_socket():
+        path.unlink()  # left by a process that was killed
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             listener.bind(str(path))

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -281,6 +282,26 @@ def test_a_carrier_that_cannot_start_is_told_and_one_that_dies_is_started_again(
     assert first.next().receive() is None
     with pytest.raises(FederationError, match="could not start"):
         first.next()
+
+
+def test_a_carrier_is_given_its_kit_and_one_socket(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """No path, no setting and no open file of the site; nor its working folder."""
+    monkeypatch.setenv("FEDRULEFIT_SITE_STATE", "/secret/state")
+    monkeypatch.setenv("PGPASSWORD", "secret")
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr(keeper.subprocess, "Popen", lambda command, **how: seen.update(how))
+    kit = Kit(tmp_path, "north", "carrier", "site", "c", "localhost", 1, ("north",))
+    ours, theirs = socket.socketpair()
+    keeper.start_carrier(kit, theirs)
+    assert set(seen["env"]) <= {*keeper._KEPT, "PYTHONPATH"}
+    assert (Path(seen["env"]["PYTHONPATH"]) / "fedrulefit" / "engines").is_dir()
+    assert seen["pass_fds"] == [theirs.fileno()]
+    assert seen["cwd"] == tmp_path
+    assert "close_fds" not in seen  # Python closes all others
+    ours.close()
+    theirs.close()
 
 
 def test_a_carrier_of_another_user_comes_over_a_socket(tmp_path: Path) -> None:
