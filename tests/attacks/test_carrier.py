@@ -162,6 +162,16 @@ class FalseCoordinator:
         peer.close()
         return found
 
+    def deliver(self, me: str, envelope: bytes) -> list[bytes]:
+        """Do what a carrier is for: deliver something, and take the answers."""
+        peer, _ = self.answer()
+        peer.greet(me, listens=True)
+        time.sleep(0.2)
+        peer.send(Types.DATA, bytes(8) + b"\x01" + envelope, app=flare.APP)
+        found = peer.answers(3.0)
+        peer.close()
+        return [answer[PAYLOAD_BYTES:] for answer in found]
+
 
 ATTACKS = [frames.SHELL, frames.DEPLOY, frames.PROCESSES]
 
@@ -169,7 +179,7 @@ ATTACKS = [frames.SHELL, frames.DEPLOY, frames.PROCESSES]
 def test_a_coordinator_reads_no_file_and_deploys_nothing(tmp_path: Path, made: Federation) -> None:
     """A dishonest coordinator asks an unmodified ``site start`` for `cat`, a job and its processes.
 
-    Before, the table came back, and the ledger had no row.
+    Before, the table came back, and the ledger had no row. An envelope is answered still.
     """
     table = made.folder / "north.parquet"
     other = Federation(tmp_path, made._studies, "", None, ("north",))
@@ -180,7 +190,12 @@ def test_a_coordinator_reads_no_file_and_deploys_nothing(tmp_path: Path, made: F
         for topic in ATTACKS:
             me, to = endpoint("localhost"), endpoint("north")
             assert false.ask(me, to, topic, f"cat {table}".encode()) == []
-        assert other.processes["north"].poll() is None
+        (answer,) = false.deliver(endpoint("localhost"), b"no envelope")
+        letter = unseal(
+            answer, trust=part(other, "north", "site").trust(), sender="north",
+            recipient="localhost",
+        )  # fmt: skip
+        assert "unreadable" in repr(letter.body)
         assert not (tmp_path / "north" / "ledger.jsonl").exists()
     finally:
         false.listener.close()
