@@ -34,7 +34,7 @@ from fedrulefit.engines.keeper import CANNOT_START, set_up_logging
 from fedrulefit.engines.link import Frame, Link, from_payload, to_payload
 from fedrulefit.errors import FederationError
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("fedrulefit.engines.carrier")  # also as a program
 
 MEMORY: Final = 4 << 30
 """Bytes of address space; envelopes of all sites pass through here."""

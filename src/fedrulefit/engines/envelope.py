@@ -80,7 +80,9 @@ def unseal(data: bytes, *, trust: Trust, sender: str, recipient: str) -> Letter:
 
 def _unpack(data: bytes) -> Any:
     try:
-        return msgpack.unpackb(data, max_ext_len=0, max_map_len=0, max_array_len=8)
+        return msgpack.unpackb(
+            data, max_ext_len=0, max_map_len=0, max_array_len=8, max_str_len=1024
+        )
     except Exception:
         return None
 

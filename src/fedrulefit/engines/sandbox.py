@@ -27,6 +27,7 @@ _BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
 _ALL_NET: Final = _BIND_TCP | _CONNECT_TCP
 _SCOPES: Final = 0b11  # abstract Unix sockets, signals
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
+_M_ARENA_MAX = -8
 
 NAME_FILES: Final = tuple(
     Path("/etc") / name
@@ -48,6 +49,8 @@ def limit(*, memory: int, files: int) -> None:
     """Bound the memory (bytes of address space) and the open files of this process."""
     _lower(resource.RLIMIT_NOFILE, files)
     if sys.platform == "linux":
+        with contextlib.suppress(AttributeError):  # glibc: else each thread reserves 64 MB
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
         _lower(resource.RLIMIT_AS, memory)
 
 

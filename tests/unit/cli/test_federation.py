@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import hashlib
 import json
 import shutil
 import stat
@@ -12,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from typer.testing import CliRunner, Result
 
 from fedrulefit import Model
@@ -124,6 +130,32 @@ def test_renewing_keeps_the_root_and_changes_the_certificates(tmp_path: Path) ->
     after = Kit.load(out / "north", "site")
     assert after.root_fingerprint == root
     assert after.identity.fingerprint != fingerprint
+
+
+def test_a_root_of_an_older_version_is_kept(tmp_path: Path) -> None:
+    """FLARE made RSA roots; a consortium that has one renews its kits under it."""
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "t")])
+    now = dt.datetime.now(dt.UTC)
+    root = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + dt.timedelta(days=9))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, SHA256())
+    )
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    (tmp_path / "kits" / "authority").mkdir(parents=True)
+    facts = {"root_cert": root.public_bytes(Encoding.PEM).decode(), "root_pri_key": pem.decode()}
+    (tmp_path / "kits" / "authority" / "root.json").write_text(json.dumps(facts))
+    (tmp_path / "consortium.toml").write_text(CONSORTIUM)
+    init = ["federation", "init", tmp_path / "consortium.toml", "-o", tmp_path / "kits"]
+    succeed(*init, "--renew")
+    kit = Kit.load(tmp_path / "kits" / "north", "site")
+    der = root.public_bytes(Encoding.DER)
+    assert kit.root_fingerprint == hashlib.sha256(der).hexdigest()
+    signed = kit.identity.sign(b"words")
+    kit.trust().verify("north", kit.identity.certificate, b"words", signed)
 
 
 def test_a_consortium_file_to_start_from(tmp_path: Path) -> None:
