@@ -1,8 +1,8 @@
 """Real processes against the embedded engine: ``python -m benchmarks.federation [3 10 30]``.
 
 For each number of sites, the same study on the same patients: once embedded, once as
-a FLARE server and one FLARE client per site, all on this machine, with mutual TLS,
-masked sums, journals and ledgers on disk. Then what the masks cost.
+a coordinator and one process per site with their carriers, all on this machine, with
+mutual TLS, masked sums, journals and ledgers on disk. Then what the masks cost.
 """
 
 from __future__ import annotations

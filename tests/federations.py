@@ -1,4 +1,4 @@
-"""Real federations for tests: processes of NVIDIA FLARE on this machine, with mTLS.
+"""Real federations for tests: sites, coordinator and carriers on this machine, with mTLS.
 
 Hermetic: own folders, a free port, and no process left behind.
 """
@@ -18,10 +18,12 @@ from typing import Any
 
 import duckdb
 import pandas as pd
+import psutil
 
 from fedrulefit.engines import runs
 from fedrulefit.engines.charter import accept, make_charter
 from fedrulefit.engines.consortium import Consortium, CoordinatorPart, Kit, SitePart
+from fedrulefit.engines.provision import provision
 from fedrulefit.study import Study
 
 SITES = ("north", "south", "west")
@@ -75,12 +77,10 @@ class Federation:
         seed: int | None,
         sites: tuple[str, ...] = SITES,
     ) -> None:
-        from fedrulefit.engines import flare
-
         self.folder = folder
         self.sites = sites
         self.consortium = make_consortium(sites)
-        self.kits = flare.provision(self.consortium, folder / "kits")
+        self.kits = provision(self.consortium, folder / "kits")
         self.charter = make_charter(
             Kit.load(self.kits["coordinator"], "coordinator"),
             {site: Kit.load(self.kits[site], "site") for site in sites},
@@ -103,22 +103,31 @@ class Federation:
             "unsafe_noise_seed": self._seed,
         }
 
-    def start(self, name: str) -> None:
-        """Start one process, as its command does."""
+    def start(self, name: str, *, split: bool = False) -> None:
+        """Start one process with its carrier, as its command does; or `split`, as two commands."""
+        state = self.state if name == "coordinator" else self.folder / name
+        state.mkdir(exist_ok=True)
         if name == "coordinator":
-            kit, facts = self.kits[name], {"kit": str(self.kits[name]), "state": str(self.state)}
+            role, facts = "coordinator", f"Path({str(state)!r})"
         else:
-            kit, facts = self.kits[name], self.facts(name)
-        Path(facts["state"]).mkdir(exist_ok=True)
-        role = "coordinator" if name == "coordinator" else "site"
+            role, facts = "site", repr(self.facts(name))
+        socket = self.folder / f"{name}.sock"
+        link = f"Path({str(socket)!r})" if split else None
         code = (
-            "import json, sys; from fedrulefit.engines import flare; "
+            "from pathlib import Path; from fedrulefit.engines import service; "
             "from fedrulefit.engines.consortium import Kit; "
-            f"flare.start_{role}(Kit.load(sys.argv[1], {role!r}), json.loads(sys.argv[2]))"
+            f"service.start_{role}(Kit.load({str(self.kits[name])!r}, {role!r}), {facts}, {link})"
         )
+        self._run(name, code)
+        if split and f"{name}-carrier" not in self.processes:
+            command = ["carrier", "start", "--kit", f"{self.kits[name]}/carrier"]
+            command += ["--socket", str(socket)]
+            self._run(f"{name}-carrier", f"from fedrulefit.cli.app import app; app({command!r})")
+
+    def _run(self, name: str, code: str) -> None:
         log = (self.folder / f"{name}.log").open("ab")
         self.processes[name] = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-c", code, str(kit), json.dumps(facts)],
+            [sys.executable, "-c", code],
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -129,6 +138,16 @@ class Federation:
         process = self.processes.pop(name)
         process.send_signal(signal.SIGKILL)
         process.wait(10)
+
+    def carrier(self, name: str) -> psutil.Process:
+        """Return the carrier of one process."""
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            for child in psutil.Process(self.processes[name].pid).children():
+                if "fedrulefit.engines.carrier" in child.cmdline():
+                    return child
+            time.sleep(0.05)
+        raise AssertionError(f"{name} has no carrier")
 
     def wait_for(self, done: Callable[[], bool], what: str, seconds: float = 90) -> None:
         end = time.monotonic() + seconds

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,7 @@ from fedrulefit.privacy.ledger import Ledger, Release
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.table import load_table
-from tests.federations import SITES, Federation, federation, write_frame, write_study
+from tests.federations import SITES, Federation, federation, write_study
 from tests.samples import SOLVERS, make_frame, study_facts
 
 pytest.importorskip("nvflare")
@@ -97,6 +94,24 @@ class TestRealProcesses:
             assert list(map(facts, mine)) == list(map(facts, ledgers[site].releases))
 
     @pytest.mark.parametrize("victim", ["south", "coordinator"])
+    def test_a_killed_carrier_is_started_again_and_the_model_is_the_same(
+        self, real: tuple[Federation, dict[str, Path]], victim: str, tmp_path: Path
+    ) -> None:
+        made, studies = real
+        run = f"uncarried-{victim}"
+        folder = runs.submit(made.state, runs.RunRequest(run, SITES, wait=60.0), studies["cv"])
+        made.wait_for(
+            lambda: runs.read_status(folder).get("progress", {}).get("step") in ("path", "fit"),
+            "the fit",
+        )
+        first = made.carrier(victim)
+        first.kill()
+        status = made.wait_for_run(run)
+        assert status["state"] == "done", status
+        assert made.carrier(victim).pid != first.pid
+        assert model_bytes(folder) == embedded("cv", tmp_path)[0]
+
+    @pytest.mark.parametrize("victim", ["south", "coordinator"])
     def test_a_killed_process_comes_back_and_the_model_is_the_same(
         self, real: tuple[Federation, dict[str, Path]], victim: str, tmp_path: Path
     ) -> None:
@@ -113,6 +128,27 @@ class TestRealProcesses:
         status = made.wait_for_run(run)
         assert status["state"] == "done", status
         assert model_bytes(folder) == embedded("cv", tmp_path)[0]
+
+    def test_two_users_over_a_socket_give_the_same_model(
+        self, real: tuple[Federation, dict[str, Path]], tmp_path: Path
+    ) -> None:
+        """Site and carrier as two commands; either may be killed and started again."""
+        made, studies = real
+        made.kill("west")
+        made.start("west", split=True)
+        folder = runs.submit(made.state, runs.RunRequest("split", SITES, wait=60), studies["cv"])
+        made.wait_for(
+            lambda: runs.read_status(folder).get("progress", {}).get("step") in ("path", "fit"),
+            "the fit",
+        )
+        made.kill("west")
+        made.start("west", split=True)  # its carrier is there still
+        status = made.wait_for_run("split")
+        assert status["state"] == "done", status
+        assert model_bytes(folder) == embedded("cv", tmp_path)[0]
+        for name in ("west-carrier", "west"):
+            made.kill(name)
+        made.start("west")
 
     def test_a_refusal_is_told_and_nothing_hangs(
         self, real: tuple[Federation, dict[str, Path]]
@@ -149,35 +185,3 @@ class TestRealProcesses:
         _, folder = made.fit("journaled", studies["exact"])
         section = Journal(folder / "journal.sqlite").section("run")
         assert section.get("step/0") is not None
-
-
-@pytest.mark.xdist_group("flare")
-def test_the_simulator_gives_the_same_models(tmp_path: Path) -> None:
-    """In a process of its own: the simulator ends what it runs in."""
-    studies = write_studies(tmp_path)
-    made = Federation(tmp_path, list(studies.values()), POLICY, SEED)
-    for site, frame in FRAMES.items():
-        write_frame(frame, tmp_path / f"{site}.parquet")
-    folders = {
-        solver: runs.submit(made.state, runs.RunRequest(solver, SITES, wait=30.0), path)
-        for solver, path in studies.items()
-    }
-    coordinator = {"kit": str(made.kits["coordinator"]), "state": str(made.state)}
-    script = tmp_path / "simulate.py"
-    script.write_text(
-        "import json, sys\nfrom pathlib import Path\nfrom fedrulefit.engines import flare\n"
-        "if __name__ == '__main__':\n"
-        "    flare.simulate(*map(json.loads, sys.argv[1:3]), Path(sys.argv[3]))\n"
-    )
-    arguments = [json.dumps(coordinator), json.dumps({site: made.facts(site) for site in SITES})]
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, str(script), *arguments, str(tmp_path / "workspace")],
-        capture_output=True,
-        timeout=240,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()[-3000:]
-    for solver, folder in folders.items():
-        assert runs.read_status(folder)["state"] == "done", runs.read_status(folder)
-        assert model_bytes(folder) == embedded(solver, tmp_path)[0]

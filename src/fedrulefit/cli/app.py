@@ -8,6 +8,7 @@ import typer
 
 from fedrulefit import __version__
 from fedrulefit.cli import (
+    carrier,
     check,
     coordinator,
     demo,
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
     rich_markup_mode="rich",
 )
-for group in (study, federation, site, coordinator, ledger, experiment):
+for group in (study, federation, site, coordinator, carrier, ledger, experiment):
     app.add_typer(group.app)
 for module, command in (
     (demo, demo.demo),

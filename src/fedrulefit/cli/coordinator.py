@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
-from fedrulefit.cli.federation import STATE, StateOption, load_flare
+from fedrulefit.cli.federation import STATE, SocketOption, StateOption, need_flare
 
 app = typer.Typer(
     name="coordinator", help="Start the coordinator of a consortium.", no_args_is_help=True
@@ -21,16 +21,20 @@ app = typer.Typer(
 def start(
     kit: Annotated[Path, typer.Option("--kit", help="The coordinator's start-up kit.")],
     state: StateOption = STATE,
+    socket: SocketOption = None,
 ) -> None:
     """Start the coordinator, and keep it running until Ctrl-C.
 
     It goes on with every run that is not finished. Keep its state folder.
     """
+    from fedrulefit.engines import service
     from fedrulefit.engines.consortium import Kit
     from fedrulefit.engines.startup import check_coordinator
 
-    flare = load_flare()
+    need_flare()
     checked = Kit.load(kit, "coordinator")
+    if socket is None:
+        checked.carrier()
     for warning in check_coordinator(checked, state):
         stderr().print(Text.assemble(("Warning: ", "yellow"), printable(warning)))
     console = stdout()
@@ -40,4 +44,4 @@ def start(
         Text(f"Certificate {checked.identity.fingerprint}, until {checked.identity.expires}"),
         soft_wrap=True,
     )
-    flare.start_coordinator(checked, {"kit": str(checked.folder), "state": str(state.resolve())})
+    service.start_coordinator(checked, state.resolve(), socket)

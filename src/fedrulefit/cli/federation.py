@@ -10,6 +10,7 @@ import shutil
 import time
 from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,6 +48,13 @@ app = typer.Typer(
 STATE = Path("fedrulefit-coordinator")
 """The coordinator's state folder, where no other is named."""
 
+SocketOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--socket", help="Unix socket to a carrier of another user; else it is a child process."
+    ),
+]
+
 ABSENT = 15.0
 """Seconds without a coordinator's process after which we no longer wait for it."""
 
@@ -60,16 +68,13 @@ StateOption = Annotated[
 ]
 
 
-def load_flare() -> Any:
-    """Import the FLARE engine, or say how to get it."""
-    try:
-        from fedrulefit.engines import flare
-    except ModuleNotFoundError as error:
+def need_flare() -> None:
+    """Say how to get NVIDIA FLARE where it is missing; a carrier loads it."""
+    if find_spec("nvflare") is None:
         raise FederationError(
-            f"federations need NVIDIA FLARE ({error.name} is not installed): "
+            "federations need NVIDIA FLARE (nvflare is not installed): "
             'pip install "fedrulefit[flare]"'
-        ) from None
-    return flare
+        )
 
 
 @app.command(epilog="Example: fedrulefit federation draft -o consortium.toml")
@@ -98,11 +103,13 @@ def init(
 ) -> None:
     """Make a sealed start-up kit for the coordinator and each hospital.
 
-    Hand each hospital its own folder over a private channel, and keep authority/ safe:
-    it can make new kits.
+    Each has two parts: one for the process that has the network, one for the one that
+    signs. Hand each hospital its own folder over a private channel, and keep authority/
+    safe: it can make new kits.
     """
     from fedrulefit.engines.charter import make_charter
     from fedrulefit.engines.consortium import Consortium, Kit
+    from fedrulefit.engines.provision import provision
     from fedrulefit.files import close_to_others, write_private
 
     facts = Consortium.load(consortium)
@@ -110,7 +117,7 @@ def init(
         raise FederationError(
             f"{output} is not empty: choose another folder, or --renew the kits in it"
         )
-    folders = load_flare().provision(facts, output)
+    folders = provision(facts, output)
     close_to_others(output)
     kits = {
         name: Kit.load(folder, "coordinator" if name == "coordinator" else "site")

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fedrulefit.cli.budget import budget_of
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
-from fedrulefit.cli.federation import load_flare, whoami, write_example
+from fedrulefit.cli.federation import SocketOption, need_flare, whoami, write_example
 from fedrulefit.errors import FederationError
 from fedrulefit.privacy.policy import EXAMPLE, Policy
 from fedrulefit.study import Study
@@ -51,16 +51,19 @@ def start(
             "invented ones could surround this one, and 'a sum of three' be its own number.",
         ),
     ] = False,
+    socket: SocketOption = None,
 ) -> None:
     """Take part with a hospital's data, until Ctrl-C.
 
     Everything is checked first: kit, charter, study, table, policy, state folder and ledger.
     """
-    from fedrulefit.engines import startup
+    from fedrulefit.engines import service, startup
     from fedrulefit.engines.consortium import Kit
 
-    flare = load_flare()
+    need_flare()
     checked = Kit.load(kit, "site")
+    if socket is None:
+        checked.carrier()
     rules = Policy.load(policy) if policy else Policy()
     ready = startup.check_site(checked, rules, state, without_charter=without_charter)
     tables = _check_tables(checked.name, study, data)
@@ -91,7 +94,7 @@ def start(
         "state": str(state.resolve()),
         "without_charter": without_charter,
     }
-    flare.start_site(checked, facts)
+    service.start_site(checked, facts, socket)
 
 
 def _budget_lines(studies: list[Path], policy: Policy, state: Path) -> list[str]:

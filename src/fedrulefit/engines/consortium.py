@@ -1,29 +1,43 @@
 """Who takes part: ``consortium.toml``, and the start-up kits made from it.
 
-A kit is a folder for one hospital (or the coordinator): certificate, private key,
-the consortium's root certificate, and the address of the coordinator. A seal, signed
-by the root, lists the hash of every file, so that a kit changed on its way is not
-started.
+A kit is a folder for one hospital (or the coordinator), in two parts that are complete
+by themselves, so that each process, user or container gets its own and no more:
+
+=============================  ====================================================
+``carrier/``                   certificate and key for TLS: who may connect
+``site/`` or ``coordinator/``  certificate and key that sign envelopes and secure sums
+=============================  ====================================================
+
+Each part has the consortium's root certificate, the facts of the consortium, and a seal
+signed by the root, which lists the hash of every file: a part that was changed on its
+way is not started. Only files that the seal lists are read. Links are refused.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from fedrulefit.errors import FederationError, explain
 from fedrulefit.privacy.identity import Identity, Trust, load_pem, verifies
 
+Part = Literal["carrier", "site", "coordinator"]
+
 SEAL: Final = "seal.json"
 SIGNATURE: Final = "seal.sig"
+ROOT: Final = "root.pem"
+CERTIFICATE: Final = "certificate.pem"
+KEY: Final = "key.pem"
 EXAMPLE: Final = """\
 name = "sepsis-consortium"
 
@@ -41,6 +55,9 @@ name = "south"
 name = "west"
 """
 
+_MOST_BYTES = 1 << 20
+"""Of one file of a kit that are read; no file is as long."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -51,7 +68,7 @@ class _Part(BaseModel):
 class CoordinatorPart(_Part):
     """Where the coordinator listens."""
 
-    host: str
+    host: Annotated[str, Field(min_length=1, max_length=64)]  # as long as a certificate's name
     port: Annotated[int, Field(ge=1, le=65535)] = 8102
 
 
@@ -130,69 +147,78 @@ def _checked(name: str) -> str:
 
 @dataclass(frozen=True)
 class Kit:
-    """A start-up kit that has been checked against its seal.
+    """One part of a start-up kit that has been checked against its seal.
 
     Parameters
     ----------
     folder : Path
+        The part's own folder.
     name : str
         Whose it is: a site's name, or the coordinator's host.
-    role : str
-        ``site`` or ``coordinator``.
+    role : {"carrier", "site", "coordinator"}
+        Which part it is.
+    side : {"site", "coordinator"}
+        On which side of the federation it works.
     consortium, coordinator : str
-        The consortium's name, and the name in the coordinator's certificate.
+        The consortium's name, and the name in the coordinator's certificates.
+    port : int
+        Where the coordinator's carrier listens.
     sites : tuple of str
     """
 
     folder: Path
     name: str
     role: str
+    side: str
     consortium: str
     coordinator: str
+    port: int
     sites: tuple[str, ...]
 
     @classmethod
-    def load(cls, folder: str | Path, role: str) -> Kit:
-        """Read a kit and check its seal.
+    def load(cls, folder: str | Path, role: Part) -> Kit:
+        """Read a part of a kit and check its seal; a whole kit's folder will do.
 
         Raises
         ------
         FederationError
-            If it is not a kit, was changed, or is the other role's.
+            If it is not a kit, was changed, holds a link, or is the other role's.
         """
-        folder = Path(folder).resolve()
+        part = _find_part(Path(folder).resolve(), role)
+        files = _read_files(part)
         try:
-            text = (folder / SEAL).read_bytes()
-            signature = (folder / SIGNATURE).read_bytes()
+            text, signature = files.pop(SEAL), files.pop(SIGNATURE)
             facts = json.loads(text)
-            root = load_pem(folder / "startup" / "rootCA.pem")
-        except (OSError, ValueError):
+            root = load_pem(files[ROOT])
+        except (KeyError, ValueError):
             raise FederationError(
-                f"{folder} is not a start-up kit: 'fedrulefit federation init' makes them"
+                f"{part} is not a start-up kit: 'fedrulefit federation init' makes them"
             ) from None
         if not verifies(root.public_key(), text, signature):
-            raise FederationError(f"{folder}: the kit's seal is broken: ask for a new kit")
-        if _hashes(folder) != facts["files"]:
+            raise FederationError(f"{part}: the kit's seal is broken: ask for a new kit")
+        if {name: hashlib.sha256(data).hexdigest() for name, data in files.items()} != facts[
+            "files"
+        ]:
             raise FederationError(
-                f"{folder}: files were changed, added or taken out: ask for a new kit"
+                f"{part}: files were changed, added or taken out: ask for a new kit"
             )
         if facts["role"] != role:
-            raise FederationError(f"{folder} is the kit of a {facts['role']}, not of a {role}")
+            raise FederationError(f"{part} is the kit of a {facts['role']}, not of a {role}")
         return cls(
-            folder=folder,
+            folder=part,
             name=facts["name"],
             role=facts["role"],
+            side=facts["side"],
             consortium=facts["consortium"],
             coordinator=facts["coordinator"],
+            port=facts["port"],
             sites=tuple(facts["sites"]),
         )
 
     @property
     def identity(self) -> Identity:
-        """The kit's certificate and key."""
-        stem = "client" if self.role == "site" else "server"
-        startup = self.folder / "startup"
-        return Identity.load(startup / f"{stem}.crt", startup / f"{stem}.key")
+        """The part's certificate and key."""
+        return Identity.load(self.folder / CERTIFICATE, self.folder / KEY)
 
     @property
     def root_fingerprint(self) -> str:
@@ -201,20 +227,74 @@ class Kit:
 
     def trust(self, pinned: Mapping[str, str] | None = None) -> Trust:
         """Return whom the kit's owner believes."""
-        return Trust.load(self.folder / "startup" / "rootCA.pem", pinned)
+        return Trust.load(self.folder / ROOT, pinned)
+
+    def carrier(self) -> Kit:
+        """Return the carrier's part that lies beside this one.
+
+        Raises
+        ------
+        FederationError
+            If there is none, or it is not of the same party and consortium.
+        """
+        folder = self.folder.parent / "carrier"
+        if not folder.exists():
+            raise FederationError(
+                f"{self.folder} has no carrier beside it: run 'fedrulefit carrier start' with the "
+                "kit's other part, and give both the same --socket"
+            )
+        kit = Kit.load(folder, "carrier")
+        if (kit.name, kit.root_fingerprint) != (self.name, self.root_fingerprint):
+            raise FederationError(f"{folder} is the carrier of another kit")
+        return kit
 
 
-def seal_kit(folder: Path, facts: Mapping[str, Any], authority: Identity) -> None:
-    """Write the seal of a finished kit: facts, the hash of every file, a signature."""
-    text = json.dumps({**facts, "files": _hashes(folder)}, indent=1, sort_keys=True).encode()
+def seal_part(folder: Path, facts: Mapping[str, Any], authority: Identity) -> None:
+    """Write the seal of a finished part: facts, the hash of every file, a signature."""
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in _read_files(folder).items()}
+    text = json.dumps({**facts, "files": hashes}, indent=1, sort_keys=True).encode()
     (folder / SEAL).write_bytes(text)
     (folder / SIGNATURE).write_bytes(authority.sign(text))
 
 
-def _hashes(folder: Path) -> dict[str, str]:
-    """Return the hash of every file but the seal itself."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path not in (folder / SEAL, folder / SIGNATURE)
-    }
+def _find_part(folder: Path, role: str) -> Path:
+    """Return the folder of a part, given that or the whole kit's."""
+    if (folder / SEAL).exists():
+        return folder
+    part = folder / role
+    if part.is_symlink():
+        raise FederationError(f"{part} is a link: a kit has none. Ask for a new kit")
+    if (part / SEAL).exists():
+        return part
+    for other in ("site", "coordinator"):
+        if (folder / other / SEAL).exists():
+            raise FederationError(f"{folder} is the kit of a {other}, not of a {role}")
+    raise FederationError(
+        f"{folder} is not a start-up kit: 'fedrulefit federation init' makes them"
+    )
+
+
+def _read_files(folder: Path) -> dict[str, bytes]:
+    """Return the files of a part; it has no folders, no links and nothing else."""
+    try:
+        return {name: _read_plain(folder / name) for name in sorted(os.listdir(folder))}
+    except OSError as error:
+        raise FederationError(f"cannot read the kit {folder}: {error.strerror}") from None
+
+
+def _read_plain(path: Path) -> bytes:
+    """Read a small file that is itself, not a link to one."""
+    entry = path.lstat()
+    if not stat.S_ISREG(entry.st_mode) or entry.st_nlink != 1:
+        raise FederationError(
+            f"{path} is a link, a folder or a device: a kit holds plain files only. "
+            "Ask for a new kit"
+        )
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "rb") as file:
+        if (os.fstat(descriptor).st_dev, os.fstat(descriptor).st_ino) != (
+            entry.st_dev,
+            entry.st_ino,
+        ):
+            raise FederationError(f"{path} changed while it was read: ask for a new kit")
+        return file.read(_MOST_BYTES)

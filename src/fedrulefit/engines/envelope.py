@@ -28,6 +28,8 @@ _MOST: Final = 64
 """Characters of an instance's name."""
 
 _PARTS: Final = 6
+_TEXT: Final = 1024
+"""Characters of a text in an envelope."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,11 @@ def verify_letter(
 def _unpack(data: bytes) -> Any:
     """Read six single values: anybody can send an envelope, so none may hold lists of lists."""
     unpacker = msgpack.Unpacker(
-        max_ext_len=0, max_map_len=0, max_array_len=_PARTS, max_buffer_size=max(len(data), 1)
+        max_ext_len=0,
+        max_map_len=0,
+        max_array_len=_PARTS,
+        max_str_len=_TEXT,
+        max_buffer_size=max(len(data), 1),
     )
     unpacker.feed(data)
     try:

@@ -1,500 +1,452 @@
-"""The engine between hospitals: NVIDIA FLARE carries the envelopes.
+"""NVIDIA FLARE as a carrier of bytes: its messaging layer, and nothing above it.
 
-FLARE gives what a network of hospitals needs: provisioned identities, mutually
-authenticated TLS through one port of the coordinator (hospitals only call out),
-reconnection, an audit log. Our part is two components, named in the start-up kits:
+Of FLARE we use the *communicator*: endpoints known by their certificates, reconnection
+with growing pauses, heartbeats, and frames of bytes over one TLS connection. FLARE's
+client and server applications, which register shell, deployment, job, administration and
+network-manager commands, are never started, nor even loaded; nor are its cells, which have
+channels and topics, forward for others, and decode objects by class name. So there are no
+topics here: a frame goes to an application *number*, and we register one.
 
-* :class:`SiteComponent` in a hospital's FLARE client hands each envelope to a
-  :class:`~fedrulefit.engines.host.SiteHost`;
-* :class:`CoordinatorComponent` in the coordinator's FLARE server carries out the
-  runs of its state folder (:mod:`fedrulefit.engines.runs`).
+What we put around it:
 
-They talk by FLARE's auxiliary messages between the long-lived parent processes, not
-by a FLARE job: a job ends when one of its processes is killed, and is not given to a
-site that comes back, while a parent process that is started again is simply there.
-Only a kit's own class may be loaded, so that a site runs no job of anybody.
+* our own TLS 1.3, with certificates on both sides that say what they are for; the name in
+  the certificate must be one of the consortium, and is the only name that counts;
+* a frame is judged by its first 16 bytes, before anything is read or decoded: greetings
+  and heartbeats of at most a kilobyte, and envelopes up to the largest. Anything else
+  closes the connection (:func:`is_welcome`);
+* a door (:class:`Door`) that bounds the connections which have not shown a certificate yet.
 
-This is the only module that imports nvflare (``pip install "fedrulefit[flare]"``).
+This is the only module that imports nvflare (``pip install "fedrulefit[flare]"``), and only
+a carrier's process imports this one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
-import json
+import ipaddress
 import logging
 import os
-import shutil
-import signal
-import sys
+import select
+import socket
+import ssl
 import threading
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, Final, NoReturn
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from nvflare.apis.event_type import EventType
-from nvflare.apis.executor import Executor
-from nvflare.apis.fl_component import FLComponent
-from nvflare.apis.fl_constant import ReturnCode
-from nvflare.apis.fl_context import FLContext
-from nvflare.apis.impl.controller import Controller
-from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
+from nvflare.fuel.f3.comm_error import CommError
+from nvflare.fuel.f3.communicator import Communicator
+from nvflare.fuel.f3.drivers.connector_info import ConnectorInfo, Mode
+from nvflare.fuel.f3.drivers.driver_params import DriverParams
+from nvflare.fuel.f3.drivers.socket_conn import SocketConnection
+from nvflare.fuel.f3.drivers.tcp_driver import TcpDriver
+from nvflare.fuel.f3.endpoint import Endpoint, EndpointMonitor, EndpointState
+from nvflare.fuel.f3.message import Message, MessageReceiver
+from nvflare.fuel.f3.sfm.constants import Types
+from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 
-from fedrulefit.engines.consortium import Consortium, Kit, seal_kit
-from fedrulefit.engines.host import SiteHost, lock_folder
-from fedrulefit.engines.runs import Caller, carry_out, run_folders, serve
-from fedrulefit.engines.startup import open_host
-from fedrulefit.errors import FederationError, FedRuleFitError
-from fedrulefit.privacy.identity import Identity
+from fedrulefit.engines.link import MAX_BODY, PAYLOAD_BYTES
 
 log = logging.getLogger(__name__)
 
-TOPIC: Final = "fedrulefit.envelope"
-FACTS: Final = "FEDRULEFIT_FACTS"
-"""Environment variable that tells a component its local facts, as JSON."""
+APP: Final = 7102
+"""The one application number that is answered."""
 
-_BODY: Final = "envelope"
-_ADMIN: Final = "admin@fedrulefit.invalid"
+MAX_SMALL: Final = 1024
+"""Bytes of the largest greeting or heartbeat."""
 
+HANDSHAKE_SECONDS: Final = 5.0
+"""Within which a connection must show its certificate."""
 
-# --- The two components -----------------------------------------------------------------------
+STALLED_SECONDS: Final = 30.0
+"""Without progress, after which a line is given up."""
 
+SILENT_SECONDS: Final = 180.0
+"""Without a word, three heartbeats, after which a line is given up."""
 
-class SiteComponent(FLComponent):  # type: ignore[misc]
-    """A hospital's end: hands envelopes to the host."""
+LOST_NAMES: Final = 6
+"""Failed look-ups of a name after which a carrier begins afresh."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._host: SiteHost | None = None
-
-    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Open the host when FLARE has started."""
-        if event_type != EventType.SYSTEM_START:
-            return
-        _end_on_interrupt()
-        with _or_end():
-            self._host = open_host(_local_facts())
-        fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._receive)
-        log.info("site %s is ready", self._host.name)
-
-    def _receive(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:
-        return _answer(self._host, request)
+MOST_CONNECTIONS: Final = 4
+"""Of one certificate at the same time; a new one takes the place of the old."""
 
 
-def _answer(host: SiteHost | None, request: Shareable) -> Shareable:
-    envelope = request.get(_BODY)
-    if host is None or not isinstance(envelope, bytes):
-        return make_reply(ReturnCode.BAD_REQUEST_DATA)
-    reply = make_reply(ReturnCode.OK)
-    reply[_BODY] = host.receive(envelope)
-    return reply
+# --- What may come in -------------------------------------------------------------------------
 
 
-class CoordinatorComponent(FLComponent):  # type: ignore[misc]
-    """The coordinator's end: carries out the runs of its state folder."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._stop = threading.Event()
-
-    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Begin to serve when FLARE has started; stop with it."""
-        if event_type == EventType.SYSTEM_START:
-            _end_on_interrupt()
-            with _or_end():
-                facts = _local_facts()
-                kit = Kit.load(facts["kit"], "coordinator")
-                state = Path(facts["state"])
-                self._lock_file = lock_folder(state)
-            sender = _Sender(fl_ctx.get_engine())
-            caller = Caller(sender, kit.identity, kit.trust(), kit.coordinator)
-            threading.Thread(
-                target=serve,
-                args=(state, caller, kit.sites, self._stop),
-                daemon=True,
-                name="fedrulefit runs",
-            ).start()
-        elif event_type == EventType.SYSTEM_END:
-            self._stop.set()
-
-
-# --- The same in FLARE's simulator, which runs jobs only ---------------------------------------
-
-
-class SimulatedSite(Executor):  # type: ignore[misc]
-    """A hospital in FLARE's simulator."""
-
-    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Open the host when the job starts."""
-        if event_type == EventType.START_RUN:
-            self._host = open_host(_local_facts()["sites"][fl_ctx.get_identity_name()])
-            fl_ctx.get_engine().register_aux_message_handler(TOPIC, self._receive)
-
-    def _receive(self, topic: str, request: Shareable, fl_ctx: FLContext) -> Shareable:
-        return _answer(self._host, request)
-
-    def execute(self, *arguments: Any) -> Shareable:
-        """Take no tasks: envelopes are all there is."""
-        return make_reply(ReturnCode.TASK_UNKNOWN)
-
-
-class SimulatedCoordinator(Controller):  # type: ignore[misc]
-    """The coordinator in FLARE's simulator: carries out the runs that wait, and ends."""
-
-    def start_controller(self, fl_ctx: FLContext) -> None:
-        """Do nothing: all happens in the control flow."""
-
-    def stop_controller(self, fl_ctx: FLContext) -> None:
-        """Do nothing."""
-
-    def process_result_of_unknown_task(self, *arguments: Any) -> None:
-        """Take no notice: there are no tasks."""
-
-    def control_flow(self, abort_signal: Any, fl_ctx: FLContext) -> None:
-        """Carry out every run of the state folder."""
-        facts = _local_facts()["coordinator"]
-        kit = Kit.load(facts["kit"], "coordinator")
-        sender = _Sender(fl_ctx.get_engine())
-        caller = Caller(sender, kit.identity, kit.trust(), kit.coordinator)
-        for folder in run_folders(Path(facts["state"])):
-            carry_out(folder, caller)
-
-
-def simulate(
-    coordinator: Mapping[str, Any], sites: Mapping[str, Mapping[str, Any]], workspace: Path
-) -> None:
-    """Carry out all waiting runs of a coordinator's state folder in FLARE's simulator.
-
-    Parameters
-    ----------
-    coordinator : mapping
-        ``kit`` and ``state`` of the coordinator.
-    sites : mapping of str to mapping
-        The facts of every site, as for :func:`start_site`.
-    workspace : Path
-        An empty folder for FLARE.
-    """
-    from nvflare.private.fed.app.simulator.simulator_runner import SimulatorRunner
-
-    config = workspace / "job" / "app" / "config"
-    config.mkdir(parents=True)
-    site, server = (f"{c.__module__}.{c.__name__}" for c in (SimulatedSite, SimulatedCoordinator))
-    files: dict[Path, dict[str, Any]] = {
-        workspace / "job" / "meta.json": {
-            "name": "fedrulefit",
-            "resource_spec": {},
-            "min_clients": len(sites),
-            "deploy_map": {"app": ["@ALL"]},
-        },
-        config / "config_fed_server.json": {
-            "format_version": 2,
-            "workflows": [{"id": "fedrulefit", "path": server, "args": {}}],
-        },
-        config / "config_fed_client.json": {
-            "format_version": 2,
-            "executors": [{"tasks": ["*"], "executor": {"path": site, "args": {}}}],
-        },
-        workspace / "run" / "local" / "resources.json": {
-            "format_version": 2,
-            "class_allow_list": [site, server],
-        },
-    }
-    for path, facts in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(facts), encoding="utf-8")
-    os.environ[FACTS] = json.dumps({"coordinator": dict(coordinator), "sites": dict(sites)})
-    runner = SimulatorRunner(
-        job_folder=str(workspace / "job"),
-        workspace=str(workspace / "run"),
-        clients=",".join(sites),
-        n_clients=len(sites),
-        threads=len(sites),
-        log_config="concise",
-    )
-    if runner.run() != 0:
-        raise FederationError(f"FLARE's simulator failed: see {workspace}")
-
-
-class _Sender:
-    """Sends envelopes through FLARE."""
-
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
-
-    def __call__(self, site: str, envelope: bytes, seconds: float) -> bytes | None:
-        if all(client.name != site for client in self._engine.get_clients()):
-            return None
-        request = Shareable()
-        request[_BODY] = envelope
-        with self._engine.new_context() as fl_ctx:
-            replies = self._engine.send_aux_request(
-                targets=[site],
-                topic=TOPIC,
-                request=request,
-                timeout=seconds,
-                fl_ctx=fl_ctx,
-                optional=True,
+def is_welcome(prefix: Prefix, *, listening: bool) -> bool:
+    """Whether a frame that begins so is one of ours; the others are not read."""
+    length: int = prefix.length - PREFIX_LEN
+    small = 0 <= length <= MAX_SMALL
+    match prefix.type:
+        case _ if prefix.header_len:
+            return False
+        case Types.DATA:
+            return bool(
+                prefix.app_id == APP and PAYLOAD_BYTES <= length <= PAYLOAD_BYTES + MAX_BODY
             )
-        reply = (replies or {}).get(site)
-        if reply is None or reply.get_return_code() != ReturnCode.OK:
-            return None
-        body = reply.get(_BODY)
-        return body if isinstance(body, bytes) else None
+        case Types.HELLO:
+            return listening and small
+        case Types.READY:
+            return small and not listening
+        case Types.PING | Types.PONG:
+            return small
+        case _:
+            return False
 
 
-@contextlib.contextmanager
-def _or_end() -> Iterator[None]:
-    """End the process on an error: FLARE would go on without us, and look healthy."""
-    try:
-        yield
-    except FedRuleFitError as error:
-        log.error("cannot start: %s", error)
-        os._exit(2)
-    except Exception as error:  # its words could hold a patient's value
-        log.error("cannot start: %s", type(error).__name__)
-        os._exit(2)
+class _Connection(SocketConnection):  # type: ignore[misc]
+    """A TLS connection, read and written by different threads under one lock."""
+
+    def __init__(self, sock: ssl.SSLSocket, connector: ConnectorInfo) -> None:
+        _keep_alive(sock)
+        sock.setblocking(False)
+        super().__init__(sock, connector, secure=True)
+        self._tls = threading.Lock()
+
+    def read_loop(self) -> None:
+        """Read until the line breaks; say so where the other end refused us."""
+        try:
+            self.read_frame_loop()
+        except ssl.SSLError as error:
+            if not self.closing:
+                log.warning("the line was closed: %s", error.reason or "TLS")
+        except (CommError, OSError, ValueError) as error:
+            log.debug("the line was closed (%s)", type(error).__name__)
+
+    def read_frame(self) -> bytearray:
+        """Read a frame, if it is welcome."""
+        head = bytearray(PREFIX_LEN)
+        self.read_into(head, 0, PREFIX_LEN)
+        prefix = Prefix.from_bytes(head)
+        if not is_welcome(prefix, listening=self.connector.mode == Mode.PASSIVE):
+            log.warning("closed a connection for a frame that is not ours")
+            raise CommError(CommError.BAD_DATA, "not a frame of ours")
+        frame = bytearray(prefix.length)
+        frame[:PREFIX_LEN] = head
+        self.read_into(frame, PREFIX_LEN, prefix.length - PREFIX_LEN)
+        return frame
+
+    def read_into(self, buffer: Any, offset: int, length: int) -> None:
+        view = memoryview(buffer)[offset : offset + length]
+        while view:
+            n = self._do(self.sock.recv_into, view, SILENT_SECONDS)
+            if n == 0:
+                raise CommError(CommError.CLOSED, "closed by the other end")
+            view = view[n:]
+
+    def _send_with_timeout(self, frame: Any, timeout_sec: float) -> None:
+        view = memoryview(frame)
+        while view:
+            sent = self._do(self.sock.send, view, STALLED_SECONDS)
+            view = view[sent:]
+
+    def _do(self, operate: Callable[[memoryview], int], view: memoryview, seconds: float) -> int:
+        """Read or write what is possible now; wait for it otherwise."""
+        end = time.monotonic() + seconds
+        while True:
+            reads, writes = [self.sock], []
+            with self._tls:
+                try:
+                    return operate(view)
+                except ssl.SSLWantReadError:
+                    pass
+                except ssl.SSLWantWriteError:
+                    reads, writes = [], [self.sock]
+            left = end - time.monotonic()
+            if left <= 0 or not any(select.select(reads, writes, [], left)):
+                raise CommError(CommError.TIMEOUT, "the line is dead")
 
 
-def _end_on_interrupt() -> None:
-    """Let Ctrl-C end the process at once, as SIGTERM does: all that matters is on disk."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    else:
-        log.warning("Ctrl-C may be slow: use SIGTERM")
+# --- The door: before a certificate was shown -------------------------------------------------
 
 
-def _local_facts() -> dict[str, Any]:
-    text = os.environ.get(FACTS)
-    if text is None:
-        raise FederationError(
-            "start this process with 'fedrulefit site start' or 'coordinator start'"
-        )
-    facts: dict[str, Any] = json.loads(text)
-    return facts
+@dataclass
+class Door:
+    """Bounds the connections that have not shown a certificate yet.
 
-
-# --- Starting the processes -------------------------------------------------------------------
-
-
-def start_site(kit: Kit, facts: Mapping[str, Any]) -> NoReturn:
-    """Become the hospital's FLARE client; does not return."""
-    _become(
-        kit,
-        facts,
-        "nvflare.private.fed.app.client.client_train",
-        "fed_client.json",
-        f"uid={kit.name}",
-        "heart_beat_interval=2",
-    )
-
-
-def start_coordinator(kit: Kit, facts: Mapping[str, Any]) -> NoReturn:
-    """Become the coordinator's FLARE server; does not return."""
-    _become(kit, facts, "nvflare.private.fed.app.server.server_train", "fed_server.json")
-
-
-def _become(
-    kit: Kit, facts: Mapping[str, Any], module: str, config: str, *settings: str
-) -> NoReturn:
-    """Replace this process by FLARE's, on a working copy of the kit.
-
-    FLARE writes into its folder; the kit itself stays as it was sealed.
-    """
-    work = Path(facts["state"]) / "flare"
-    for part in ("startup", "local"):
-        shutil.rmtree(work / part, ignore_errors=True)
-        shutil.copytree(kit.folder / part, work / part)
-    if kit.role == "coordinator":
-        _place_storage(work)
-    environment = {**os.environ, FACTS: json.dumps(dict(facts))}
-    common = ["secure_train=true", "org=fedrulefit", "config_folder=config", *settings]
-    command = [sys.executable, "-u", "-m", module, "-m", str(work), "-s", config, "--set", *common]
-    os.execve(sys.executable, command, environment)  # noqa: S606 - our own interpreter
-
-
-def _place_storage(work: Path) -> None:
-    """Keep FLARE's own job store, which we do not use, out of the machine's /tmp."""
-    path = work / "local" / "resources.json"
-    resources = json.loads(path.read_text(encoding="utf-8"))
-    storage = resources["snapshot_persistor"]["args"]["storage"]["args"]
-    storage["root_dir"] = str(work / "unused" / "snapshots")
-    for part in resources["components"]:
-        if part["id"] == "job_manager":
-            part["args"]["uri_root"] = str(work / "unused" / "jobs")
-    path.write_text(json.dumps(resources, indent=1), encoding="utf-8")
-
-
-# --- Provisioning -----------------------------------------------------------------------------
-
-
-def provision(consortium: Consortium, folder: Path) -> dict[str, Path]:
-    """Make a start-up kit for the coordinator and each hospital.
-
-    The consortium's root is kept in ``authority/`` and used again the next time;
-    hospitals' private keys are in their kits only.
+    Where there are too many the oldest is closed, not the newest refused: a hospital
+    needs a tenth of a second, and who only holds connections open waits longer.
 
     Parameters
     ----------
-    consortium : Consortium
-    folder : Path
-        Where kits and authority go; older kits are replaced.
-
-    Returns
-    -------
-    kits : dict of str to Path
-        The coordinator's kit under ``coordinator``, each hospital's under its name.
+    most : int
+        Connections without a certificate, at the same time.
+    most_per_address : int
+        Of one address (of one /64 in IPv6).
+    seconds : float
+        Within which a certificate must be shown.
     """
-    work = folder / ".provision"
-    shutil.rmtree(work, ignore_errors=True)
-    authority = folder / "authority" / "root.json"
-    project = _project(consortium)
-    state = work / project["name"] / "state" / "cert.json"
-    if authority.exists():
-        state.parent.mkdir(parents=True)
-        shutil.copy(authority, state)
-    try:
-        made = _provision(project, work)
-        root = _keep_authority(state, authority)
-        kits = {"coordinator": made / consortium.coordinator.host}
-        kits |= {site: made / site for site in consortium.site_names}
-        placed = {name: folder / name for name in kits}
-        for name, kit in kits.items():
-            shutil.rmtree(placed[name], ignore_errors=True)
-            shutil.move(kit, placed[name])
-            _finish_kit(consortium, name, placed[name], root)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    return placed
+
+    most: int = 64
+    most_per_address: int = 8
+    seconds: float = HANDSHAKE_SECONDS
+    _waiting: OrderedDict[socket.socket, str] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def enter(self, sock: socket.socket, address: str) -> None:
+        """Let a connection in, and if need be the oldest out."""
+        near = _neighbourhood(address)
+        with self._lock:
+            mine = [other for other, home in self._waiting.items() if home == near]
+            if len(mine) >= self.most_per_address:
+                self._drop(mine[0])
+            elif len(self._waiting) >= self.most:
+                self._drop(next(iter(self._waiting)))
+            self._waiting[sock] = near
+
+    def leave(self, sock: socket.socket) -> None:
+        """Count a connection no more."""
+        with self._lock:
+            self._waiting.pop(sock, None)
+
+    def _drop(self, sock: socket.socket) -> None:
+        del self._waiting[sock]
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # under TLS, which another thread reads
 
 
-def _project(consortium: Consortium) -> dict[str, Any]:
-    """Return FLARE's project: who takes part, and what is built for them."""
-    host, port = consortium.coordinator.host, consortium.coordinator.port
-    builders = "nvflare.lighter.impl"
-    return {
-        "api_version": 3,
-        "name": consortium.name,
-        "description": "fedrulefit consortium",
-        "participants": [
-            {"name": host, "type": "server", "org": "fedrulefit", "fed_learn_port": port},
-            *(
-                {"name": site, "type": "client", "org": "fedrulefit"}
-                for site in consortium.site_names
-            ),
-            {"name": _ADMIN, "type": "admin", "org": "fedrulefit", "role": "project_admin"},
-        ],
-        "builders": [
-            {
-                "path": f"{builders}.workspace.WorkspaceBuilder",
-                "args": {"template_file": ["master_template.yml"]},
-            },
-            {
-                "path": f"{builders}.static_file.StaticFileBuilder",
-                "args": {"config_folder": "config"},
-            },
-            {"path": f"{builders}.cert.CertBuilder", "args": {"root_valid_days": 3650}},
-            {"path": f"{builders}.signature.SignatureBuilder"},
-        ],
-    }
+def _neighbourhood(address: str) -> str:
+    """Return what one party has at its disposal: an IPv4 address, or 2⁶⁴ of IPv6."""
+    if address.startswith("::ffff:") or ":" not in address:
+        return address
+    plain = address.partition("%")[0]
+    return str(ipaddress.ip_network((plain, 64), strict=False))
 
 
-def _provision(project: dict[str, Any], work: Path) -> Path:
-    from nvflare.lighter.prov_utils import prepare_builders, prepare_packager
-    from nvflare.lighter.provision import prepare_project
-    from nvflare.lighter.provisioner import Provisioner
+class _Driver(TcpDriver):  # type: ignore[misc]
+    """FLARE's TCP driver with our own TLS, checks and bounds."""
 
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        provisioner = Provisioner(str(work), prepare_builders(project), prepare_packager(project))
-        context = provisioner.provision(prepare_project(project))
-    if context.get("build_error"):
-        raise FederationError(f"provisioning failed:\n{said.getvalue()}")
-    return Path(context.get_result_location())
+    def __init__(self, tls: ssl.SSLContext, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self._tls, self._names = tls, names
+        self._failures = 0
+        self.listener: socket.socket | None = None
+        self.door = Door()
+
+    def listen(self, connector: ConnectorInfo) -> None:
+        """Let hospitals in, for ever."""
+        self.connector = connector
+        if self.listener is None:
+            raise CommError(CommError.BAD_CONFIG, "no socket to listen on")
+        while True:
+            sock, address = self.listener.accept()
+            try:
+                secured = self._tls.wrap_socket(
+                    sock, server_side=True, do_handshake_on_connect=False
+                )
+            except OSError:  # it has gone already
+                sock.close()
+                continue
+            self.door.enter(secured, address[0])
+            threading.Thread(target=self._welcome, args=(secured, connector), daemon=True).start()
+
+    def connect(self, connector: ConnectorInfo) -> None:
+        """Call the coordinator, and read until the line breaks."""
+        self.connector = connector
+        host = connector.params[DriverParams.HOST.value]
+        port = connector.params[DriverParams.PORT.value]
+        try:
+            sock = socket.create_connection((host, port), timeout=HANDSHAKE_SECONDS)
+            secured = self._tls.wrap_socket(sock, server_hostname=host)
+        except OSError as error:
+            self._failed(error, f"{host}:{port}")
+            raise
+        self._failures = 0
+        self._read(secured, connector)
+
+    def shutdown(self) -> None:
+        """Take no more calls, and close all lines."""
+        if self.listener is not None:
+            with contextlib.suppress(OSError):
+                self.listener.shutdown(socket.SHUT_RDWR)
+        self.close_all()
+
+    def _failed(self, error: OSError, address: str) -> None:
+        """Say why there is no connection, once in a while."""
+        self._failures += 1
+        if self._failures in (1, 10) or self._failures % 100 == 0:
+            log.warning("no connection to %s: %s; trying on", address, _words(error))
+        if isinstance(error, socket.gaierror) and self._failures >= LOST_NAMES:
+            # The system may have replaced the files that a confined process was left with.
+            log.warning("starting afresh, to look the name up anew")
+            os._exit(1)
+
+    def _welcome(self, sock: ssl.SSLSocket, connector: ConnectorInfo) -> None:
+        """Ask a caller for its certificate, and read what it sends."""
+        try:
+            sock.settimeout(self.door.seconds)
+            sock.do_handshake()
+        except (OSError, ValueError):
+            sock.close()
+            return
+        finally:
+            self.door.leave(sock)
+        self._read(sock, connector)
+
+    def _read(self, sock: ssl.SSLSocket, connector: ConnectorInfo) -> None:
+        name = common_name(sock.getpeercert())
+        if name not in self._names:
+            log.warning("refused a connection: its certificate is of another name")
+            sock.close()
+            return
+        self._make_room(name)
+        connection = _Connection(sock, connector)
+        self.add_connection(connection)
+        try:
+            connection.read_loop()
+        finally:
+            connection.close()
+            self.close_connection(connection)
+
+    def _make_room(self, name: str) -> None:
+        """Close the oldest connections of a certificate that has too many."""
+        with self.conn_lock:
+            mine = [
+                connection
+                for connection in self.connections.values()
+                if connection.conn_props[DriverParams.PEER_CN.value] == name
+            ]
+        for connection in mine[: max(0, len(mine) - MOST_CONNECTIONS + 1)]:
+            log.warning("closed a connection of %s: a newer one took its place", name)
+            connection.close()
 
 
-def _keep_authority(state: Path, authority: Path) -> Identity:
-    """Keep the root, and forget the hospitals' private keys."""
-    from cryptography.hazmat.primitives.serialization import (
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        load_pem_private_key,
-    )
-    from cryptography.x509 import load_pem_x509_certificate
-
-    facts = json.loads(state.read_text(encoding="utf-8"))
-    root = {key: facts[key] for key in ("root_cert", "root_pri_key")}
-    authority.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    authority.touch(mode=0o600)
-    authority.write_text(json.dumps(root), encoding="utf-8")
-    key = load_pem_private_key(root["root_pri_key"].encode(), password=None)
-    return Identity(
-        load_pem_x509_certificate(root["root_cert"].encode()).public_bytes(Encoding.DER),
-        key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()),
-    )
+def common_name(certificate: Any) -> str:
+    """Return the one common name of a certificate as Python's ssl tells it, or nothing."""
+    parts = [pair for part in (certificate or {}).get("subject", ()) for pair in part]
+    names = [value for key, value in parts if key == "commonName"]
+    return names[0] if len(names) == 1 else ""
 
 
-def _finish_kit(consortium: Consortium, name: str, kit: Path, root: Identity) -> None:
-    """Name our component, close what we do not use, and seal the kit."""
-    role = "coordinator" if name == "coordinator" else "site"
-    local = kit / "local"
-    resources = json.loads((local / "resources.json.default").read_text(encoding="utf-8"))
-    component = SiteComponent if role == "site" else CoordinatorComponent
-    path = f"{component.__module__}.{component.__name__}"
-    dropped = ("site_log_streamer", "log_receiver")
-    kept = [part for part in resources["components"] if part["id"] not in dropped]
-    resources["components"] = [*kept, {"id": "fedrulefit", "path": path, "args": {}}]
-    resources["class_allow_list"] = [path]
-    resources["allow_log_streaming"] = False
-    (local / "resources.json").write_text(json.dumps(resources, indent=1), encoding="utf-8")
-    (local / "log_config.json").write_text(json.dumps(_LOGGING, indent=1), encoding="utf-8")
-    for script in ("start.sh", "sub_start.sh", "stop_fl.sh"):
-        (kit / "startup" / script).unlink(missing_ok=True)
-    (kit / "readme.txt").write_text(_README[role], encoding="utf-8")
-    facts = {
-        "consortium": consortium.name,
-        "coordinator": consortium.coordinator.host,
-        "name": consortium.coordinator.host if role == "coordinator" else name,
-        "role": role,
-        "sites": list(consortium.site_names),
-    }
-    seal_kit(kit, facts, root)
+def _keep_alive(sock: socket.socket) -> None:
+    """Notice a dead line within half a minute."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-_LOGGING: Final = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {
-        "plain": {
-            "()": "nvflare.fuel.utils.log_utils.BaseFormatter",
-            "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s",
+def _words(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate was refused ({error.verify_message})"
+    return error.strerror or type(error).__name__
+
+
+# --- FLARE's communicator ---------------------------------------------------------------------
+
+
+class _Names(CellIdentityResolver):  # type: ignore[misc]
+    """An endpoint has the name of its certificate, and no other."""
+
+    def require_match(self, fqcn: str, peer_cn: str, peer_desc: str) -> None:
+        if not peer_cn or fqcn != _endpoint(peer_cn):
+            raise ValueError("an endpoint with a name that is not its certificate's")
+
+
+def _endpoint(name: str) -> str:
+    """Return the name that FLARE knows an endpoint by: it gives dots a meaning, we do not."""
+    return name.encode().hex()
+
+
+class _Bounded(ThreadPoolExecutor):
+    """A pool that takes nothing in before it has room: what is not taken stays unread."""
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers, "frames")
+        self._room = threading.Semaphore(2 * workers)
+
+    def submit(self, *arguments: Any, **named: Any) -> Future[Any]:
+        self._room.acquire()
+        future = super().submit(*arguments, **named)
+        future.add_done_callback(lambda _: self._room.release())
+        return future
+
+
+class Wire(MessageReceiver, EndpointMonitor):  # type: ignore[misc]
+    """One end of the network.
+
+    Parameters
+    ----------
+    name : str
+        This end's name, which is its certificate's.
+    names : tuple of str
+        The names at the other ends.
+    tls : ssl.SSLContext
+    on_bytes : callable
+        Takes a name and what it sent.
+    on_gone : callable
+        Takes the name of one whose line broke.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        names: tuple[str, ...],
+        tls: ssl.SSLContext,
+        *,
+        on_bytes: Callable[[str, bytearray], None],
+        on_gone: Callable[[str], None],
+    ) -> None:
+        self._names = {_endpoint(other): other for other in names}
+        self._on_bytes, self._on_gone = on_bytes, on_gone
+        self.driver = _Driver(tls, names)
+        me = Endpoint(_endpoint(name), properties={}, conn_props={})
+        self.communicator = Communicator(me, _Names(_endpoint(name)))
+        self.communicator.conn_manager.frame_mgr_executor = _Bounded(8)
+        self.communicator.register_message_receiver(APP, self)
+        self.communicator.register_monitor(self)
+
+    def listen(self, listener: socket.socket) -> None:
+        """Take calls on a socket."""
+        self.driver.listener = listener
+        self._start(Mode.PASSIVE, "", listener.getsockname()[1])
+
+    def call(self, host: str, port: int) -> None:
+        """Call the coordinator, and again whenever the line breaks."""
+        self._start(Mode.ACTIVE, host, port)
+
+    def _start(self, mode: Mode, host: str, port: int) -> None:
+        params = {
+            DriverParams.SCHEME.value: "stcp",  # by which FLARE knows to check names
+            DriverParams.URL.value: f"stcp://{host}:{port}",
+            DriverParams.HOST.value: host,
+            DriverParams.PORT.value: port,
         }
-    },
-    "handlers": {
-        "console": {"class": "logging.StreamHandler", "level": "INFO", "formatter": "plain"},
-        "file": {
-            "class": "logging.handlers.RotatingFileHandler",
-            "level": "INFO",
-            "formatter": "plain",
-            "filename": "log.txt",
-            "maxBytes": 5_000_000,
-            "backupCount": 3,
-        },
-    },
-    "loggers": {
-        "root": {"level": "WARNING", "handlers": ["console", "file"]},
-        "fedrulefit": {"level": "INFO"},
-    },
-}
+        self.communicator.add_connector_advanced(self.driver, mode, params, secure=True)
+        self.communicator.start()
 
-_README: Final = {
-    "site": (
-        "The start-up kit of one hospital. Keep it private: it holds the hospital's key.\n"
-        "Start with: fedrulefit site start --kit THIS_FOLDER --study study.toml "
-        "--data patients.csv --policy policy.toml\n"
-    ),
-    "coordinator": (
-        "The start-up kit of the coordinator. Keep it private: it holds the coordinator's key.\n"
-        "Start with: fedrulefit coordinator start --kit THIS_FOLDER\n"
-    ),
-}
+    def stop(self) -> None:
+        """End all lines and threads."""
+        self.communicator.stop()
+
+    def send(self, name: str, payload: bytes) -> bool:
+        """Send bytes to `name`; return whether they went out."""
+        endpoint = self.communicator.find_endpoint(_endpoint(name))
+        if endpoint is None or endpoint.state != EndpointState.READY:
+            return False
+        try:
+            self.communicator.send(endpoint, APP, Message(None, payload))
+        except CommError:
+            return False
+        return True
+
+    def process_message(
+        self, endpoint: Endpoint, connection: Any, app_id: int, message: Message
+    ) -> None:
+        """Hand on what came (FLARE calls this)."""
+        name = self._names.get(endpoint.name)
+        if name is not None and message.payload is not None:
+            self._on_bytes(name, message.payload)
+
+    def state_change(self, endpoint: Endpoint) -> None:
+        """Tell that a line broke (FLARE calls this)."""
+        name = self._names.get(endpoint.name)
+        if name is not None:
+            log.info("%s is %s", name, "here" if endpoint.state == EndpointState.READY else "gone")
+            if endpoint.state != EndpointState.READY:
+                self._on_gone(name)

@@ -1,5 +1,9 @@
 """Who a site is: a certificate of the consortium, and its private key.
 
+A certificate says what its key is for: to sign (envelopes, keys of secure sums) or for
+TLS. Here only those for signing count, so that whoever takes over the process that has
+the network, and with it the key for TLS, can sign nothing.
+
 A site signs the key of its secure sums with its identity; the others verify the
 certificate's issuer (the consortium's root) and name, and the signature. So a
 coordinator, which only carries the keys, cannot put its own in their place.
@@ -15,12 +19,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from fedrulefit.errors import ProtocolError
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
+
+SIGNING: Final = "1.3.6.1.5.5.7.3.36"
+"""The extended key usage of certificates that sign documents (RFC 9336)."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class Identity:
 
         key = load_pem_private_key(private_key.read_bytes(), password=None)
         return cls(
-            load_pem(certificate).public_bytes(Encoding.DER),
+            load_pem(certificate.read_bytes()).public_bytes(Encoding.DER),
             key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()),
         )
 
@@ -111,7 +118,7 @@ class Trust:
         """Read the root's PEM file."""
         from cryptography.hazmat.primitives.serialization import Encoding
 
-        return cls(load_pem(root).public_bytes(Encoding.DER), pinned or {})
+        return cls(load_pem(root.read_bytes()).public_bytes(Encoding.DER), pinned or {})
 
     def verify(self, name: str, certificate: bytes, data: bytes, signature: bytes) -> None:
         """Check that the site or coordinator `name` signed `data`.
@@ -139,6 +146,8 @@ class Trust:
             raise refuse(f"its certificate is not readable ({type(error).__name__})") from None
         if [part.value for part in names] != [name]:
             raise refuse("its certificate is of another name")
+        if not is_for_signing(claimed):
+            raise refuse("its certificate is not one for signing")
         now, end = self.clock(), claimed.not_valid_after_utc
         if now > end:
             raise refuse(f"its certificate expired on {end.date()}: it needs a new kit")
@@ -169,6 +178,7 @@ def make_consortium(sites: Sequence[str]) -> tuple[dict[str, Identity], Trust]:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - dt.timedelta(days=1))
             .not_valid_after(now + dt.timedelta(days=365))
+            .add_extension(x509.ExtendedKeyUsage([x509.ObjectIdentifier(SIGNING)]), critical=True)
             .sign(root_key, None)
         )
         return certificate.public_bytes(Encoding.DER)
@@ -188,11 +198,22 @@ def _common_name(name: str) -> Any:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def load_pem(path: Path) -> Certificate:
-    """Read a certificate's PEM file."""
+def is_for_signing(certificate: Certificate) -> bool:
+    """Whether a certificate's key is there to sign documents, and for nothing else."""
+    from cryptography import x509
+
+    try:
+        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+        return False
+    return [purpose.dotted_string for purpose in usage] == [SIGNING]
+
+
+def load_pem(data: bytes) -> Certificate:
+    """Read a certificate in PEM."""
     from cryptography.x509 import load_pem_x509_certificate
 
-    return load_pem_x509_certificate(path.read_bytes())
+    return load_pem_x509_certificate(data)
 
 
 def _pss() -> Any:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
+import hashlib
 import json
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -10,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from typer.testing import CliRunner, Result
 
 from fedrulefit import Model
 from fedrulefit.cli.app import app
-from fedrulefit.engines import host, runs
+from fedrulefit.engines import host, runs, service
 from fedrulefit.engines.charter import Charter
 from fedrulefit.engines.consortium import EXAMPLE as CONSORTIUM
 from fedrulefit.engines.consortium import Consortium, Kit
@@ -28,7 +36,7 @@ from tests.federations import write_frame, write_study
 from tests.loopback import Loopback
 from tests.samples import SOLVERS, make_frame, study_facts
 
-flare = pytest.importorskip("fedrulefit.engines.flare")
+pytest.importorskip("nvflare")
 
 runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"})
 
@@ -88,7 +96,23 @@ def test_init_makes_a_sealed_kit_for_everybody(kits: Path) -> None:
     assert coordinator.root_fingerprint == kit.root_fingerprint
     assert stat.S_IMODE((kits / "authority").stat().st_mode) == 0o700
     assert stat.S_IMODE((kits / "authority" / "root.json").stat().st_mode) == 0o600
-    assert stat.S_IMODE((kits / "north" / "startup" / "client.key").stat().st_mode) == 0o600
+    for path in (*kits.glob("*/*"), *kits.glob("*")):
+        if path.is_dir():
+            assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    for path in kits.glob("*/*/key.pem"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_each_part_has_a_key_of_its_own_and_is_complete(kits: Path, tmp_path: Path) -> None:
+    keys = [path.read_text() for path in kits.glob("*/*/key.pem")]
+    assert len(keys) == len(set(keys)) == 8
+    for role in ("carrier", "site"):
+        alone = tmp_path / role / "alone"
+        shutil.copytree(kits / "north" / role, alone)
+        part = Kit.load(alone, role)  # type: ignore[arg-type]
+        assert (part.name, part.role, part.side, part.port) == ("north", role, "site", 8102)
+    with pytest.raises(FederationError, match="carrier start"):
+        Kit.load(tmp_path / "site" / "alone", "site").carrier()
 
 
 def test_the_authority_forgets_the_hospitals_keys(kits: Path) -> None:
@@ -96,18 +120,10 @@ def test_the_authority_forgets_the_hospitals_keys(kits: Path) -> None:
         "root_cert",
         "root_pri_key",
     }
-    key = (kits / "north" / "startup" / "client.key").read_text().splitlines()[1]
-    elsewhere = [p for p in kits.rglob("*") if p.is_file() and p.name != "client.key"]
-    assert not [path for path in elsewhere if key in path.read_text(errors="replace")]
-
-
-def test_no_job_can_run_at_a_site(kits: Path) -> None:
-    """Only our own component may be loaded, and logs stay at home."""
-    resources = json.loads((kits / "north" / "local" / "resources.json").read_text())
-    assert resources["class_allow_list"] == ["fedrulefit.engines.flare.SiteComponent"]
-    assert resources["class_list_enforcement_mode"] == "enforce"
-    assert resources["allow_log_streaming"] is False
-    assert "site_log_streamer" not in {part["id"] for part in resources["components"]}
+    for key in kits.glob("*/*/key.pem"):
+        secret = key.read_text().splitlines()[1]
+        others = [p for p in kits.rglob("*") if p.is_file() and p != key]
+        assert not [path for path in others if secret in path.read_text(errors="replace")]
 
 
 def test_renewing_keeps_the_root_and_changes_the_certificates(tmp_path: Path) -> None:
@@ -124,6 +140,32 @@ def test_renewing_keeps_the_root_and_changes_the_certificates(tmp_path: Path) ->
     after = Kit.load(out / "north", "site")
     assert after.root_fingerprint == root
     assert after.identity.fingerprint != fingerprint
+
+
+def test_a_root_of_an_older_version_is_kept(tmp_path: Path) -> None:
+    """FLARE made RSA roots; a consortium that has one renews its kits under it."""
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "t")])
+    now = dt.datetime.now(dt.UTC)
+    root = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now)
+        .not_valid_after(now + dt.timedelta(days=9))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, SHA256())
+    )
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    (tmp_path / "kits" / "authority").mkdir(parents=True)
+    facts = {"root_cert": root.public_bytes(Encoding.PEM).decode(), "root_pri_key": pem.decode()}
+    (tmp_path / "kits" / "authority" / "root.json").write_text(json.dumps(facts))
+    (tmp_path / "consortium.toml").write_text(CONSORTIUM)
+    init = ["federation", "init", tmp_path / "consortium.toml", "-o", tmp_path / "kits"]
+    succeed(*init, "--renew")
+    kit = Kit.load(tmp_path / "kits" / "north", "site")
+    der = root.public_bytes(Encoding.DER)
+    assert kit.root_fingerprint == hashlib.sha256(der).hexdigest()
+    signed = kit.identity.sign(b"words")
+    kit.trust().verify("north", kit.identity.certificate, b"words", signed)
 
 
 def test_a_consortium_file_to_start_from(tmp_path: Path) -> None:
@@ -159,8 +201,6 @@ def test_a_bad_consortium_is_refused(tmp_path: Path, text: str, words: str) -> N
 
 
 def copy_kit(kits: Path, to: Path) -> Path:
-    import shutil
-
     return Path(shutil.copytree(kits / "north", to / "kit"))
 
 
@@ -175,20 +215,30 @@ def start(files: Path, kit: Path, **changes: Any) -> list[Any]:
     return ["site", "start", *(part for pair in options.items() for part in pair)]
 
 
+@pytest.mark.parametrize("part", ["site", "carrier"])
 @pytest.mark.parametrize("change", ["changed", "added", "removed", "seal"])
-def test_a_kit_that_was_changed_is_not_started(kits: Path, files: Path, change: str) -> None:
-    kit = copy_kit(kits, files)
-    resources = kit / "local" / "resources.json"
+def test_a_kit_that_was_changed_is_not_started(
+    kits: Path, files: Path, change: str, part: str
+) -> None:
+    folder = copy_kit(kits, files) / part
     if change == "changed":
-        resources.write_text(resources.read_text() + " ")
+        (folder / "readme.txt").write_text("run this: ")
     elif change == "added":
-        (kit / "local" / "authorization.json").write_text("{}")
+        (folder / "sitecustomize.py").write_text("")
     elif change == "removed":
-        resources.unlink()
+        (folder / "readme.txt").unlink()
     else:
-        seal = kit / "seal.json"
+        seal = folder / "seal.json"
         seal.write_text(seal.read_text().replace("north", "south"))
-    assert "ask for a new kit" in fail(*start(files, kit))
+    assert "ask for a new kit" in fail(*start(files, folder.parent))
+
+
+def test_the_carrier_of_another_hospital_is_refused(kits: Path, files: Path) -> None:
+    kit = copy_kit(kits, files)
+    shutil.rmtree(kit / "carrier")
+    assert "carrier start" in fail(*start(files, kit))
+    shutil.copytree(kits / "south" / "carrier", kit / "carrier")
+    assert "the carrier of another kit" in fail(*start(files, kit))
 
 
 def test_the_kit_of_another_role_is_refused(kits: Path, files: Path) -> None:
@@ -202,14 +252,14 @@ def test_the_kit_of_another_role_is_refused(kits: Path, files: Path) -> None:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What would have become a process."""
     seen: list[Any] = []
-    monkeypatch.setattr(flare, "start_site", lambda *facts: seen.append(facts))
-    monkeypatch.setattr(flare, "start_coordinator", lambda *facts: seen.append(facts))
+    monkeypatch.setattr(service, "start_site", lambda *facts: seen.append(facts))
+    monkeypatch.setattr(service, "start_coordinator", lambda *facts: seen.append(facts))
     return seen
 
 
 def test_a_site_starts_with_its_facts(kits: Path, files: Path, started: list[Any]) -> None:
     out = succeed(*start(files, kits / "north"))
-    ((kit, facts),) = started
+    ((kit, facts, _),) = started
     assert kit.name == "north"
     assert facts["data"] == str(files / "north.parquet")
     assert facts["studies"] == [str(files / "study.toml")]
@@ -222,7 +272,7 @@ def test_a_site_starts_with_its_facts(kits: Path, files: Path, started: list[Any
     assert "ε = 0" in out
     assert "Table for sepsis: 60 patients, hash " in out
     assert f"Charter {Charter.load(kits / 'charter.toml').hash}, with south, west" in out
-    with flare.contextlib.closing(flare.open_host(facts)) as opened:
+    with contextlib.closing(service.open_host(facts)) as opened:
         assert opened.name == "north"
 
 
@@ -267,19 +317,15 @@ def test_the_coordinator_starts_with_its_facts(
     kits: Path, tmp_path: Path, started: list[Any]
 ) -> None:
     succeed("coordinator", "start", "--kit", kits / "coordinator", "--state", tmp_path / "c")
-    ((kit, facts),) = started
+    ((kit, state, socket),) = started
     assert kit.role == "coordinator"
-    assert facts["state"] == str(tmp_path / "c")
+    assert (state, socket) == (tmp_path / "c", None)
 
 
 def test_without_flare_the_command_says_how_to_get_it(
     kits: Path, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in list(sys.modules):
-        if name.partition(".")[0] == "nvflare" or name == "fedrulefit.engines.flare":
-            monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "nvflare", None)
-    monkeypatch.delattr("fedrulefit.engines.flare", raising=False)
     assert 'pip install "fedrulefit[flare]"' in fail(*start(files, kits / "north"))
 
 

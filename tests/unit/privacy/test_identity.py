@@ -13,12 +13,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedrulefit.errors import ProtocolError
-from fedrulefit.privacy.identity import Identity, Trust, make_consortium
+from fedrulefit.privacy.identity import SIGNING, Identity, Trust, make_consortium
 
 DATA = b"this key is mine"
+CLIENT = ExtendedKeyUsageOID.CLIENT_AUTH.dotted_string
+SERVER = ExtendedKeyUsageOID.SERVER_AUTH.dotted_string
+ANY = ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE.dotted_string
 NOW = dt.datetime(2030, 1, 1, tzinfo=dt.UTC)
 KEYS: dict[str, Any] = {
     "rsa": lambda: rsa.generate_private_key(65537, 2048),
@@ -38,8 +41,15 @@ class Root:
         self.key, self.name = KEYS[kind](), name
         self.certificate = self.issue((name,), self.key)
 
-    def issue(self, names: tuple[str, ...], key: Any, *, days: tuple[int, int] = (-1, 365)) -> Any:
-        return (
+    def issue(
+        self,
+        names: tuple[str, ...],
+        key: Any,
+        *,
+        days: tuple[int, int] = (-1, 365),
+        purposes: tuple[str, ...] = (SIGNING,),
+    ) -> Any:
+        builder = (
             x509.CertificateBuilder()
             .subject_name(name_of(*names))
             .issuer_name(name_of(self.name))
@@ -47,8 +57,13 @@ class Root:
             .serial_number(x509.random_serial_number())
             .not_valid_before(NOW + dt.timedelta(days=days[0]))
             .not_valid_after(NOW + dt.timedelta(days=days[1]))
-            .sign(self.key, None if isinstance(self.key, ed25519.Ed25519PrivateKey) else SHA256())
         )
+        if purposes:
+            builder = builder.add_extension(
+                x509.ExtendedKeyUsage([x509.ObjectIdentifier(p) for p in purposes]), critical=True
+            )
+        plain = isinstance(self.key, ed25519.Ed25519PrivateKey)
+        return builder.sign(self.key, None if plain else SHA256())
 
     def trust(self, **options: Any) -> Trust:
         der = self.certificate.public_bytes(Encoding.DER)
@@ -209,3 +224,14 @@ def test_an_embedded_consortium_trusts_itself_and_nobody_else() -> None:
     refusal(trust, "south", identities["north"])
     others, _ = make_consortium(["north"])
     refusal(trust, "north", others["north"])
+
+
+@pytest.mark.parametrize(
+    "purposes",
+    [(), (CLIENT,), (SERVER,), (SIGNING, CLIENT), (ANY,)],
+    ids=["none", "client", "server", "both", "any"],
+)
+def test_a_certificate_for_something_else_signs_nothing(purposes: tuple[str, ...]) -> None:
+    root = Root()
+    identity = root.identity("north", purposes=purposes)
+    assert "not one for signing" in refusal(root.trust(), "north", identity)

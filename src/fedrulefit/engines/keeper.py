@@ -1,0 +1,155 @@
+"""Whoever is behind a carrier keeps one: as a child of its own, or over a Unix socket.
+
+The child gets one end of a socket pair, its part of the kit, and nothing else: no other
+open file, an environment without paths, its own working folder. It is started again when
+it dies. As another user or container the carrier comes by itself, to a socket in a folder
+that only the two may enter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from queue import Queue
+from typing import Final
+
+from fedrulefit.engines.consortium import Kit
+from fedrulefit.engines.link import Link
+from fedrulefit.errors import FederationError
+
+log = logging.getLogger(__name__)
+
+CANNOT_START: Final = 2
+"""How a carrier ends when its kit or its port is not usable."""
+
+_KEPT: Final = ("LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TZ")
+"""All that a carrier's environment takes over from ours."""
+
+SHORT_LIFE: Final = 10.0
+"""Seconds; a carrier that dies earlier is started again more slowly."""
+
+LONGEST_PAUSE: Final = 30.0
+
+
+class Keeper(threading.Thread):
+    """Starts a carrier, and another whenever one dies.
+
+    The thread must be started before this process gives up the network: what a process
+    gives up, its children have not.
+
+    Parameters
+    ----------
+    kit : Kit
+        The carrier's part.
+    """
+
+    def __init__(self, kit: Kit) -> None:
+        super().__init__(daemon=True, name="fedrulefit keeper")
+        self._kit = kit
+        self._wanted, self._ending = threading.Event(), threading.Event()
+        self._links: Queue[Link | FederationError] = Queue()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def next(self) -> Link:
+        """Return the link to the next carrier, once it has been started.
+
+        Raises
+        ------
+        FederationError
+            If the first carrier could not start: its words are in the log.
+        """
+        self._wanted.set()
+        link = self._links.get()
+        if isinstance(link, FederationError):
+            raise link
+        return link
+
+    def end(self) -> None:
+        """End the carrier, and start no other."""
+        self._ending.set()
+        if self._process is not None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(2.0)
+
+    def run(self) -> None:
+        """Keep a carrier running (in the thread)."""
+        self._wanted.wait()
+        pause, tried = 0.1, 0
+        while True:
+            began = time.monotonic()
+            ours, theirs = socket.socketpair()
+            self._process = start_carrier(self._kit, theirs)
+            theirs.close()
+            self._links.put(Link(ours))
+            code = self._process.wait()
+            tried += 1
+            if code == CANNOT_START and tried == 1:
+                self._links.put(FederationError("the carrier could not start: see above"))
+                return
+            pause = 0.1 if time.monotonic() - began > SHORT_LIFE else min(2 * pause, LONGEST_PAUSE)
+            if not self._ending.is_set():
+                log.warning("the carrier ended (%d): starting it again", code)
+            if self._ending.wait(pause):
+                return
+
+
+def start_carrier(kit: Kit, connection: socket.socket) -> subprocess.Popen[bytes]:
+    """Start a carrier that has one end of a socket and nothing else of ours."""
+    source = str(Path(__file__).resolve().parents[2])
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return subprocess.Popen(  # noqa: S603 - our own interpreter
+        [
+            *(sys.executable, "-P", "-u", "-m", "fedrulefit.engines.carrier"),
+            *("--kit", str(kit.folder), "--fd", str(connection.fileno())),
+        ],
+        env={**environment, "PYTHONPATH": source},
+        cwd=kit.folder,
+        stdin=subprocess.DEVNULL,
+        pass_fds=[connection.fileno()],
+    )
+
+
+def accept_carriers(path: Path, take: Callable[[Link], None]) -> None:
+    """Serve carriers of another user over a Unix socket, one after another; for ever."""
+    if path.is_socket():
+        path.unlink()  # left by a process that was killed
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(str(path))
+        except OSError as error:
+            raise FederationError(f"cannot make the socket {path}: {error.strerror}") from None
+        path.chmod(0o660)
+        listener.listen(1)
+        while True:
+            connection, _ = listener.accept()
+            log.info("a carrier is here%s", _peer(connection))
+            take(Link(connection))
+            log.warning("the carrier is gone")
+
+
+def _peer(connection: socket.socket) -> str:
+    """Say who is at the other end, where the kernel tells."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return ""
+    size = struct.calcsize("3i")
+    facts = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    process, user, _ = struct.unpack("3i", facts)
+    return f" (process {process} of user {user})"
+
+
+def set_up_logging() -> None:
+    """Write warnings, and what we say ourselves, to the standard error."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("fedrulefit").setLevel(logging.INFO)

@@ -1,0 +1,635 @@
+"""The process with the network carries envelopes, and can do nothing else.
+
+Real processes on this machine's loopback. A hostile party has a hospital's or the
+coordinator's key for TLS, and speaks FLARE's own frames (``frames.py``). Each attack
+also runs against a weakened twin, where it succeeds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import psutil
+import pytest
+
+pytest.importorskip("nvflare")
+
+from nvflare.fuel.f3.sfm.constants import Types
+from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
+
+from fedrulefit.engines import carrier, consortium, flare, sandbox
+from fedrulefit.engines.consortium import Kit
+from fedrulefit.engines.envelope import Letter, close, unseal
+from fedrulefit.engines.link import MAX_BODY, PAYLOAD_BYTES
+from fedrulefit.engines.provision import _Authority, provision
+from fedrulefit.errors import FederationError, ProtocolError
+from fedrulefit.privacy import identity
+from tests.attacks import frames
+from tests.attacks.frames import Peer
+from tests.federations import Federation, free_port, make_consortium, write_frame, write_study
+from tests.samples import make_frame, study_facts
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def endpoint(name: str) -> str:
+    """The name that our carriers greet with."""
+    return name.encode().hex()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    """A running coordinator; the site north can be started; south and west are hostile."""
+    folder = tmp_path_factory.mktemp("attacked")
+    study = folder / "study.toml"
+    write_study(study_facts(epsilon=1.0), study)
+    write_frame(make_frame(60), folder / "north.parquet")
+    made = Federation(folder, [study], "", None)
+    try:
+        made.start("coordinator")
+        made.wait_for(lambda: is_open(port_of(made)), "the port")
+        yield made
+    finally:
+        made.stop()
+
+
+def port_of(made: Federation) -> int:
+    return made.consortium.coordinator.port
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+def part(made: Federation, name: str, role: Any = "carrier") -> Kit:
+    return Kit.load(made.kits[name], role)
+
+
+@contextlib.contextmanager
+def twin(kit: Kit, port: int) -> Iterator[None]:
+    """FLARE's own cells in the place of our carrier."""
+    process = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "tests.attacks.cells", str(kit.folder), "localhost", str(port)],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+# --- Attack 1 and 2: commands of FLARE -----------------------------------------------------------
+
+
+def ask_coordinator(
+    tls: ssl.SSLContext, port: int, me: str, to: str, topic: tuple[str, str], body: bytes
+) -> list[bytes]:
+    """Ask at the coordinator's port, on a connection of its own; return what comes back."""
+    peer = Peer.call(tls, port)
+    peer.greet(me)
+    next(peer.frames(5.0), None)
+    with contextlib.suppress(OSError):
+        peer.request(me, to, *topic, body)
+    found = peer.answers(1.0)
+    peer.close()
+    return found
+
+
+def test_no_topic_of_any_channel_is_answered_by_the_coordinator(made: Federation) -> None:
+    """A hospital asks the coordinator for everything that FLARE's programs answer.
+
+    Shell, deployment, jobs, statistics of the network, in every channel: nothing comes back.
+    """
+    topics = frames.all_topics()
+    assert {frames.SHELL, frames.DEPLOY, frames.PROCESSES} <= set(topics)
+    assert len(topics) > 100
+    body = f"cat {made.folder / 'study.toml'}".encode()
+    me, to = endpoint("south"), endpoint("localhost")
+    tls = frames.make_tls(part(made, "south"))
+    answered = [t for t in topics if ask_coordinator(tls, port_of(made), me, to, t, body)]
+    assert answered == []
+
+
+def test_the_twin_at_the_coordinator_answers(made: Federation) -> None:
+    port, study = free_port(), made.folder / "study.toml"
+    with twin(part(made, "coordinator"), port):
+        made.wait_for(lambda: is_open(port), "the twin")
+        for name, topic in (("south", frames.SHELL), ("west", frames.PROCESSES)):
+            tls = frames.make_tls(part(made, name))
+            found = ask_coordinator(tls, port, name, "server", topic, f"cat {study}".encode())
+            assert found
+            assert topic != frames.SHELL or study.read_bytes() in found[0]
+
+
+class FalseCoordinator:
+    """Somebody who has the coordinator's key for TLS, and its port."""
+
+    def __init__(self, kit: Kit, port: int) -> None:
+        self.listener = socket.create_server(("127.0.0.1", port))
+        self.listener.settimeout(60.0)
+        self.tls = frames.make_tls(kit, listens=True)
+
+    def answer(self) -> tuple[Peer, dict[str, Any]]:
+        """Wait for a hospital's call; return it with the hospital's greeting."""
+        sock, _ = self.listener.accept()
+        peer = Peer(self.tls.wrap_socket(sock, server_side=True))
+        _, greeting = next(peer.frames(5.0))
+        return peer, msgpack.unpackb(greeting)
+
+    def ask(self, me: str, to: str, topic: tuple[str, str], body: bytes) -> list[bytes]:
+        peer, _ = self.answer()
+        peer.greet(me, listens=True)
+        time.sleep(0.2)
+        peer.request(me, to, *topic, body)
+        found = peer.answers(3.0)
+        peer.close()
+        return found
+
+    def deliver(self, me: str, envelope: bytes) -> list[bytes]:
+        """Do what a carrier is for: deliver something, and take the answers."""
+        peer, _ = self.answer()
+        peer.greet(me, listens=True)
+        time.sleep(0.2)
+        peer.send(Types.DATA, bytes(8) + b"\x01" + envelope, app=flare.APP)
+        found = peer.answers(3.0)
+        peer.close()
+        return [answer[PAYLOAD_BYTES:] for answer in found]
+
+
+ATTACKS = [frames.SHELL, frames.DEPLOY, frames.PROCESSES]
+
+
+def test_a_coordinator_reads_no_file_and_deploys_nothing(tmp_path: Path, made: Federation) -> None:
+    """A dishonest coordinator asks an unmodified ``site start`` for `cat`, a job and its processes.
+
+    Before, the table came back, and the ledger had no row. An envelope is answered still.
+    """
+    table = made.folder / "north.parquet"
+    other = Federation(tmp_path, made._studies, "", None, ("north",))
+    shutil.copy(table, tmp_path / "north.parquet")
+    false = FalseCoordinator(part(other, "coordinator"), port_of(other))
+    try:
+        other.start("north")
+        for topic in ATTACKS:
+            me, to = endpoint("localhost"), endpoint("north")
+            assert false.ask(me, to, topic, f"cat {table}".encode()) == []
+        (answer,) = false.deliver(endpoint("localhost"), b"no envelope")
+        letter = unseal(
+            answer, trust=part(other, "north", "site").trust(), sender="north",
+            recipient="localhost",
+        )  # fmt: skip
+        assert "unreadable" in repr(letter.body)
+        assert not (tmp_path / "north" / "ledger.jsonl").exists()
+    finally:
+        false.listener.close()
+        other.stop()
+
+
+def test_the_twin_at_a_site_reads_the_file(made: Federation) -> None:
+    table, port = made.folder / "north.parquet", free_port()
+    false = FalseCoordinator(part(made, "coordinator"), port)
+    with twin(part(made, "north"), port):
+        found = false.ask("server", "north", frames.SHELL, f"cat {table}".encode())
+        assert table.read_bytes() in found[0]
+        assert false.ask("server", "north", frames.PROCESSES, b"")
+    false.listener.close()
+
+
+def test_every_kind_of_frame_but_ours_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All kinds of frames, application numbers, headers and lengths; and one receiver."""
+
+    def welcome(kind: int, app: int, body: int, header: int = 0) -> set[bool]:
+        prefix = Prefix(PREFIX_LEN + body, header, kind, 0, 0, app, 0, 0)
+        return {listens for listens in (True, False) if flare.is_welcome(prefix, listening=listens)}
+
+    both = {True, False}
+    small = {Types.PING: both, Types.PONG: both, Types.HELLO: {True}, Types.READY: {False}}
+    for kind in range(256):
+        expected = both if kind == Types.DATA else small.get(kind, set())
+        assert welcome(kind, flare.APP, 100) == expected
+        assert welcome(kind, flare.APP, 100, header=1) == set()
+        assert welcome(kind, flare.APP, flare.MAX_SMALL + 1) == (both if kind == 1 else set())
+    apps = [app for app in range(65536) if welcome(Types.DATA, app, 100)]
+    assert apps == [flare.APP]
+    assert welcome(Types.DATA, flare.APP, PAYLOAD_BYTES + MAX_BODY) == both
+    assert welcome(Types.DATA, flare.APP, PAYLOAD_BYTES + MAX_BODY + 1) == set()
+
+
+def test_only_one_receiver_is_registered(made: Federation) -> None:
+    wire = make_wire(part(made, "coordinator"), [])
+    assert wire.communicator.conn_manager.receivers == {flare.APP: wire}
+    assert wire.communicator.conn_manager.monitors == [wire]
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_carrier_does_not_even_load_what_could_be_commanded(made: Federation, weak: bool) -> None:
+    """FLARE's shell, jobs, cells and decoders of objects are not in a carrier's memory."""
+    code = (
+        "import sys; from fedrulefit.engines import carrier\n"
+        f"{'import nvflare' if weak else 'carrier.load_messaging_only()'}\n"
+        "import fedrulefit.engines.flare\n"
+        "print(*[name for name in sys.modules if name.startswith('nvflare')])"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code], capture_output=True, timeout=60, check=True
+    )
+    loaded = done.stdout.decode().split()
+    assert "nvflare.fuel.f3.communicator" in loaded
+    words = ("nvflare.private", "shell", ".fobs", "core_cell", "cellnet.cell", "net_agent")
+    assert bool([name for name in loaded for word in words if word in name]) is weak
+
+
+def make_wire(kit: Kit, got: list[Any]) -> flare.Wire:
+    return flare.Wire(
+        kit.name,
+        kit.sites,
+        carrier.make_tls(kit),
+        on_bytes=lambda name, body: got.append((name, bytes(body))),
+        on_gone=lambda name: got.append((name, None)),
+    )
+
+
+@contextlib.contextmanager
+def listening(kit: Kit, got: list[Any], **door: Any) -> Iterator[tuple[flare.Wire, int]]:
+    """The coordinator's end of the network, in this process."""
+    wire = make_wire(kit, got)
+    wire.driver.door = flare.Door(**door)
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
+        wire.listen(listener)
+        try:
+            yield wire, listener.getsockname()[1]
+        finally:
+            wire.stop()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_huge_frame_is_refused_by_its_first_bytes(
+    made: Federation, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """A greeting of 200 MB (objects of many times that, once decoded) closes the line at once."""
+    if weak:
+        monkeypatch.setattr(flare, "is_welcome", lambda prefix, listening: True)
+    with listening(part(made, "coordinator"), []) as (_, port):
+        peer = Peer.call(frames.make_tls(part(made, "south")), port)
+        peer.send(Types.HELLO, b"\x80", length=200_000_000)
+        assert peer.is_closed(1.0) is not weak
+        peer.close()
+
+
+# --- Names and keys -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_hospital_cannot_take_another_ones_name(
+    made: Federation, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """South greets as north, to get north's envelopes: its certificate says otherwise."""
+    if weak:
+        monkeypatch.setattr(flare._Names, "require_match", lambda *facts: None)
+    with listening(part(made, "coordinator"), []) as (wire, port):
+        peer = Peer.call(frames.make_tls(part(made, "south")), port)
+        peer.greet(endpoint("north"))
+        assert peer.is_closed(1.0) is not weak
+        assert wire.send("north", b"\0" * 20) is weak
+        peer.close()
+
+
+def forge(made: Federation, name: str, folder: Path, side: str = "site") -> Any:
+    """A certificate that the holder of the authority folder makes for anybody."""
+    authority = _Authority.open(made.folder / "kits" / "authority", "x")
+    certificate, key = authority.issue(name, "carrier", side)
+    folder.mkdir()
+    (folder / "certificate.pem").write_bytes(certificate)
+    (folder / "key.pem").write_bytes(key)
+    return type("Forged", (), {"folder": folder})
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_forged_administrator_is_nobody(made: Federation, tmp_path: Path, weak: bool) -> None:
+    """With the authority's root anybody gets a certificate, but only hospitals are let in.
+
+    And there is nothing to administer: no command, no job, no deployment.
+    """
+    forged = forge(made, "admin@fedrulefit.invalid", tmp_path / "admin")
+    with listening(part(made, "coordinator"), []) as (wire, port):
+        if weak:
+            wire.driver._names = (*wire.driver._names, "admin@fedrulefit.invalid")
+        peer = Peer.call(frames.make_tls(forged), port)
+        with contextlib.suppress(OSError):
+            peer.greet(endpoint("admin@fedrulefit.invalid"))
+        assert peer.is_closed(1.0) is not weak
+        peer.close()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_the_key_for_tls_signs_no_envelope(
+    made: Federation, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """Whoever takes the coordinator's carrier over has its key for TLS, and tries to sign."""
+    if weak:
+        monkeypatch.setattr(identity, "is_for_signing", lambda certificate: True)
+    stolen = part(made, "coordinator").identity
+    envelope = close(Letter("ask", "x", b"request"), sender=stolen, recipient="north")
+    believe = part(made, "north", "site").trust()
+    if weak:
+        assert unseal(envelope, trust=believe, sender="localhost", recipient="north").body
+    else:
+        with pytest.raises(ProtocolError, match="not one for signing"):
+            unseal(envelope, trust=believe, sender="localhost", recipient="north")
+
+
+@pytest.mark.parametrize(
+    ("role", "owner", "let_in"),
+    [("carrier", "south", True), ("site", "south", False), ("carrier", "coordinator", False)],
+)
+def test_only_a_hospitals_key_for_tls_connects(
+    made: Federation, role: str, owner: str, let_in: bool
+) -> None:
+    """A key that signs, or the coordinator's own, opens no connection to the coordinator."""
+    kit = part(made, owner, role)
+    peer = None
+    try:
+        peer = Peer.call(frames.make_tls(kit), port_of(made))
+        peer.greet(endpoint("south"))
+        greeted = next(peer.frames(3.0), None)
+    except OSError:
+        greeted = None
+    assert (greeted is not None) is let_in
+    if peer is not None:
+        peer.close()
+
+
+@pytest.mark.parametrize(("side", "let_in"), [("coordinator", True), ("site", False)])
+def test_a_hospital_calls_nobody_but_the_coordinator(
+    made: Federation, tmp_path: Path, side: str, let_in: bool
+) -> None:
+    """Another hospital's certificate, made for the coordinator's name, does not serve."""
+    forged = forge(made, "localhost", tmp_path / "false", side)
+    client = carrier.make_tls(part(made, "north"))
+    ours, theirs = socket.socketpair()
+    theirs.settimeout(5.0)
+    server = frames.make_tls(forged, listens=True)
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            server.wrap_socket(theirs, server_side=True)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    ours.settimeout(5.0)
+    try:
+        client.wrap_socket(ours, server_hostname="localhost").close()
+        connected = True
+    except ssl.SSLError:
+        connected = False
+    ours.close()
+    thread.join(10)
+    assert connected is let_in
+
+
+# --- Attack 11: links in a kit --------------------------------------------------------------------
+
+
+def weak_files(folder: Path) -> dict[str, bytes]:
+    """How kits were read before: links are followed, linked folders skipped."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+@pytest.mark.parametrize("weak", [False, True])
+@pytest.mark.parametrize("how", ["folder", "file", "hard", "part"])
+def test_a_link_in_a_sealed_kit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, weak: bool
+) -> None:
+    """A link added to a sealed kit led to code of somebody else, while the seal held."""
+    kit = provision(make_consortium(("north",)), tmp_path / "kits")["north"]
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "sitecustomize.py").write_text("print('mine')")
+    site = kit / "site"
+    match how:
+        case "folder":
+            (site / "custom").symlink_to(outside)
+        case "file":
+            shutil.copy(site / "readme.txt", outside / "readme.txt")
+            (site / "readme.txt").unlink()
+            (site / "readme.txt").symlink_to(outside / "readme.txt")
+        case "hard":
+            os.link(site / "key.pem", outside / "key.pem")
+        case "part":
+            shutil.move(site, outside / "site")
+            site.symlink_to(outside / "site")
+    if weak:
+        monkeypatch.setattr(consortium, "_read_files", weak_files)
+        monkeypatch.setattr(consortium, "_find_part", lambda folder, role: folder / role)
+        assert Kit.load(kit, "site").name == "north"
+    else:
+        with pytest.raises(FederationError, match="link"):
+            Kit.load(kit, "site")
+
+
+# --- Attack 16: half-open connections -------------------------------------------------------------
+
+
+def open_halves(port: int, number: int) -> list[socket.socket]:
+    """Open connections that never show a certificate."""
+    halves = []
+    for _ in range(number):
+        sock = socket.socket()
+        sock.settimeout(2.0)
+        sock.connect(("127.0.0.1", port))
+        halves.append(sock)
+    return halves
+
+
+def can_connect(kit: Kit, port: int, name: str) -> bool:
+    try:
+        peer = Peer.call(frames.make_tls(kit), port)
+        peer.greet(endpoint(name))
+        found = next(peer.frames(3.0), None)
+        peer.close()
+    except OSError:
+        return False
+    return found is not None
+
+
+def count_files(process: psutil.Process) -> int:
+    """Open files, where we may look: a hardened process shows them to root only."""
+    return process.num_fds() if os.geteuid() == 0 else 0
+
+
+def test_half_open_connections_neither_fill_nor_lock_the_coordinator(made: Federation) -> None:
+    """Anybody opens 400 connections and shows no certificate; a hospital still gets in."""
+    process = made.carrier("coordinator")
+    before, files = process.memory_info().rss, count_files(process)
+    halves = open_halves(port_of(made), 400)
+    try:
+        assert can_connect(part(made, "south"), port_of(made), "south")
+        assert count_files(process) - files <= 64
+        assert process.memory_info().rss - before < 60e6
+    finally:
+        for sock in halves:
+            sock.close()
+
+
+@pytest.mark.parametrize(
+    ("door", "bounded"),
+    [
+        ({"most": 16, "most_per_address": 4}, True),
+        ({"most": 12, "most_per_address": 999}, True),
+        ({"most": 9999, "most_per_address": 9999}, False),
+    ],
+    ids=["by address", "in all", "weak"],
+)
+def test_the_door_is_bounded(made: Federation, door: dict[str, int], bounded: bool) -> None:
+    """The oldest go, the newest come in, and all must show a certificate within a time."""
+    with listening(part(made, "coordinator"), [], seconds=2.0, **door) as (wire, port):
+        halves = open_halves(port, 200)
+        time.sleep(0.5)
+        waiting = len(wire.driver.door._waiting)
+        assert (waiting <= 12) is bounded, waiting
+        assert can_connect(part(made, "south"), port, "south")
+        time.sleep(2.5)
+        assert not wire.driver.door._waiting
+        for sock in halves:
+            sock.close()
+
+
+def test_slow_handshakes_do_not_stretch_the_time(made: Federation) -> None:
+    """A byte now and then does not keep the door open."""
+    with listening(part(made, "coordinator"), [], seconds=1.0) as (wire, port):
+        (half,) = open_halves(port, 1)
+        for byte in b"\x16\x03\x01\x02":
+            with contextlib.suppress(OSError):
+                half.sendall(bytes([byte]))
+            time.sleep(0.4)
+        assert not wire.driver.door._waiting
+        half.close()
+
+
+# --- What a carrier has, and can reach ------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may look into a hardened process")
+def test_a_carrier_has_nothing_of_the_site(made: Federation) -> None:
+    """Environment, open files, working folder and memory of a running site's carrier."""
+    os.environ["FEDRULEFIT_SITE_STATE"] = "/secret/state"
+    try:
+        made.start("north")
+    finally:
+        del os.environ["FEDRULEFIT_SITE_STATE"]
+    try:
+        process = made.carrier("north")
+        kit = part(made, "north")
+        made.wait_for(lambda: bool(process.net_connections("tcp")), "the connection")
+        allowed = {"LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TZ", "PYTHONPATH"}
+        assert set(process.environ()) <= allowed
+        assert Path(process.cwd()) == kit.folder
+        assert {file.path for file in process.open_files()} <= {str(made.folder / "north.log")}
+        assert [c.raddr.port for c in process.net_connections("tcp")] == [port_of(made)]
+        words = " ".join(process.cmdline())
+        assert not [word for word in ("parquet", "policy", "study", "state") if word in words]
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        assert "NoNewPrivs:\t1" in status
+        site = psutil.Process(made.processes["north"].pid)
+        assert not site.net_connections("tcp")
+        assert not [m for m in site.memory_maps() if "grpc" in m.path]
+    finally:
+        made.processes["north"].terminate()
+        made.processes.pop("north").wait(10)
+
+
+PROBE = """
+import json, os, socket, subprocess, sys
+from pathlib import Path
+from fedrulefit.engines import carrier, sandbox
+from fedrulefit.engines.consortium import Kit
+facts = json.loads(sys.argv[1])
+def attempt(what):
+    try:
+        what()
+    except (OSError, PermissionError) as error:
+        return False
+    return True
+kit = Kit.load(facts["kit"], "carrier")
+if facts["confined"]:
+    carrier.confine(kit)
+import ipaddress, email.utils  # Python's own files stay readable
+print(json.dumps({
+    "table": attempt(lambda: open(facts["table"], "rb")),
+    "signing key": attempt(lambda: open(facts["key"], "rb")),
+    "state folder": attempt(lambda: os.listdir(facts["state"])),
+    "its own key": attempt(lambda: open(kit.folder / "key.pem", "rb")),
+    "a write": attempt(lambda: open(facts["state"] + "/new", "wb")),
+    "a program": attempt(lambda: subprocess.run(["/bin/true"], check=True)),
+    "another port": attempt(lambda: socket.create_connection(("127.0.0.1", facts["port"]), 2)),
+    "a port of its own": attempt(lambda: socket.create_server(("127.0.0.1", 0))),
+    "a signal": attempt(lambda: os.kill(os.getppid(), 0)),
+    "names": attempt(lambda: socket.getaddrinfo("localhost", 80)),
+}))
+"""
+
+
+@pytest.mark.skipif(sandbox.landlock_abi() < 6, reason="this kernel has no Landlock of version 6")
+@pytest.mark.parametrize("confined", [True, False])
+def test_a_carrier_that_was_taken_over_reaches_nothing(
+    made: Federation, confined: bool, tmp_path: Path
+) -> None:
+    """Code that runs in a carrier reads no table, no key, starts nothing and calls nobody."""
+    state = tmp_path / "state"
+    state.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        facts = {
+            "kit": str(made.kits["north"]),
+            "table": str(made.folder / "north.parquet"),
+            "key": str(made.kits["north"] / "site" / "key.pem"),
+            "state": str(state),
+            "port": other.getsockname()[1],
+            "confined": confined,
+        }
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", PROBE, json.dumps(facts)],
+            capture_output=True,
+            timeout=60,
+            check=True,
+            cwd="/",
+        )
+    found = json.loads(done.stdout)
+    assert found.pop("names") is True
+    assert set(found.values()) == {not confined}, found
+
+
+@pytest.mark.skipif(sandbox.landlock_abi() < 4, reason="this kernel has no Landlock of version 4")
+@pytest.mark.parametrize("weak", [False, True])
+def test_the_process_with_the_table_cannot_connect(weak: bool) -> None:
+    """Even code that runs beside the table opens no connection; its carrier's thread may."""
+    code = (
+        "import socket, sys; from fedrulefit.engines import service\n"
+        f"{'' if weak else 'service.give_up_network()'}\n"
+        "socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2)"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", code, port], capture_output=True, timeout=60, check=False
+        )
+    assert (done.returncode == 0) is weak
+    assert weak or b"PermissionError" in done.stderr
