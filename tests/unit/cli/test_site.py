@@ -17,8 +17,11 @@ from fedrulefit.engines import host
 from fedrulefit.engines.charter import Charter, read_acceptance
 from fedrulefit.engines.consortium import EXAMPLE as CONSORTIUM
 from fedrulefit.engines.consortium import Kit
+from fedrulefit.engines.journal import Journal
+from fedrulefit.engines.kept import KeptLedger
 from fedrulefit.engines.state import read_owner
 from fedrulefit.privacy.identity import Identity
+from fedrulefit.privacy.ledger import Release
 from tests.federations import write_frame, write_study
 from tests.samples import make_frame, study_facts
 from tests.unit.cli.test_federation import fail, run, runner, start, succeed
@@ -294,3 +297,25 @@ def test_status_before_and_after_a_start(kits: Path, files: Path, started: list[
     assert facts["charter"]["hash"] == Charter.load(kits / "charter.toml").hash
     assert facts["warnings"] == []
     assert facts["runs"] == []
+
+
+# --- ledger verify ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_ledger_cut_at_its_end_is_found_by_the_journal_beside_it(
+    tmp_path: Path, beside: bool
+) -> None:
+    path = tmp_path / "ledger.jsonl"
+    journal = Journal(tmp_path / "journal.sqlite")
+    ledger = KeptLedger(path, journal)
+    for k in range(3):
+        ledger.append(Release("GridReply", "q", (3,), "noise", 1.0, f"{k}" * 64))
+    journal.close()
+    assert "3 rows, the chain" in succeed("ledger", "verify", path)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:1]))
+    if beside:
+        assert "was emptied or cut" in fail("ledger", "verify", path)
+        return
+    (tmp_path / "journal.sqlite").unlink()
+    assert "1 rows, the chain" in succeed("ledger", "verify", path)

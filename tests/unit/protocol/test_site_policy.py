@@ -254,6 +254,13 @@ def test_runs_over_a_data_set_are_counted() -> None:
     for run in ("one", "two", "one", "two"):  # a run that is resumed is the same run
         granted(join(run), m.JoinReply)
     assert "2 runs" in refused(join("three"), "policy").reason
+    # One name for runs of two studies: two runs.
+    shared, other = Transient(), named("other")
+    for study in (named("one"), other):
+        site = make_site(study=study, policy=policy, shared=shared)
+        granted(Talk(site, run="same").join(THREE), m.JoinReply)
+    site = make_site(study=named("third"), policy=policy, shared=shared)
+    refused(Talk(site, run="same").join(THREE), "policy")
     # A run that is refused is not counted.
     free = Transient()
     site = make_site(policy=change(policy, min_sites=4), shared=free)
