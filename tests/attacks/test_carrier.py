@@ -142,6 +142,37 @@ def test_the_twin_at_the_coordinator_answers(made: Federation) -> None:
             assert topic != frames.SHELL or study.read_bytes() in found[0]
 
 
+def reach_north(made: Federation, port: int, names: dict[str, str]) -> bool:
+    """Whether what south sends, in every way it can, arrives at north."""
+    peers = {}
+    for name in ("north", "south"):
+        peers[name] = Peer.call(frames.make_tls(part(made, name)), port)
+        peers[name].greet(names[name])
+        next(peers[name].frames(5.0), None)
+    time.sleep(0.3)
+    for kind in range(3):
+        peers["south"].send(Types.DATA, bytes([kind]) + bytes(8) + b"marker", app=flare.APP)
+    peers["south"].request(names["south"], names["north"], *frames.SHELL, b"marker")
+    found = [body for _, body in peers["north"].frames(2.0)]
+    for peer in peers.values():
+        peer.close()
+    return any(b"marker" in body for body in found)
+
+
+def test_a_hospital_reaches_no_other_hospital(made: Federation) -> None:
+    """With an honest coordinator, a hospital's kit read files of another one through its server."""
+    names = {name: endpoint(name) for name in ("north", "south")}
+    assert not reach_north(made, port_of(made), names)
+
+
+def test_the_twin_forwards_between_hospitals(made: Federation) -> None:
+    port = free_port()
+    with twin(part(made, "coordinator"), port):
+        made.wait_for(lambda: is_open(port), "the twin")
+        names = {name: name for name in ("north", "south")}
+        assert any(reach_north(made, port, names) for _ in range(10))
+
+
 class FalseCoordinator:
     """Somebody who has the coordinator's key for TLS, and its port."""
 
@@ -443,7 +474,7 @@ def weak_files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("weak", [False, True])
-@pytest.mark.parametrize("how", ["folder", "file", "hard", "part"])
+@pytest.mark.parametrize("how", ["folder", "file", "hard", "pipe", "part"])
 def test_a_link_in_a_sealed_kit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, weak: bool
 ) -> None:
@@ -462,6 +493,8 @@ def test_a_link_in_a_sealed_kit_is_refused(
             (site / "readme.txt").symlink_to(outside / "readme.txt")
         case "hard":
             os.link(site / "key.pem", outside / "key.pem")
+        case "pipe":
+            os.mkfifo(site / "pipe")
         case "part":
             shutil.move(site, outside / "site")
             site.symlink_to(outside / "site")
