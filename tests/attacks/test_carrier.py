@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import socket
 import ssl
@@ -132,10 +133,44 @@ def test_the_twin_at_the_coordinator_answers(made: Federation) -> None:
     with twin(part(made, "coordinator"), port):
         made.wait_for(lambda: is_open(port), "the twin")
         for name, topic in (("south", frames.SHELL), ("west", frames.PROCESSES)):
-            tls = frames.make_tls(part(made, name))
-            found = ask_coordinator(tls, port, name, "server", topic, f"cat {study}".encode())
+            tls, found = frames.make_tls(part(made, name)), []
+            for _ in range(10):  # FLARE loses a frame that comes right after a greeting
+                found = found or ask_coordinator(
+                    tls, port, name, "server", topic, f"cat {study}".encode()
+                )
             assert found
             assert topic != frames.SHELL or study.read_bytes() in found[0]
+
+
+def reach_north(made: Federation, port: int, names: dict[str, str]) -> bool:
+    """Whether what south sends, in every way it can, arrives at north."""
+    peers = {}
+    for name in ("north", "south"):
+        peers[name] = Peer.call(frames.make_tls(part(made, name)), port)
+        peers[name].greet(names[name])
+        next(peers[name].frames(5.0), None)
+    time.sleep(0.3)
+    for kind in range(3):
+        peers["south"].send(Types.DATA, bytes([kind]) + bytes(8) + b"marker", app=flare.APP)
+    peers["south"].request(names["south"], names["north"], *frames.SHELL, b"marker")
+    found = [body for _, body in peers["north"].frames(2.0)]
+    for peer in peers.values():
+        peer.close()
+    return any(b"marker" in body for body in found)
+
+
+def test_a_hospital_reaches_no_other_hospital(made: Federation) -> None:
+    """With an honest coordinator, a hospital's kit read files of another one through its server."""
+    names = {name: endpoint(name) for name in ("north", "south")}
+    assert not reach_north(made, port_of(made), names)
+
+
+def test_the_twin_forwards_between_hospitals(made: Federation) -> None:
+    port = free_port()
+    with twin(part(made, "coordinator"), port):
+        made.wait_for(lambda: is_open(port), "the twin")
+        names = {name: name for name in ("north", "south")}
+        assert any(reach_north(made, port, names) for _ in range(10))
 
 
 class FalseCoordinator:
@@ -295,6 +330,30 @@ def test_a_huge_frame_is_refused_by_its_first_bytes(
         peer.close()
 
 
+def test_rubbish_of_a_hospital_breaks_nothing(made: Federation) -> None:
+    """A hospital sends frames of every kind with random contents, for a while."""
+    process = made.carrier("coordinator")
+    before = process.memory_info().rss
+    rng = random.Random(0)
+    tls = frames.make_tls(part(made, "south"))
+    greetings = [b"", b"\xc0", b"\x91" * 900, msgpack.packb({"endpoint_name": 7})]
+    greetings += [msgpack.packb({"endpoint_name": name}) for name in ("", "x\ny", "a.a", "south")]
+    for k in range(60):
+        peer = Peer.call(tls, port_of(made))
+        with contextlib.suppress(OSError):
+            if k % 2:
+                peer.send(Types.HELLO, greetings[k % len(greetings)])
+            else:
+                peer.greet(endpoint("south"))
+            for _ in range(rng.randrange(1, 5)):
+                kind, app = rng.choice([1, 2, 4, 5, 6, 7, 200]), rng.choice([0, 1, flare.APP])
+                peer.send(kind, rng.randbytes(rng.randrange(200)), app=app)
+        peer.close()
+    assert made.carrier("coordinator").pid == process.pid
+    assert process.memory_info().rss - before < 60e6
+    assert can_connect(part(made, "south"), port_of(made), "south")
+
+
 # --- Names and keys -------------------------------------------------------------------------------
 
 
@@ -415,7 +474,7 @@ def weak_files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("weak", [False, True])
-@pytest.mark.parametrize("how", ["folder", "file", "hard", "part"])
+@pytest.mark.parametrize("how", ["folder", "file", "hard", "pipe", "part"])
 def test_a_link_in_a_sealed_kit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, weak: bool
 ) -> None:
@@ -434,6 +493,8 @@ def test_a_link_in_a_sealed_kit_is_refused(
             (site / "readme.txt").symlink_to(outside / "readme.txt")
         case "hard":
             os.link(site / "key.pem", outside / "key.pem")
+        case "pipe":
+            os.mkfifo(site / "pipe")
         case "part":
             shutil.move(site, outside / "site")
             site.symlink_to(outside / "site")
@@ -473,7 +534,10 @@ def can_connect(kit: Kit, port: int, name: str) -> bool:
 
 def count_files(process: psutil.Process) -> int:
     """Open files, where we may look: a hardened process shows them to root only."""
-    return process.num_fds() if os.geteuid() == 0 else 0
+    try:
+        return process.num_fds()
+    except psutil.AccessDenied:
+        return 0
 
 
 def test_half_open_connections_neither_fill_nor_lock_the_coordinator(made: Federation) -> None:
@@ -528,7 +592,6 @@ def test_slow_handshakes_do_not_stretch_the_time(made: Federation) -> None:
 # --- What a carrier has, and can reach ------------------------------------------------------------
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may look into a hardened process")
 def test_a_carrier_has_nothing_of_the_site(made: Federation) -> None:
     """Environment, open files, working folder and memory of a running site's carrier."""
     os.environ["FEDRULEFIT_SITE_STATE"] = "/secret/state"
@@ -538,10 +601,14 @@ def test_a_carrier_has_nothing_of_the_site(made: Federation) -> None:
         del os.environ["FEDRULEFIT_SITE_STATE"]
     try:
         process = made.carrier("north")
-        kit = part(made, "north")
-        made.wait_for(lambda: bool(process.net_connections("tcp")), "the connection")
+        kit, log = part(made, "north"), made.folder / "north.log"
+        made.wait_for(lambda: "localhost is here" in log.read_text(), "the connection")
+        try:
+            environment = process.environ()
+        except psutil.AccessDenied:
+            pytest.skip("only root may look into a hardened process")
         allowed = {"LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TZ", "PYTHONPATH"}
-        assert set(process.environ()) <= allowed
+        assert set(environment) <= allowed
         assert Path(process.cwd()) == kit.folder
         assert {file.path for file in process.open_files()} <= {str(made.folder / "north.log")}
         assert [c.raddr.port for c in process.net_connections("tcp")] == [port_of(made)]

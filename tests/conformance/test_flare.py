@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,18 @@ class TestRealProcesses:
         status = made.wait_for_run(run)
         assert status["state"] == "done", status
         assert made.carrier(victim).pid != first.pid
+        assert model_bytes(folder) == embedded("cv", tmp_path)[0]
+
+    def test_carriers_killed_again_and_again_change_nothing(
+        self, real: tuple[Federation, dict[str, Path]], tmp_path: Path
+    ) -> None:
+        made, studies = real
+        folder = runs.submit(made.state, runs.RunRequest("storm", SITES, wait=60.0), studies["cv"])
+        for victim in ("north", "coordinator", "west", "south", "north"):
+            time.sleep(0.6)
+            made.carrier(victim).kill()
+        status = made.wait_for_run("storm")
+        assert status["state"] == "done", status
         assert model_bytes(folder) == embedded("cv", tmp_path)[0]
 
     @pytest.mark.parametrize("victim", ["south", "coordinator"])

@@ -103,6 +103,7 @@ class Carrier:
 
         self._kit = kit
         self._link: Link | None = None
+        self._owed: set[int] = set()
         leads = kit.side == "coordinator"
         listener = open_listener(kit) if leads else None
         self.wire = Wire(
@@ -130,10 +131,18 @@ class Carrier:
         finally:
             self._link = None
             link.close()
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Tell the coordinator that calls of a site that is gone will have no answer."""
+        owed, self._owed = self._owed, set()
+        for number in owed:
+            self.wire.send(self._kit.coordinator, to_payload(Frame("gone", number)))
 
     def _to_network(self, frame: Frame) -> None:
         """Send a frame on: the coordinator's calls to a site, a site's answers back."""
         if self._kit.side == "site":
+            self._owed.discard(frame.number)
             self.wire.send(self._kit.coordinator, to_payload(frame))
         elif frame.name in self._lanes:
             # A lane per site: a slow line holds up its own calls only.
@@ -149,8 +158,11 @@ class Carrier:
         expected = ("call",) if self._kit.side == "site" else ("answer", "gone")
         if frame is None or frame.kind not in expected:
             log.warning("dropped a frame of %s that is not ours", name)
-        elif not self._to_link(frame) and frame.kind == "call":
-            self.wire.send(name, to_payload(Frame("gone", frame.number)))
+            return
+        if frame.kind == "call":
+            self._owed.add(frame.number)
+        if not self._to_link(frame):
+            self._give_up()
 
     def _gone(self, name: str) -> None:
         if self._kit.side == "coordinator":

@@ -354,15 +354,21 @@ def _endpoint(name: str) -> str:
 
 
 class _Bounded(ThreadPoolExecutor):
-    """A pool that takes nothing in before it has room: what is not taken stays unread."""
+    """A pool that takes nothing in before it has room: what is not taken stays unread.
+
+    Greetings are handled at once, so that no envelope overtakes them.
+    """
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers, "frames")
         self._room = threading.Semaphore(2 * workers)
 
-    def submit(self, *arguments: Any, **named: Any) -> Future[Any]:
+    def submit(self, task: Callable[..., Any], /, *facts: Any, **named: Any) -> Future[Any]:
+        if Prefix.from_bytes(facts[-1]).type in (Types.HELLO, Types.READY):
+            task(*facts, **named)
+            return Future()
         self._room.acquire()
-        future = super().submit(*arguments, **named)
+        future = super().submit(task, *facts, **named)
         future.add_done_callback(lambda _: self._room.release())
         return future
 

@@ -147,9 +147,17 @@ def _peer(connection: socket.socket) -> str:
     return f" (process {process} of user {user})"
 
 
+class _OneLine(logging.Formatter):
+    """Keeps a message on its line: what others sent may stand in it, and imitate ours."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        record.message = "".join(c if c.isprintable() else "�" for c in record.message)
+        return super().formatMessage(record)
+
+
 def set_up_logging() -> None:
     """Write warnings, and what we say ourselves, to the standard error."""
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("fedrulefit").setLevel(logging.INFO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import struct
 import threading
@@ -161,6 +162,22 @@ class TestCalls:
         theirs.close()
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "near"),
+    [
+        ("192.0.2.1", "192.0.2.1", True),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("::ffff:192.0.2.1", "::ffff:192.0.2.2", False),
+        ("2001:db8::1", "2001:db8::ffff:ffff", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("fe80::1%eth0", "fe80::2%eth0", True),
+    ],
+)
+def test_addresses_of_one_party_count_together(one: str, other: str, near: bool) -> None:
+    flare = pytest.importorskip("fedrulefit.engines.flare")
+    assert (flare._neighbourhood(one) == flare._neighbourhood(other)) is near
+
+
 # --- Killed at any moment -------------------------------------------------------------------------
 
 
@@ -302,6 +319,15 @@ def test_a_carrier_is_given_its_kit_and_one_socket(
     assert "close_fds" not in seen  # Python closes all others
     ours.close()
     theirs.close()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_what_others_sent_stays_on_its_line_of_the_log(weak: bool) -> None:
+    """A name with a line break in it writes no line of its own into a hospital's log."""
+    formatter = logging.Formatter("%(message)s") if weak else keeper._OneLine("%(message)s")
+    told = "bad name 'x\n2026 INFO site north is ready'\x1b[2J"
+    record = logging.LogRecord("n", logging.ERROR, "f", 1, "%s", (told,), None)
+    assert ("\n" in formatter.format(record)) is weak
 
 
 def test_a_carrier_of_another_user_comes_over_a_socket(tmp_path: Path) -> None:
