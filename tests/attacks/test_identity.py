@@ -24,6 +24,7 @@ from fedrulefit.engines.envelope import Letter, close, unseal
 from fedrulefit.engines.host import SiteHost
 from fedrulefit.engines.journal import Journal
 from fedrulefit.engines.kept import KeptLedger
+from fedrulefit.engines.provision import provision
 from fedrulefit.engines.runs import Caller
 from fedrulefit.engines.state import SourceFile
 from fedrulefit.errors import FederationError, LedgerError
@@ -263,8 +264,7 @@ def test_an_expired_kit_starts_and_then_says_nothing_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weak: bool
 ) -> None:
     """The kit's year is over: nobody believes the site any more, and nobody tells it."""
-    flare = pytest.importorskip("fedrulefit.engines.flare")
-    kits = flare.provision(make_plan(), tmp_path / "kits")
+    kits = provision(make_plan(), tmp_path / "kits")
     kit, state = Kit.load(kits["north"], "site"), tmp_path / "state"
     monkeypatch.setattr(Identity, "expires", property(lambda self: dt.date(2026, 1, 1)))
     if weak:

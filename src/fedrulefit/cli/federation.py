@@ -314,20 +314,24 @@ def audit(
     with the one that this hospital answered. Ends with an error if anything does not fit.
     """
     from fedrulefit.engines.audit import audit as check
+    from fedrulefit.engines.charter import read_acceptance
     from fedrulefit.engines.consortium import Kit
     from fedrulefit.engines.host import run_memory
     from fedrulefit.engines.journal import Journal
+    from fedrulefit.engines.state import JOURNAL
 
     own = Kit.load(kit, "site")
-    if not (state / "journal.sqlite").exists():
+    if not (state / JOURNAL).exists():
         raise FederationError(f"{state} is not the state folder of a site: name it with --state")
-    journal = Journal(state / "journal.sqlite")
+    accepted = read_acceptance(state)
+    pinned = {} if accepted is None else accepted.charter.pins
+    journal = Journal(state / JOURNAL, read_only=True)
     try:
         found = check(
             record,
             site=own.name,
             memory_of=partial(run_memory, journal),
-            trust=own.trust(),
+            trust=own.trust(pinned),
             coordinator=own.coordinator,
         )
     finally:

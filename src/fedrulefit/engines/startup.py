@@ -6,6 +6,7 @@ the process itself, which must not rest on how it was started.
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from fedrulefit.engines.state import (
 )
 from fedrulefit.errors import FederationError
 from fedrulefit.files import close_to_others
+from fedrulefit.privacy.identity import Trust
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import Policy
@@ -71,13 +73,13 @@ def check_site(kit: Kit, policy: Policy, state: Path, *, without_charter: bool) 
     """
     os.umask(0o077)
     refuse_expired("site", kit.identity)
-    warnings = [*open_state(state), *close_kit(kit.folder)]
+    warnings = [*open_state(state), *close_kit(kit)]
     lock_folder(state).close()
     charter = check_acceptance(kit, policy, state, without=without_charter)
     trust = kit.trust()
     owner = Owner.of("site", kit.name, kit.identity, trust)
     check_owner(state, owner, chartered=charter is not None)
-    certificates = own_certificates("site", kit.identity, trust)
+    certificates = _certificates(kit, trust)
     if charter is None:
         warnings.append(WITHOUT)
     else:
@@ -116,17 +118,26 @@ def check_coordinator(kit: Kit, state: Path) -> list[str]:
     """Check what a coordinator needs, and bind its state folder; return warnings."""
     os.umask(0o077)
     refuse_expired("coordinator", kit.identity)
-    warnings = [*open_state(state), *close_kit(kit.folder)]
+    warnings = [*open_state(state), *close_kit(kit)]
     lock_folder(state).close()
     trust = kit.trust()
     owner = Owner.of("coordinator", kit.name, kit.identity, trust)
     check_owner(state, owner, chartered=False)
     write_owner(state, owner)
-    return warnings + warn_of_expiry(own_certificates("coordinator", kit.identity, trust))
+    return warnings + warn_of_expiry(_certificates(kit, trust))
 
 
-def close_kit(folder: Path) -> list[str]:
-    """Close a kit to others, where that is possible; return warnings."""
+def _certificates(kit: Kit, trust: Trust) -> dict[str, dt.date]:
+    """Return when each certificate ends that a process and its carrier need."""
+    ends = own_certificates(kit.role, kit.identity, trust)
+    if (kit.folder.parent / "carrier").exists():
+        ends[f"the certificate of this {kit.role}'s carrier"] = kit.carrier().identity.expires
+    return ends
+
+
+def close_kit(kit: Kit) -> list[str]:
+    """Close a kit to others, with its carrier's part if that lies beside; return warnings."""
+    folder = kit.folder.parent if (kit.folder.parent / "carrier").exists() else kit.folder
     try:
         return warn_of_open(folder, close_to_others(folder))
     except FederationError as error:  # on a disk of somebody else's, perhaps by intent
