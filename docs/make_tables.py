@@ -485,6 +485,18 @@ def make_messages() -> str:
     return make_table(head, rows)
 
 
+def make_sums() -> str:
+    """Return every number that is summed over patients: what one of them adds, at most."""
+    rows = []
+    for cls in typing.get_args(messages.Sum):
+        fields = [f for f in dataclasses.fields(cls) if "unit" in f.metadata]
+        for position, field in enumerate(fields):
+            facts = field.metadata
+            name = _code(cls.__name__) if position == 0 else ""
+            rows.append((name, _code(field.name), facts["formula"], facts["unit"], facts["most"]))
+    return make_table(["sum", "field", "what it is", "unit", "most of one patient"], rows)
+
+
 def _shape(hint: Any) -> str:
     if hint in (bool, int, float, str) or typing.get_origin(hint) is Literal:
         return "one"
@@ -846,7 +858,7 @@ PARTS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
         "policy-kinds": make_policy_kinds,
         "ledger": make_ledger_fields,
     },
-    "protocol.md": {"header": make_header, "messages": make_messages},
+    "protocol.md": {"header": make_header, "messages": make_messages, "sums": make_sums},
     "api.md": {"api": make_api},
     "model-file.md": {"model-file": make_model_fields},
 }
