@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from fedrulefit import study as study_module
 from fedrulefit.core.arrays import Ints
-from fedrulefit.core.fixed import FINE_BITS, LARGEST_PREDICTOR, UNIT_BITS, from_units
+from fedrulefit.core.fixed import FINE_BITS, LARGEST_PREDICTOR, LOSS_BITS, UNIT_BITS, from_units
 from fedrulefit.core.grid import Grid, count_histograms, encode, estimate_grid
 from fedrulefit.core.losses import logistic_loss
 from fedrulefit.core.newton import STEPS, Query
@@ -96,7 +96,7 @@ class Attacker:
         query = Query(-1, np.array(terms), 0 * end, end, np.array([0]))
         total = self.total(m.CurvatureRequest, queries=(query,))
         # weights, held weights, losses along the way
-        return None if total is None else float(from_units(total[2 + len(STEPS) - 1]))
+        return None if total is None else float(from_units(total[2 + len(STEPS) - 1], LOSS_BITS))
 
 
 def make_grid(tables: Mapping[str, Table]) -> Grid:
@@ -138,7 +138,7 @@ def count_inside(rule: Rule, grid: Grid, table: Table, *, outcome: float | None 
 TABLES = make_tables()
 GRID = make_grid(TABLES)
 RULES = make_rules(GRID, TABLES, 8, 60)
-LIMIT = 2.0 ** (63 - UNIT_BITS) / len(SIZES)
+LIMIT = 2.0 ** (63 - LOSS_BITS) / len(SIZES)
 
 
 # --- 3. squares about a site's own mean -----------------------------------------------------
@@ -257,7 +257,7 @@ class Cutting(Site):
         cut = np.clip(np.nan_to_num(loss, nan=0.0), -below, below)
         lengths = curvature_lengths((query,), design.n_terms)
         parts = {name: np.zeros(n or 1, dtype=np.int64) for name, n in lengths.items()}
-        parts["losses"][-1] = np.rint(cut * 2.0**UNIT_BITS)
+        parts["losses"][-1] = np.rint(cut * 2.0**LOSS_BITS)
         return m.CurvatureReply(request.header, **parts)
 
 

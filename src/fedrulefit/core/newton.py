@@ -40,8 +40,8 @@ from fedrulefit.core.design import Design
 from fedrulefit.core.fixed import (
     FINE_BITS,
     LARGEST_PREDICTOR,
+    LOSS_BITS,
     ROOT_BITS,
-    UNIT_BITS,
     Bounds,
     from_units,
     largest_predictor,
@@ -59,7 +59,7 @@ STEPS: Final = (0.0, 0.0625, 0.25, 0.5, 1.0)
 NEAR: Final = 0.7
 """A term is active from this share of its penalty on."""
 
-ROUNDING: Final = 2.0**-UNIT_BITS
+ROUNDING: Final = 2.0**-LOSS_BITS
 """A rise of the objective by so little may be the rounding of patients' losses."""
 
 RIDGES: Final = (0.0, 1e-9, 1e-6, 1e-4, 1e-2)
@@ -99,8 +99,8 @@ class Query:
 class CurvatureUnits:
     """Sums over a site's patients, in whole units; all add up over sites.
 
-    The fields are those of :class:`CurvatureSums`, in units of 2⁻³²; `gradient` is in units
-    of 2⁻⁴⁰·(bound of the term), `hessian` of 2⁻⁴⁰·(largest weight)·(bounds of both terms).
+    The fields are those of :class:`CurvatureSums`: weights in units of 2⁻³², losses of 2⁻³⁰,
+    `gradient` of 2⁻⁴⁰·(bound of the term), `hessian` of 2⁻⁴⁰·(largest weight)·(both bounds).
     """
 
     weight: int
@@ -147,7 +147,8 @@ def sum_curvature(
     counted = round_units(weights).astype(np.int64)
     along = [_along(old, new, t) for t in STEPS]
     losses = [
-        round_units(patient_losses(point, outcome, weights)).astype(np.int64) for point in along
+        round_units(patient_losses(point, outcome, weights), LOSS_BITS).astype(np.int64)
+        for point in along
     ]
     chance = expit(new)
     slope = np.where(training, round_units(weights * (chance - outcome), FINE_BITS), 0.0)
@@ -170,8 +171,8 @@ def read_curvature(units: CurvatureUnits, query: Query, bounds: Bounds) -> Curva
     return CurvatureSums(
         weight=float(from_units(units.weight)),
         held_weight=float(from_units(units.held_weight)),
-        losses=from_units(units.losses),
-        held_loss=float(from_units(units.held_loss)),
+        losses=from_units(units.losses, LOSS_BITS),
+        held_loss=float(from_units(units.held_loss, LOSS_BITS)),
         gradient=from_units(units.gradient, FINE_BITS) * bounds.terms,
         hessian=units.hessian * scale,
     )
