@@ -28,7 +28,7 @@ from fedrulefit.privacy.sums import add_rings
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol import site as site_module
 from fedrulefit.protocol.site import Site
-from fedrulefit.protocol.sums import curvature_lengths
+from fedrulefit.protocol.sums import curvature_lengths, from_total, spread_lengths
 from fedrulefit.study import Study
 from fedrulefit.table import Table, load_table
 from tests.samples import SOLVERS, Talk, make_frame, make_study
@@ -65,7 +65,17 @@ class Attacker:
         return [talk.ask(kind, **fields) for talk in self.talks.values()]
 
     def begin(self, grid: Grid, rules: Sequence[Rule]) -> list[Any]:
-        """Exchange keys, hand out grid and rules; return the replies to the first refusal."""
+        """Exchange keys, hand out grid and rules; return refusals, or the last replies."""
+        joined = self.agree()
+        if any(isinstance(reply, m.Refusal) for reply in joined):
+            return joined
+        replies = self.ask(m.RulesRequest, grid=grid)
+        if any(isinstance(reply, m.Refusal) for reply in replies):
+            return replies
+        return self.ask(m.TermsRequest, rules=tuple(rules))
+
+    def agree(self) -> list[Any]:
+        """Join and exchange keys."""
         names = tuple(self.talks)
         joined = [talk.join(names) for talk in self.talks.values()]
         if any(isinstance(reply, m.Refusal) for reply in joined):
@@ -75,11 +85,7 @@ class Attacker:
             m.Peer(name, k.public, k.certificate, k.dropouts, k.signature)
             for name, k in keys.items()
         )
-        self.ask(m.PeersRequest, peers=peers)
-        replies = self.ask(m.RulesRequest, grid=grid)
-        if any(isinstance(reply, m.Refusal) for reply in replies):
-            return replies
-        return self.ask(m.TermsRequest, rules=tuple(rules))
+        return self.ask(m.PeersRequest, peers=peers)
 
     def total(self, kind: Any, **fields: Any) -> Ints | None:
         """Return the total of a sum in units, or None if it is refused."""
@@ -239,6 +245,54 @@ def test_the_model_s_importances_are_made_of_totals() -> None:
     for term in model.rule_terms:
         spread = np.sqrt((term.inside - term.inside**2 / N) / (N - 1))
         assert term.importance == pytest.approx(abs(term.coefficient) * spread, rel=1e-9)
+
+
+class OwnSpread(Site):
+    """The old site: squares about its own mean, and N_m − 1 known values."""
+
+    def _add_up(self, request: m.SumRequest) -> m.Sum:
+        if not isinstance(request, m.SpreadsRequest):
+            return super()._add_up(request)
+        x = self._values
+        squares = np.nansum((x - np.nanmean(x, axis=0)) ** 2, axis=0)
+        units = np.rint(squares * 2.0**UNIT_BITS).astype(np.int64)
+        freedom = (~np.isnan(x)).sum(axis=0).astype(np.int64) - 1
+        return m.SpreadsReply(request.header, freedom << UNIT_BITS, 0 * units, units)
+
+
+EXACT = make_study(**{**SOLVERS["exact"], "n_trees": 5, "spreads": "exact"})
+SEX = 4
+
+
+def ask_spreads(kind: type[Site]) -> m.SpreadsReply:
+    """Return the masked total of the spreads."""
+    attacker = Attacker(TABLES, study=EXACT, kind=kind)
+    attacker.agree()
+    total = attacker.total(m.SpreadsRequest)
+    assert total is not None
+    header = m.Header(m.PROTOCOL_VERSION, "", 0, "", "")
+    return from_total(m.SpreadsReply, header, spread_lengths(EXACT.n_features), total)
+
+
+def test_spreads_of_a_yes_or_no_give_every_hospital_s_counts_away() -> None:
+    """Attack 3: the spread of a 0/1 covariate is Σ(n_m − n_m²/N_m), too.
+
+    Its total number of ones follows from the levels that are told; now the spread follows
+    from totals as well.
+    """
+    truth = [int(table.values[:, SEX].sum()) for table in TABLES.values()]
+    sizes, ones = np.array([list(SIZES.values())]), sum(truth)
+    squares = float(from_units(ask_spreads(OwnSpread).squares[SEX]))
+    assert [counts for _, *counts in splits_of(ones, squares, sizes)] == [truth]
+    # Half a range is 1, and its middle ½: z = ±½.
+    sums = ask_spreads(Site)
+    known, first, second = (from_units(getattr(sums, n)[SEX], FINE_BITS) for n in SPREAD_SUMS)
+    assert (known, second) == (sum(SIZES.values()), sum(SIZES.values()) / 4)
+    assert first == ones - known / 2
+    assert splits_of(ones, float(second - first**2 / known), sizes) == []
+
+
+SPREAD_SUMS = ("known", "sums", "squares")
 
 
 # --- 4. the limit of the ring ---------------------------------------------------------------
@@ -462,3 +516,20 @@ def test_equal_weights_of_sites_are_partial_fractions() -> None:
     replies = Attacker(TABLES, study=EQUAL).begin(GRID, RULES)
     assert {(type(reply), reply.code) for reply in replies} == {(m.Refusal, "policy")}
     assert all("taken apart" in reply.reason for reply in replies)
+
+
+# --- and an honest run never meets the bounds -----------------------------------------------
+
+
+@pytest.mark.parametrize("penalty", ["cv", 1e-6])
+@pytest.mark.parametrize("outcome", ["separated", "rare"])
+def test_an_honest_run_is_not_refused(penalty: Any, outcome: str) -> None:
+    """Where coefficients grow, the coordinator's own solver stays within the bounds."""
+    study = make_study(**{**SOLVERS["cv"], "penalty": penalty, "path_ratio": 1e-4})
+    tables = {}
+    for name, table in make_tables(study, {"north": 60, "south": 40, "west": 50}).items():
+        y = table.values[:, 0] > (60 if outcome == "separated" else 93)
+        tables[name] = Table(table.values, y.astype(float), table.weights)
+    model = inprocess.fit(study, tables, policy=MASKED, secure=True).model
+    assert model.terms
+    assert model.provenance.objective < 0.1
