@@ -130,7 +130,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "local_steps": "G: local steps in a round.",
         "server_step": "η_s: step of the coordinator.",
         "client_step": "η_c: step of a site.",
-        "weighting": "Whether a site counts by its patients, or all sites count equally.",
+        "weighting": "Whether a site counts by its patients, or all sites count equally (not under "
+        "masks: [why](protocol.md#fixed-point)).",
         "holdout": "Share of each site's patients that the model is judged on, not learnt from.",
         "per_site": "Whether the model also tells each site's own results: outcome rates inside "
         "and outside rules, and the evaluation. Every site's policy must allow `site-results`.",
