@@ -383,6 +383,19 @@ def test_no_sum_takes_coefficients_beyond_the_bound(
     assert [len(site.ledger.releases) for site in real.sites.values()] == before
 
 
+@pytest.mark.parametrize(
+    ("settings", "dual"), [({}, 1e6), ({}, 1.7e308), ({"client_step": 1000.0}, 0.0)]
+)
+def test_no_round_of_fedda_leads_beyond_the_bound(
+    settings: dict[str, Any], dual: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by its dual variables, nor by the study's own steps."""
+    real = Attacker(TABLES, study=make_study(**{"n_trees": 5, **settings}))
+    n_terms = real.begin(GRID, RULES)[0].n_terms
+    forbid_patients(monkeypatch)
+    assert real.total(m.DualRequest, round=0, dual=np.full(n_terms, dual)) is None
+
+
 def test_a_number_that_is_none_makes_a_hospital_vanish(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack 4: ∞ − ∞ at one hospital makes its sum NaN, which once became 0.
 
