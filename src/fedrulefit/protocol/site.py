@@ -399,11 +399,12 @@ class Site:
                 "totals can be taken apart: use weighting = 'patients'",
                 "policy",
             )
-        most = capacity(len(request.sites))
+        n_sites = self._seals.count_sites(request)
+        most = capacity(n_sites)
         if max(self._table.n_rows, self._table.weights.sum()) > most:
             raise ProtocolError(
-                f"too many patients for a sum over {len(request.sites)} sites: each may have "
-                f"{most:,.0f}, or weights that add up to so much",
+                f"too many patients for a sum over {n_sites} sites: each may have {most:,.0f}, or "
+                "weights that add up to so much",
                 "policy",
             )
         if self.study.most_weight > LARGEST_WEIGHT:
