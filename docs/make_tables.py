@@ -133,7 +133,8 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "local_steps": "G: local steps in a round.",
         "server_step": "η_s: step of the coordinator.",
         "client_step": "η_c: step of a site.",
-        "weighting": "Whether a site counts by its patients, or all sites count equally.",
+        "weighting": "Whether a site counts by its patients, or all sites count equally (not under "
+        "masks: [why](protocol.md#fixed-point)).",
         "holdout": "Share of each site's patients that the model is judged on, not learnt from.",
         "per_site": "Whether the model also tells each site's own results: outcome rates inside "
         "and outside rules, and the evaluation. Every site's policy must allow `site-results`.",
@@ -489,6 +490,18 @@ def make_messages() -> str:
             )
     head = ["message", "", "field", "shape", "what it is", "protection"]
     return make_table(head, rows)
+
+
+def make_sums() -> str:
+    """Return every number that is summed over patients: what one of them adds, at most."""
+    rows = []
+    for cls in typing.get_args(messages.Sum):
+        fields = [f for f in dataclasses.fields(cls) if "unit" in f.metadata]
+        for position, field in enumerate(fields):
+            facts = field.metadata
+            name = _code(cls.__name__) if position == 0 else ""
+            rows.append((name, _code(field.name), facts["formula"], facts["unit"], facts["most"]))
+    return make_table(["sum", "field", "what it is", "unit", "most of one patient"], rows)
 
 
 def _shape(hint: Any) -> str:
@@ -869,7 +882,7 @@ PARTS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
         "policy-kinds": make_policy_kinds,
         "ledger": make_ledger_fields,
     },
-    "protocol.md": {"header": make_header, "messages": make_messages},
+    "protocol.md": {"header": make_header, "messages": make_messages, "sums": make_sums},
     "api.md": {"api": make_api},
     "model-file.md": {"model-file": make_model_fields},
 }

@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from fedrulefit import study as study_module
 from fedrulefit.core.arrays import Ints
-from fedrulefit.core.fixed import FINE_BITS, LARGEST_PREDICTOR, UNIT_BITS, from_units
+from fedrulefit.core.fixed import FINE_BITS, LARGEST_PREDICTOR, LOSS_BITS, UNIT_BITS, from_units
 from fedrulefit.core.grid import Grid, count_histograms, encode, estimate_grid
 from fedrulefit.core.losses import logistic_loss
 from fedrulefit.core.newton import STEPS, Query
@@ -28,7 +28,7 @@ from fedrulefit.privacy.sums import add_rings
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol import site as site_module
 from fedrulefit.protocol.site import Site
-from fedrulefit.protocol.sums import curvature_lengths
+from fedrulefit.protocol.sums import curvature_lengths, from_total, spread_lengths
 from fedrulefit.study import Study
 from fedrulefit.table import Table, load_table
 from tests.samples import SOLVERS, Talk, make_frame, make_study
@@ -65,7 +65,17 @@ class Attacker:
         return [talk.ask(kind, **fields) for talk in self.talks.values()]
 
     def begin(self, grid: Grid, rules: Sequence[Rule]) -> list[Any]:
-        """Exchange keys, hand out grid and rules; return the replies to the first refusal."""
+        """Exchange keys, hand out grid and rules; return refusals, or the last replies."""
+        joined = self.agree()
+        if any(isinstance(reply, m.Refusal) for reply in joined):
+            return joined
+        replies = self.ask(m.RulesRequest, grid=grid)
+        if any(isinstance(reply, m.Refusal) for reply in replies):
+            return replies
+        return self.ask(m.TermsRequest, rules=tuple(rules))
+
+    def agree(self) -> list[Any]:
+        """Join and exchange keys."""
         names = tuple(self.talks)
         joined = [talk.join(names) for talk in self.talks.values()]
         if any(isinstance(reply, m.Refusal) for reply in joined):
@@ -75,11 +85,7 @@ class Attacker:
             m.Peer(name, k.public, k.certificate, k.dropouts, k.signature)
             for name, k in keys.items()
         )
-        self.ask(m.PeersRequest, peers=peers)
-        replies = self.ask(m.RulesRequest, grid=grid)
-        if any(isinstance(reply, m.Refusal) for reply in replies):
-            return replies
-        return self.ask(m.TermsRequest, rules=tuple(rules))
+        return self.ask(m.PeersRequest, peers=peers)
 
     def total(self, kind: Any, **fields: Any) -> Ints | None:
         """Return the total of a sum in units, or None if it is refused."""
@@ -96,7 +102,7 @@ class Attacker:
         query = Query(-1, np.array(terms), 0 * end, end, np.array([0]))
         total = self.total(m.CurvatureRequest, queries=(query,))
         # weights, held weights, losses along the way
-        return None if total is None else float(from_units(total[2 + len(STEPS) - 1]))
+        return None if total is None else float(from_units(total[2 + len(STEPS) - 1], LOSS_BITS))
 
 
 def make_grid(tables: Mapping[str, Table]) -> Grid:
@@ -138,7 +144,7 @@ def count_inside(rule: Rule, grid: Grid, table: Table, *, outcome: float | None 
 TABLES = make_tables()
 GRID = make_grid(TABLES)
 RULES = make_rules(GRID, TABLES, 8, 60)
-LIMIT = 2.0 ** (63 - UNIT_BITS) / len(SIZES)
+LIMIT = 2.0 ** (63 - LOSS_BITS) / len(SIZES)
 
 
 # --- 3. squares about a site's own mean -----------------------------------------------------
@@ -241,6 +247,54 @@ def test_the_model_s_importances_are_made_of_totals() -> None:
         assert term.importance == pytest.approx(abs(term.coefficient) * spread, rel=1e-9)
 
 
+class OwnSpread(Site):
+    """The old site: squares about its own mean, and N_m − 1 known values."""
+
+    def _add_up(self, request: m.SumRequest) -> m.Sum:
+        if not isinstance(request, m.SpreadsRequest):
+            return super()._add_up(request)
+        x = self._values
+        squares = np.nansum((x - np.nanmean(x, axis=0)) ** 2, axis=0)
+        units = np.rint(squares * 2.0**UNIT_BITS).astype(np.int64)
+        freedom = (~np.isnan(x)).sum(axis=0).astype(np.int64) - 1
+        return m.SpreadsReply(request.header, freedom << UNIT_BITS, 0 * units, units)
+
+
+EXACT = make_study(**{**SOLVERS["exact"], "n_trees": 5, "spreads": "exact"})
+SEX = 4
+
+
+def ask_spreads(kind: type[Site]) -> m.SpreadsReply:
+    """Return the masked total of the spreads."""
+    attacker = Attacker(TABLES, study=EXACT, kind=kind)
+    attacker.agree()
+    total = attacker.total(m.SpreadsRequest)
+    assert total is not None
+    header = m.Header(m.PROTOCOL_VERSION, "", 0, "", "")
+    return from_total(m.SpreadsReply, header, spread_lengths(EXACT.n_features), total)
+
+
+def test_spreads_of_a_yes_or_no_give_every_hospital_s_counts_away() -> None:
+    """Attack 3: the spread of a 0/1 covariate is Σ(n_m − n_m²/N_m), too.
+
+    Its total number of ones follows from the levels that are told; now the spread follows
+    from totals as well.
+    """
+    truth = [int(table.values[:, SEX].sum()) for table in TABLES.values()]
+    sizes, ones = np.array([list(SIZES.values())]), sum(truth)
+    squares = float(from_units(ask_spreads(OwnSpread).squares[SEX]))
+    assert [counts for _, *counts in splits_of(ones, squares, sizes)] == [truth]
+    # Half a range is 1, and its middle ½: z = ±½.
+    sums = ask_spreads(Site)
+    known, first, second = (from_units(getattr(sums, n)[SEX], FINE_BITS) for n in SPREAD_SUMS)
+    assert (known, second) == (sum(SIZES.values()), sum(SIZES.values()) / 4)
+    assert first == ones - known / 2
+    assert splits_of(ones, float(second - first**2 / known), sizes) == []
+
+
+SPREAD_SUMS = ("known", "sums", "squares")
+
+
 # --- 4. the limit of the ring ---------------------------------------------------------------
 
 
@@ -257,7 +311,7 @@ class Cutting(Site):
         cut = np.clip(np.nan_to_num(loss, nan=0.0), -below, below)
         lengths = curvature_lengths((query,), design.n_terms)
         parts = {name: np.zeros(n or 1, dtype=np.int64) for name, n in lengths.items()}
-        parts["losses"][-1] = np.rint(cut * 2.0**UNIT_BITS)
+        parts["losses"][-1] = np.rint(cut * 2.0**LOSS_BITS)
         return m.CurvatureReply(request.header, **parts)
 
 
@@ -327,6 +381,19 @@ def test_no_sum_takes_coefficients_beyond_the_bound(
     before = [len(site.ledger.releases) for site in real.sites.values()]
     assert real.total(kind, **fields[kind]) is None
     assert [len(site.ledger.releases) for site in real.sites.values()] == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "dual"), [({}, 1e6), ({}, 1.7e308), ({"client_step": 1000.0}, 0.0)]
+)
+def test_no_round_of_fedda_leads_beyond_the_bound(
+    settings: dict[str, Any], dual: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by its dual variables, nor by the study's own steps."""
+    real = Attacker(TABLES, study=make_study(**{"n_trees": 5, **settings}))
+    n_terms = real.begin(GRID, RULES)[0].n_terms
+    forbid_patients(monkeypatch)
+    assert real.total(m.DualRequest, round=0, dual=np.full(n_terms, dual)) is None
 
 
 def test_a_number_that_is_none_makes_a_hospital_vanish(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,3 +529,20 @@ def test_equal_weights_of_sites_are_partial_fractions() -> None:
     replies = Attacker(TABLES, study=EQUAL).begin(GRID, RULES)
     assert {(type(reply), reply.code) for reply in replies} == {(m.Refusal, "policy")}
     assert all("taken apart" in reply.reason for reply in replies)
+
+
+# --- and an honest run never meets the bounds -----------------------------------------------
+
+
+@pytest.mark.parametrize("penalty", ["cv", 1e-6])
+@pytest.mark.parametrize("outcome", ["separated", "rare"])
+def test_an_honest_run_is_not_refused(penalty: Any, outcome: str) -> None:
+    """Where coefficients grow, the coordinator's own solver stays within the bounds."""
+    study = make_study(**{**SOLVERS["cv"], "penalty": penalty, "path_ratio": 1e-4})
+    tables = {}
+    for name, table in make_tables(study, {"north": 60, "south": 40, "west": 50}).items():
+        y = table.values[:, 0] > (60 if outcome == "separated" else 93)
+        tables[name] = Table(table.values, y.astype(float), table.weights)
+    model = inprocess.fit(study, tables, policy=MASKED, secure=True).model
+    assert model.terms
+    assert model.provenance.objective < 0.1

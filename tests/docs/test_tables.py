@@ -72,5 +72,13 @@ def test_every_released_field_has_a_row() -> None:
         cls.__name__: [f.name for f in dataclasses.fields(cls) if f.name != "header"] or ["–"]
         for cls in get_args(messages.Message)
     }
-    for field in ("counts", "increment", "events_inside", "squares", "freedom", "seed"):
+    for field in ("counts", "increment", "events_inside", "squares", "known", "seed"):
         assert f"`{field}`" in text
+
+
+def test_every_sum_over_patients_tells_its_unit_and_its_bound() -> None:
+    text = tables.make_sums()
+    for cls in (messages.SpreadsReply, messages.CurvatureReply, messages.SlopesReply):
+        for field in dataclasses.fields(cls)[1:]:
+            assert f"| `{field.name}` | {field.metadata['formula']} |" in text
+            assert {"unit", "most"} <= set(field.metadata)

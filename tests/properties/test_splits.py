@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, xlogy
 
 from fedrulefit.core.certificate import sum_conjugate, sum_slopes
-from fedrulefit.core.fixed import FINE_BITS, ROOT_BITS, UNIT_BITS, Bounds, round_coef
+from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, ROOT_BITS, UNIT_BITS, Bounds, round_coef
 from fedrulefit.core.grid import Grid, count_histograms, estimate_grid, term_bounds
 from fedrulefit.core.importance import sum_terms
 from fedrulefit.core.losses import patient_losses
@@ -181,7 +181,7 @@ NAMES = tuple(CurvatureUnits.__annotations__)
 
 def naive_predictor(row: Any, coef: Any, n_rules: int) -> float:
     """Add the rules as fractions, then the linear terms one after another."""
-    rounded = [Fraction(round(Fraction(float(c)) * 2**42), 2**42) for c in coef]
+    rounded = [Fraction(round(Fraction(float(c)) * 2**41), 2**41) for c in coef]
     whole = sum(c for c, x in zip(rounded[: 1 + n_rules], row, strict=False) if x)
     predictor = float(whole)
     for c, x in zip(rounded[1 + n_rules :], row[1 + n_rules :], strict=True):
@@ -214,7 +214,7 @@ def test_curvature_is_that_of_the_naive_twin(seed: int) -> None:
     for row, label, heavy, fold in zip(X, y, w, folds, strict=True):
         old, new = (naive_predictor(row, coef, 6) for coef in (start, end))
         points = [new if t == 1 else old + t * (new - old) for t in STEPS]
-        own = [naive_units(patient_losses(*one(p, label, heavy))[0]) for p in points]
+        own = [naive_units(patient_losses(*one(p, label, heavy))[0], LOSS_BITS) for p in points]
         weight[int(fold == 2)] += naive_units(heavy)
         if fold == 2:
             held_loss += own[-1]
@@ -308,7 +308,7 @@ def test_a_predictor_depends_on_the_patient_alone(n_rules: int) -> None:
     for k in (0, 11, 699):
         assert together[k] == naive_predictor(X[k], coef, n_rules)
     np.testing.assert_allclose(together, X @ coef, atol=1e-10)
-    np.testing.assert_allclose(round_coef(coef), coef, atol=2.0**-43)
+    np.testing.assert_allclose(round_coef(coef), coef, atol=2.0**-42)
 
 
 def test_bounds_hold_for_the_terms_of_a_site() -> None:

@@ -23,7 +23,8 @@ do not depend on which patients stand together: :meth:`Design.predictor`,
 :meth:`Design.sum_columns` and :meth:`Design.sum_squares`. All their sums are of whole
 numbers below 2⁵³, exact in any order.
 
-Oracle: the dense matrix, and Python's integers (``tests/properties/test_design.py``).
+Oracles: the dense matrix (``tests/properties/test_design.py``), and Python's integers
+(``tests/properties/test_splits.py``).
 """
 
 from __future__ import annotations

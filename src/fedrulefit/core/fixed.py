@@ -16,7 +16,7 @@ too large for the sum is treated by the hospital that holds it. Hence:
 contribution of a patient of weight w  unit                 largest
 =====================================  ===================  =========================
 weights, counts                        2⁻³²                 w
-loss                                   2⁻³²                 w·513
+loss                                   2⁻³⁰                 w·2049
 spreads, in half ranges                2⁻⁴⁰                 w
 slope (σ − y)·x/b                      2⁻⁴⁰                 w
 root of curvature, times x/b           2⁻²⁰; squared 2⁻⁴⁰   ½·√(w/largest weight)
@@ -24,7 +24,7 @@ root of curvature, times x/b           2⁻²⁰; squared 2⁻⁴⁰   ½·√(w
 
 b is the largest size of the term on public grounds (:class:`Bounds`).
 
-A predictor is exact, too: coefficients are rounded to 2⁻⁴², so the rules that hold for a
+A predictor is exact, too: coefficients are rounded to 2⁻⁴¹, so the rules that hold for a
 patient add up exactly in any order; linear terms are added one after another.
 
 Oracle: Python's integers, patient by patient (``tests/properties/test_splits.py``).
@@ -42,14 +42,17 @@ from fedrulefit.core.arrays import Floats, Ints
 UNIT_BITS: Final = 32
 """A unit is 2⁻³²."""
 
+LOSS_BITS: Final = 30
+"""Losses are counted in units of 2⁻³⁰: they can be large."""
+
 FINE_BITS: Final = 40
 """Slopes and spreads are counted in units of 2⁻⁴⁰: they need the digits."""
 
 ROOT_BITS: Final = 20
 """Roots of the curvature are counted in units of 2⁻²⁰: they only set the pace of the solver."""
 
-COEF_BITS: Final = 42
-"""Coefficients are rounded to 2⁻⁴² before patients' predictors are made."""
+COEF_BITS: Final = 41
+"""Coefficients are rounded to 2⁻⁴¹ before patients' predictors are made."""
 
 EXACT: Final = 2.0**53
 """Whole numbers up to here are exact as floats."""
@@ -57,8 +60,11 @@ EXACT: Final = 2.0**53
 LARGEST_TERM: Final = 64.0
 """No linear term is larger: the grid sees to it."""
 
-LARGEST_PREDICTOR: Final = 512.0
+LARGEST_PREDICTOR: Final = 2048.0
 """No predictor is larger: Σ |β|·(largest size of the term) stays below."""
+
+LARGEST_MEAN: Final = 500.0
+"""No mean is larger that a site sends times its weight, in units of 2⁻³² (FedDA)."""
 
 LARGEST_WEIGHT: Final = 2.0**10
 """No patient counts more: eight slopes of such patients still add up exactly as floats."""
@@ -98,7 +104,7 @@ def from_units(total: Ints | int, bits: int = UNIT_BITS) -> Floats:
 
 
 def round_coef(coef: Floats) -> Floats:
-    """Round coefficients to multiples of 2⁻⁴²."""
+    """Round coefficients to multiples of 2⁻⁴¹."""
     rounded: Floats = np.rint(coef * 2.0**COEF_BITS) / 2.0**COEF_BITS
     return rounded
 
@@ -114,4 +120,4 @@ def capacity(n_sites: int) -> float:
 
     Any sum over them stays below 2⁶³ units: no contribution is of more units than a loss.
     """
-    return float(2.0 ** (63 - UNIT_BITS) / (n_sites * (LARGEST_PREDICTOR + 1)))
+    return float(2.0 ** (63 - LOSS_BITS) / (n_sites * (LARGEST_PREDICTOR + 1)))

@@ -394,7 +394,7 @@ def _build_axis(
         n_codes=len(cutoffs) + 1,
         complete=bins.complete,
         limits=limits,
-        spread=min(max(spread, least), 2 * bins.half),
+        spread=max(min(spread, 2 * bins.half), least),
         centre=middle,
         fill=fill,
     )
@@ -463,9 +463,12 @@ def check_linear(axis: Axis, bins: Bins) -> None:
     low, high = axis.limits
     inside = bins.edges[0] <= low and high <= bins.edges[-1] and low <= axis.fill <= high
     centred = axis.centre == 0 or low <= axis.centre <= high
-    if not (inside and centred and axis.spread <= 2 * bins.half):
+    # Uncentred values far from 0 may need a spread that is wider than their range.
+    least = axis.spread * axis.largest / LARGEST_TERM
+    wide = axis.spread <= max(2 * bins.half, least * (1 + 1e-9))
+    if not (inside and centred and wide):
         raise ValueError("the grid has a limit, centre, fill or spread outside the public range")
-    if axis.largest > LARGEST_TERM * (1 + 1e-9):
+    if axis.spread < least * (1 - 1e-9):
         raise ValueError("the grid has a spread that is too small for its limits")
 
 

@@ -89,7 +89,7 @@ def squares_of(units: TermUnits, bounds: Floats) -> Floats:
 
 
 def term_importance(coef: Floats, squares: Floats, freedom: float) -> Floats:
-    """Return |β|·std_pool for every term, shape (n_terms,); intercept 0."""
+    """Return |β|·std for every term, shape (n_terms,); intercept 0."""
     if freedom <= 0:
         return np.zeros_like(coef)
     importance = np.abs(coef) * np.sqrt(np.maximum(squares, 0.0) / freedom)

@@ -40,8 +40,8 @@ from fedrulefit.core.design import Design
 from fedrulefit.core.fixed import (
     FINE_BITS,
     LARGEST_PREDICTOR,
+    LOSS_BITS,
     ROOT_BITS,
-    UNIT_BITS,
     Bounds,
     from_units,
     largest_predictor,
@@ -60,8 +60,11 @@ STEPS: Final = (0.0, 0.0625, 0.25, 0.5, 1.0)
 NEAR: Final = 0.7
 """A term is active from this share of its penalty on."""
 
-ROUNDING: Final = 2.0**-UNIT_BITS
+ROUNDING: Final = 2.0**-LOSS_BITS
 """A rise of the objective by so little may be the rounding of patients' losses."""
+
+RIDGES: Final = (0.0, 1e-9, 1e-6, 1e-4, 1e-2)
+"""How much steeper a quadratic is made, as a share of its mean curvature, if it leads too far."""
 
 SHORTEST: Final = 1e-3
 """A step of which less is left within the bounds ends the way: no better point can be asked for."""
@@ -100,8 +103,8 @@ class Query:
 class CurvatureUnits:
     """Sums over a site's patients, in whole units; all add up over sites.
 
-    The fields are those of :class:`CurvatureSums`, in units of 2⁻³²; `gradient` is in units
-    of 2⁻⁴⁰·(bound of the term), `hessian` of 2⁻⁴⁰·(largest weight)·(bounds of both terms).
+    The fields are those of :class:`CurvatureSums`: weights in units of 2⁻³², losses of 2⁻³⁰,
+    `gradient` of 2⁻⁴⁰·(bound of the term), `hessian` of 2⁻⁴⁰·(largest weight)·(both bounds).
     """
 
     weight: int
@@ -148,7 +151,8 @@ def sum_curvature(
     counted = round_units(weights).astype(np.int64)
     along = [_along(old, new, t) for t in STEPS]
     losses = [
-        round_units(patient_losses(point, outcome, weights)).astype(np.int64) for point in along
+        round_units(patient_losses(point, outcome, weights), LOSS_BITS).astype(np.int64)
+        for point in along
     ]
     chance = expit(new)
     slope = np.where(training, round_units(weights * (chance - outcome), FINE_BITS), 0.0)
@@ -171,8 +175,8 @@ def read_curvature(units: CurvatureUnits, query: Query, bounds: Bounds) -> Curva
     return CurvatureSums(
         weight=float(from_units(units.weight)),
         held_weight=float(from_units(units.held_weight)),
-        losses=from_units(units.losses),
-        held_loss=float(from_units(units.held_loss)),
+        losses=from_units(units.losses, LOSS_BITS),
+        held_loss=float(from_units(units.held_loss, LOSS_BITS)),
         gradient=from_units(units.gradient, FINE_BITS) * bounds.terms,
         hessian=units.hessian * scale,
     )
@@ -333,29 +337,43 @@ class Newton:
             self._old = self._new = point.coef  # no curvature is left to go by
             return
         here = point.coef[active]
-        linear = point.gradient[active] - self._hessian @ here
-        new = point.coef.copy()
-        new[active] = solve_quadratic(
-            self._hessian,
-            linear,
-            self.penalty * self.factors[active],
-            here,
-            tolerance=max(1e-3 * point.residual, 0.01 * self.tolerance),
-        )
-        new = self._confine(new)
+        new = self._confine()
         change = new[active] - here
         predicted = point.gradient.copy()
         predicted[active] += self._hessian @ change
         self._old, self._new = point.coef, new
         self._active = self._choose_active(np.abs(predicted), new)
 
-    def _confine(self, new: Floats) -> Floats:
-        """Shorten a step to where sites still answer; none is left at the very border."""
-        old = self.point.coef
-        here, there = (largest_predictor(coef, self._bounds) for coef in (old, new))
+    def _solve(self, ridge: float) -> Floats:
+        """Minimise the penalised quadratic, which is made steeper by `ridge`."""
+        point, active = self.point, self._curved
+        here, steep = point.coef[active], self._hessian
+        if ridge > 0:
+            steep = steep + ridge * float(np.trace(steep)) / len(active) * np.eye(len(active))
+        new = point.coef.copy()
+        new[active] = solve_quadratic(
+            steep,
+            point.gradient[active] - steep @ here,
+            self.penalty * self.factors[active],
+            here,
+            tolerance=max(1e-3 * point.residual, 0.01 * self.tolerance),
+        )
+        return new
+
+    def _confine(self) -> Floats:
+        """Return the next point: the first, with ever steeper quadratics, that sites answer.
+
+        Flat directions, in which columns cancel out, are given up first. At last the step is
+        shortened; if hardly any is left, there is no better point to ask for.
+        """
         most = LARGEST_PREDICTOR * (1 - ROUNDING)
-        if there <= most:
-            return new
+        for ridge in RIDGES:
+            new = self._solve(ridge)
+            there = largest_predictor(new, self._bounds)
+            if there <= most:
+                return new
+        old = self.point.coef
+        here = largest_predictor(old, self._bounds)
         # The size is convex along the way: at this part of it, it is at most the largest.
         part = max(0.0, (most - here) / (there - here))
         self.confined = part < SHORTEST

@@ -34,7 +34,7 @@ from fedrulefit.core.certificate import (
     read_slopes,
 )
 from fedrulefit.core.fedda import server_update, soft_threshold
-from fedrulefit.core.fixed import Bounds, from_units
+from fedrulefit.core.fixed import LOSS_BITS, Bounds, from_units
 from fedrulefit.core.grid import Grid, SpreadUnits, read_spreads, term_bounds
 from fedrulefit.core.importance import TermUnits, squares_of, term_importance
 from fedrulefit.core.newton import (
@@ -593,7 +593,8 @@ class Coordinator:
         importance = term_importance(coef[terms], squares_of(counted, bounds), patients - 1)
         inside, events_inside = from_units(sums.inside), from_units(sums.events_inside)
         penalties = solution.penalty * found.factors
-        loss, conjugate = float(from_units(sums.loss)), float(from_units(sums.conjugate))
+        loss = float(from_units(sums.loss, LOSS_BITS))
+        conjugate = float(from_units(sums.conjugate))
         objective = loss / solution.weight + float(penalties @ np.abs(coef))
         if self.study.settings.solver == "fedda":
             self._check_converges(objective, solution.history[0], len(solution.history))

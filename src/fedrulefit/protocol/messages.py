@@ -336,10 +336,10 @@ class CurvatureReply:
     weights: Ints = _summed("Σ w of the patients in training", shape="n_queries")
     held_weights: Ints = _summed("Σ w of the held-out patients", shape="n_queries")
     losses: Ints = _summed(
-        "Σ w·loss along the way to the point", shape="n_queries·n_steps", most="513·w"
+        "Σ w·loss along the way to the point", shape="n_queries·n_steps", unit="2⁻³⁰", most="2049·w"
     )
     held_losses: Ints = _summed(
-        "Σ w·loss of the held-out patients", shape="n_queries", most="513·w"
+        "Σ w·loss of the held-out patients", shape="n_queries", unit="2⁻³⁰", most="2049·w"
     )
     gradients: Ints = _summed("Σ w·x·(σ − y)", shape="n_queries·n_terms", unit="2⁻⁴⁰·b", most="b·w")
     hessians: Ints = _summed(
@@ -398,7 +398,7 @@ class SummaryReply:
     events_inside: Ints = _summed("Σ w·y·r_k", shape="n_rules")
     sums: Ints = _summed("Σ w·x_j/b_j of the linear terms", shape="n_linear")
     squares: Ints = _summed("Σ w·(x_j/b_j)² of the linear terms", shape="n_linear")
-    loss: int = _summed("Σ w·loss at the final coefficients", most="513·w")
+    loss: int = _summed("Σ w·loss at the final coefficients", unit="2⁻³⁰", most="2049·w")
     conjugate: int = _summed("Σ w·f* at the dual point of the certificate")
 
 

@@ -208,6 +208,13 @@ class Seals:
                 "set-changed",
             )
 
+    def count_sites(self, request: m.JoinRequest) -> int:
+        """Return how many sites a sum can have: all of the consortium, whoever takes part.
+
+        Where the kit lists them, no coordinator can move this number.
+        """
+        return len({*request.sites, *(self._roster or ())})
+
     # --- What others say they sent ------------------------------------------------------------
 
     def sign(self, claim: bytes) -> bytes:

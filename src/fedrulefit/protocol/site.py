@@ -37,8 +37,10 @@ from fedrulefit.core.certificate import sum_conjugate, sum_slopes
 from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.fedda import client_update, soft_threshold
 from fedrulefit.core.fixed import (
+    LARGEST_MEAN,
     LARGEST_PREDICTOR,
     LARGEST_WEIGHT,
+    LOSS_BITS,
     Bounds,
     add_units,
     capacity,
@@ -565,11 +567,12 @@ class Site:
                 "totals can be taken apart: use weighting = 'patients'",
                 "policy",
             )
-        most = capacity(len(request.sites))
+        n_sites = self._seals.count_sites(request)
+        most = capacity(n_sites)
         if max(self._table.n_rows, self._table.weights.sum()) > most:
             raise ProtocolError(
-                f"too many patients for a sum over {len(request.sites)} sites: each may have "
-                f"{most:,.0f}, or weights that add up to so much",
+                f"too many patients for a sum over {n_sites} sites: each may have {most:,.0f}, or "
+                "weights that add up to so much",
                 "policy",
             )
         if self.study.most_weight > LARGEST_WEIGHT:
@@ -781,10 +784,10 @@ class Site:
         if not 0 <= request.round < schedule.rounds:
             raise ProtocolError(f"round {request.round} of {schedule.rounds}")
         start = soft_threshold(request.dual, schedule.threshold(request.round, 0), self._factors)
-        self._check_size(np.arange(design.n_terms), start)
+        self._check_size(np.arange(design.n_terms), start, most=LARGEST_MEAN)
         # A local step moves no dual variable further than η_c times the term's size.
         reach = schedule.client_step * schedule.local_steps * float(self._bounds.max())
-        if not reach <= LARGEST_PREDICTOR:
+        if not reach <= LARGEST_MEAN:
             raise ProtocolError("a round could lead further than a sum can bear", "overflow")
         local = client_update(
             design,
@@ -867,7 +870,7 @@ class Site:
             events_inside=sums.events_inside,
             sums=sums.sums,
             squares=sums.squares,
-            loss=add_units(patient_losses(predictor, self._outcome, weights)),
+            loss=add_units(patient_losses(predictor, self._outcome, weights), LOSS_BITS),
             conjugate=sum_conjugate(self._outcome, weights, predictor, (cases, others)),
         )
 
@@ -1001,13 +1004,13 @@ class Site:
             raise ProtocolError("a fitting round came before the grid", "order")
         return term_bounds(self._grid, len(self._rules), self._ready_design().n_terms)
 
-    def _check_size(self, terms: Ints, coef: Floats) -> None:
+    def _check_size(self, terms: Ints, coef: Floats, *, most: float = LARGEST_PREDICTOR) -> None:
         """Refuse coefficients with which a patient's numbers could outgrow a sum."""
         largest = largest_predictor(coef, self._bounds[terms])
-        if not largest <= LARGEST_PREDICTOR:
+        if not largest <= most:
             raise ProtocolError(
                 f"the coefficients are too large: Σ |β|·(largest size of the term) must stay "
-                f"below {LARGEST_PREDICTOR:g}",
+                f"below {most:g}",
                 "overflow",
             )
 

@@ -318,4 +318,4 @@ def test_a_ledger_cut_at_its_end_is_found_by_the_journal_beside_it(
         assert "was emptied or cut" in fail("ledger", "verify", path)
         return
     (tmp_path / "journal.sqlite").unlink()
-    assert "1 rows, the chain" in succeed("ledger", "verify", path)
+    assert "1 rows, the chain" in " ".join(succeed("ledger", "verify", path).split())

@@ -21,6 +21,7 @@ from tests.oracles import (
     split,
 )
 
+from fedrulefit.core.fixed import LARGEST_PREDICTOR, largest_predictor
 from fedrulefit.core.newton import (
     ROUNDING,
     STEPS,
@@ -79,8 +80,8 @@ def test_the_sums_by_their_definition(fold: int) -> None:
     assert sums.weight == pytest.approx(w[train].sum())
     assert sums.held_weight == pytest.approx(w[~train].sum())
     along = [loss(old + t * (new - old), train) for t in STEPS]
-    # Each patient is rounded to 2⁻³².
-    rounding = len(X) * 2.0**-33
+    # Each patient is rounded to 2⁻³⁰.
+    rounding = len(X) * 2.0**-31
     np.testing.assert_allclose(sums.losses, along, rtol=1e-12, atol=rounding)
     assert sums.held_loss == pytest.approx(loss(new, ~train), rel=1e-12, abs=rounding)
     slope = np.where(train, w * (expit(new) - y), 0)
@@ -305,3 +306,50 @@ def test_zero_factors_leave_terms_unpenalised() -> None:
     kept = np.flatnonzero(newton.point.coef)
     assert kept.tolist() == [0, 1, 7]
     np.testing.assert_allclose(newton.point.gradient[kept], 0, atol=1e-11)
+
+
+# --- bounds -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", ["separated", "ordinary"])
+@pytest.mark.parametrize("bound", [1.0, 400.0, 1600.0])
+def test_no_point_lies_beyond_what_sites_answer(outcome: str, bound: float) -> None:
+    """The solver shortens its own steps; an honest run is never refused."""
+    X, y, w = make_data(15)
+    if outcome == "separated":
+        y = (X[:, -1] > 0).astype(float)
+    bounds = np.where(np.arange(X.shape[1]) < 7, 1.0, bound)
+    sites, factors = one_site(X, 6, y, w), ones(X.shape[1])
+    newton, values = Newton(factors, 1e-5, bounds=bounds), []
+    while not newton.converged and newton.rounds < 60:
+        query = newton.query()
+        for coef in (query.start, query.end):
+            assert largest_predictor(coef, bounds[query.terms]) <= LARGEST_PREDICTOR
+        newton.update(ask(sites, query))
+        values.append(newton.point.objective)
+    assert newton.converged
+    assert newton.rounds < 40
+    assert (np.diff(values) <= ROUNDING).all()
+    free = solve(sites, factors, 1e-5)
+    inside = largest_predictor(free.point.coef, bounds) <= LARGEST_PREDICTOR
+    if inside:
+        assert newton.point.objective == pytest.approx(free.point.objective, abs=1e-4)
+    else:
+        assert newton.confined
+        assert newton.point.residual > newton.tolerance, "the residual tells"
+
+
+def test_a_solver_at_the_border_goes_on_with_a_larger_penalty() -> None:
+    X, y, w = make_data(15)
+    bounds = np.where(np.arange(X.shape[1]) < 7, 1.0, 1600.0)
+    sites, factors = one_site(X, 6, y, w), ones(X.shape[1])
+    newton = Newton(factors, 1e-5, bounds=bounds)
+    while not newton.converged:
+        newton.update(ask(sites, newton.query()))
+    assert newton.confined
+    newton.continue_at(0.2)
+    while not newton.converged:
+        newton.update(ask(sites, newton.query()))
+    assert not newton.confined
+    fresh = solve(sites, factors, 0.2)
+    np.testing.assert_allclose(newton.point.coef, fresh.point.coef, atol=1e-6)

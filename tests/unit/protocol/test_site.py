@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from fedrulefit.core.fixed import FINE_BITS, from_units
+from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, from_units
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Condition, Rule, conjoin
@@ -439,7 +439,7 @@ def test_a_summary_is_the_site_s_own_sums(ready: Site) -> None:
     assert len(reply.sums) == len(reply.squares) == 0, "a rule's spread follows from its count"
     log_odds = 0.3 - 0.2 * icu
     loss = -np.where(y == 1, -np.log1p(np.exp(-log_odds)), -np.log1p(np.exp(log_odds))).sum()
-    assert from_units(reply.loss) == pytest.approx(loss, abs=len(y) * 2.0**-33)
+    assert from_units(reply.loss, LOSS_BITS) == pytest.approx(loss, abs=len(y) * 2.0**-31)
 
 
 # --- the site's own results ---------------------------------------------------------------
