@@ -38,6 +38,7 @@ from tests.samples import SOLVERS, Talk, make_frame, make_study, take
 FACTS = make_study(**{**SOLVERS["cv"], "n_trees": 0, "spreads": "exact"}).model_dump()
 STUDY = Study.model_validate({**FACTS, "weight": {"column": "w", "max": 3.0}})
 N_FOLDS = STUDY.settings.folds
+JUDGED = {**FACTS["settings"], "holdout": 0.1, "penalty": 0.1}
 
 
 def make_patients(seed: int, n_rows: int, *, whole: bool) -> Table:
@@ -151,6 +152,36 @@ def test_every_split_of_the_same_patients_has_the_same_totals(
     order = rng.permutation(n_rows)
     turned = totals(take(table, order), folds[order], np.zeros(n_rows), queries)
     assert turned == totals(table, folds, np.zeros(n_rows), queries)
+
+
+def scores(table: Table, owner: Any, query: Query) -> bytes:
+    """Return the bytes of the summed scores, where everybody of `table` is held out."""
+    grid, rules = make_terms()
+    study = Study.model_validate({**STUDY.model_dump(), "settings": JUDGED})
+    rings = []
+    for k in np.unique(owner):
+        site = Site("a", take(table, owner == k), study, policy=OPEN)
+        site._held_out = take(table, owner == k)
+        talk = Talk(site)
+        talk.join(("a",), secure=False)
+        talk.ask(m.RulesRequest, grid=grid)
+        talk.ask(m.TermsRequest, rules=rules)
+        reply = talk.ask(m.EvaluateRequest, terms=query.terms, coef=query.end)
+        assert isinstance(reply, m.EvaluateReply), reply
+        rings.append(ring_of(reply, 5))
+    return add_rings(rings, len(rings[0])).tobytes()
+
+
+@given(st.data(), st.integers(0, 2**16), st.integers(20, 90), st.integers(2, 4), st.booleans())
+@settings(max_examples=10, derandomize=True, deadline=None)
+def test_every_split_of_held_out_patients_has_the_same_scores(
+    data: st.DataObject, seed: int, n_rows: int, n_sites: int, whole: bool
+) -> None:
+    table = make_patients(seed, n_rows, whole=whole)
+    grid, rules = make_terms()
+    query = make_queries(np.random.default_rng(seed), 1 + len(rules) + len(grid.linear))[0]
+    left, right = (scores(table, data.draw(owners(n_rows, n_sites)), query) for _ in range(2))
+    assert left == right
 
 
 def test_large_sites_too() -> None:

@@ -893,7 +893,7 @@ class Site:
         design = build_design(encode(test.values, self._grid), self._rules_of(terms), linear)
         # In units, so that the sums are exact: they do not depend on how sites share patients.
         weights = np.rint(test.weights * WEIGHT_UNIT) / WEIGHT_UNIT
-        return count_scores(expit(design.dot(coef)), test.outcome, weights)
+        return count_scores(expit(design.predictor(coef)), test.outcome, weights)
 
     def _rules_of(self, terms: Ints) -> list[Rule]:
         """Return the rules among a model's terms."""
