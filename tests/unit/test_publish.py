@@ -345,7 +345,7 @@ def test_a_site_that_asks_for_nonsense_is_refused(wrong: dict[str, int]) -> None
     coordinator = Coordinator(study, ["north"])
     requests = coordinator.step()
     assert not isinstance(requests, Model)
-    facts = {"software": "x", "round_counts": 5, "min_published": 10, **wrong}
+    facts = {"software": "x", "min_votes": 0, "round_counts": 5, "min_published": 10, **wrong}
     with pytest.raises(ProtocolError, match="'north'"):
         coordinator.step({"north": m.JoinReply(requests["north"].header, **facts)})
 

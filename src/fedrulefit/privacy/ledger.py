@@ -148,8 +148,9 @@ class Ledger:
 
     def date(self, releases: Iterable[Release]) -> list[Release]:
         """Return the releases with the time, where they have none."""
-        time = self.clock() if self.clock is not None else ""
-        return [release if release.time else replace(release, time=time) for release in releases]
+        listed = list(releases)
+        time = self.clock() if self.clock is not None and listed else ""
+        return [release if release.time else replace(release, time=time) for release in listed]
 
     def append(self, *releases: Release) -> None:
         """Record what one message holds, before it leaves: all of it, or nothing."""

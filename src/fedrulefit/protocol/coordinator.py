@@ -242,8 +242,8 @@ class Coordinator:
         joined = yield from self._ask(m.JoinReply, join)
         self._rounding = _coarsest(joined)
         if self.secure:
+            self._min_votes = _most_votes(joined)
             yield from self._exchange_keys()
-            self._min_votes = max(reply.min_votes for reply in joined)
         grid, noise, counted = self._grid, None, None
         if grid is None:
             grid, noise, counted = yield from self._agree_on_grid()
@@ -875,6 +875,17 @@ def _coarsest(joined: Sequence[m.JoinReply]) -> Rounding:
         except ValueError as error:
             raise ProtocolError(f"site {reply.header.site!r}: {error}") from None
     return rounding
+
+
+def _most_votes(joined: Sequence[m.JoinReply]) -> int:
+    """Return the votes for a rule that every site's policy asks for."""
+    for reply in joined:
+        if not 0 <= reply.min_votes <= len(joined):
+            raise ProtocolError(
+                f"site {reply.header.site!r} asks for {reply.min_votes} votes of {len(joined)} "
+                "sites for each rule: no rule could have them ('min_votes' of its policy)"
+            )
+    return max(reply.min_votes for reply in joined)
 
 
 def _told_coef(model: Model, found: _Found, terms: Ints) -> Floats:

@@ -370,3 +370,16 @@ def test_each_fold_is_fitted_with_the_rules_grown_without_it() -> None:
         assert several <= grown[fold + 1]
         # Some rules are only of other folds, so that the check means something.
         assert {rule for rule in merged if len(rule) > 1} - grown[fold + 1]
+
+
+@pytest.mark.parametrize("votes", [-1, 4])
+def test_a_site_that_asks_for_votes_that_nobody_can_give_is_named(votes: int) -> None:
+    coordinator = Coordinator(make_study(), ["north", "south", "west"], secure=True)
+    requests = coordinator.step()
+    assert not isinstance(requests, Model)
+    replies = {
+        name: m.JoinReply(request.header, "x", votes if name == "south" else 2, 1, 0)
+        for name, request in requests.items()
+    }
+    with pytest.raises(ProtocolError, match=f"'south' asks for {votes} votes of 3"):
+        coordinator.step(replies)
