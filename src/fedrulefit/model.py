@@ -210,7 +210,7 @@ class Model:
         How well models of all sites but one predict the patients of that one, if that
         was tried (internal–external validation).
     rounding : Rounding or None
-        How coarse its counts are (:mod:`fedrulefit.publish`); None for a file that was
+        How coarse its counts are (``fedrulefit.publish``); None for a file that was
         made before they were rounded.
     """
 
@@ -469,7 +469,7 @@ class Model:
         )
 
     def rounded(self, multiple: int = 5, smallest: int = 10) -> Model:
-        """Return the model to publish, no finer than it is (:mod:`fedrulefit.publish`).
+        """Return the model to publish, no finer than it is (``fedrulefit.publish``).
 
         Parameters
         ----------
