@@ -139,6 +139,7 @@ def exact_releases(
 def summed_releases(
     *,
     exact_spreads: bool,
+    votes: bool,
     rounds: int,
     curvature: bool,
     folds: int,
@@ -147,6 +148,7 @@ def summed_releases(
 ) -> Sequence[str]:
     """Return what is summed over sites without noise in a run."""
     words = ["the spread and number of known values of each covariate"] if exact_spreads else []
+    words += ["how many sites have enough patients in each candidate rule"] * votes
     judged = ["histograms of the held-out patients' scores, with and without the outcome"]
     return [
         *words,

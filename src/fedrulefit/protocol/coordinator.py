@@ -651,6 +651,7 @@ class Coordinator:
             sums=tuple(
                 summed_releases(
                     exact_spreads=noise is not None and settings.spreads == "exact",
+                    votes=self._min_votes > 0,
                     rounds=rounds,
                     curvature=settings.solver == "exact",
                     folds=folds,

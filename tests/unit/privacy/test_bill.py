@@ -99,11 +99,13 @@ def test_exact_releases_name_all_that_leaves_without_noise(
 @pytest.mark.parametrize("exact_spreads", [True, False])
 @pytest.mark.parametrize("curvature", [True, False])
 @pytest.mark.parametrize("folds", [0, 5])
+@pytest.mark.parametrize("votes", [True, False])
 def test_summed_releases_name_all_that_is_summed_without_noise(
-    exact_spreads: bool, curvature: bool, folds: int
+    exact_spreads: bool, curvature: bool, folds: int, votes: bool
 ) -> None:
     words = summed_releases(
         exact_spreads=exact_spreads,
+        votes=votes,
         rounds=300,
         curvature=curvature,
         folds=folds,
@@ -112,6 +114,7 @@ def test_summed_releases_name_all_that_is_summed_without_noise(
     )
     with_scores = summed_releases(
         exact_spreads=exact_spreads,
+        votes=votes,
         rounds=300,
         curvature=curvature,
         folds=folds,
@@ -121,7 +124,8 @@ def test_summed_releases_name_all_that_is_summed_without_noise(
     assert [*words, with_scores[-1]] == list(with_scores)
     assert "scores" in with_scores[-1]
     assert any("known values" in w for w in words) == exact_spreads
-    always = [w for w in words if "known values" not in w]
+    assert any("candidate rule" in w and "sites" in w for w in words) == votes
+    always = [w for w in words if "known values" not in w and "how many sites" not in w]
     assert len(always) == 3
     rounds, slopes, inside = always
     assert ("without each of 5 folds" in rounds) == (folds > 0)
