@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import zipfile
 from collections.abc import Iterator
@@ -53,13 +54,14 @@ def run(net: Loopback, tmp_path: Path) -> Path:
     return tmp_path / "record.zip"
 
 
-def check(net: Loopback, record: Path, site: str = "a") -> Audit:
+def check(net: Loopback, record: Path, site: str = "a", **options: Any) -> Audit:
     return audit(
         record,
         site=site,
         memory_of=partial(run_memory, net.hosts[site]._journal),
         trust=net._trust,
         coordinator=COORDINATOR,
+        **options,
     )
 
 
@@ -99,7 +101,8 @@ def test_a_coordinator_that_asks_beside_the_solver_is_found_out(
         record = run(net, tmp_path)
     problems = check(net, record).problems
     assert problems
-    assert "CurvatureRequest" in problems[0]
+    assert "CurvatureRequest): this hospital was asked something else" in problems[0]
+    assert "later steps" in problems[0]
     monkeypatch.setattr("fedrulefit.engines.audit.Coordinator", Nudging)
     assert check(net, record).problems == ()
 
@@ -139,16 +142,23 @@ def test_another_model_than_the_replies_lead_to(net: Loopback, tmp_path: Path) -
     facts = json.loads((folder / "model.json").read_text())
     (folder / "model.json").write_text(json.dumps({**facts, "intercept": facts["intercept"] + 0.5}))
     write_record(folder, record)
-    assert "not the one that its replies lead to" in check(net, record).problems[-1]
+    assert "not the one that the replies lead to" in check(net, record).problems[-1]
+    (tmp_path / "given.json").write_text(json.dumps(facts))
+    given = check(net, record, model=tmp_path / "given.json")
+    assert given.problems == ()
+    assert given.model == hashlib.sha256((tmp_path / "given.json").read_bytes()).hexdigest()
 
 
 def test_what_is_not_a_record(net: Loopback, tmp_path: Path) -> None:
     (tmp_path / "no.zip").write_bytes(b"PK")
     with pytest.raises(FederationError, match="not the record of a run"):
         check(net, tmp_path / "no.zip")
-    with pytest.raises(FederationError, match="no model yet"):
-        write_record(tmp_path, tmp_path / "none.zip")
+    with pytest.raises(FederationError, match="there is no run 'frist'; there are: none"):
+        write_record(runs.run_folder(net.state, "frist"), tmp_path / "none.zip")
     record = run(net, tmp_path)
+    (runs.run_folder(net.state, "first") / "model.json").unlink()
+    with pytest.raises(FederationError, match="no model yet"):
+        write_record(runs.run_folder(net.state, "first"), tmp_path / "none.zip")
     other = Journal(tmp_path / "other" / "journal.sqlite")
     with pytest.raises(FederationError, match="remembers no run 'first'"):
         audit(

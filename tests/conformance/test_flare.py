@@ -10,7 +10,9 @@ from typing import Any
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from fedrulefit.cli.app import app
 from fedrulefit.engines import inprocess, runs
 from fedrulefit.engines.journal import Journal
 from fedrulefit.model import Model
@@ -53,6 +55,13 @@ def embedded(solver: str, folder: Path) -> tuple[str, dict[str, Ledger]]:
         make_noise=lambda site: UnsafeSeededLaplace(SEED, site),
     )
     return json.dumps(model_facts(fitted.model)), dict(fitted.ledgers)
+
+
+def invoke(*arguments: Any, code: int = 0) -> str:
+    """Run a command; return all that it said."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result.output
 
 
 def facts(release: Release) -> tuple[Any, ...]:
@@ -192,6 +201,28 @@ class TestRealProcesses:
         runs.resume(made.state, "stopped")
         assert made.wait_for_run("stopped")["state"] == "done"
         assert model_bytes(folder) == embedded("exact", tmp_path)[0]
+
+    def test_a_hospital_rechecks_a_finished_run(
+        self, real: tuple[Federation, dict[str, Path]], tmp_path: Path
+    ) -> None:
+        made, studies = real
+        status, folder = made.fit("audited", studies["exact"])
+        assert status["state"] == "done", status
+        record = tmp_path / "record.zip"
+        invoke("federation", "record", "audited", "--state", made.state, "-o", record)
+        for site in SITES:
+            audit = ["federation", "audit", record, "--kit", made.kits[site]]
+            audit += ["--model", folder / "model.json"]
+            said = invoke(*audit, "--state", made.folder / site)
+            assert "questions to this hospital follow from the study" in " ".join(said.split())
+        wrong = invoke(*audit, "--state", made.folder / SITES[0], code=2)
+        assert f"state folder of {SITES[0]}, not of {SITES[-1]}" in " ".join(wrong.split())
+        (tmp_path / "other.json").write_text(
+            (folder / "model.json").read_text().replace('"intercept": ', '"intercept": 1', 1)
+        )
+        audit[-1] = tmp_path / "other.json"
+        said = invoke(*audit, "--state", made.folder / SITES[-1], code=1)
+        assert "the model is not the one that the replies lead to" in " ".join(said.split())
 
     def test_the_journal_holds_every_step(self, real: tuple[Federation, dict[str, Path]]) -> None:
         made, studies = real

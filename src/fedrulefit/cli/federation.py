@@ -21,9 +21,11 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import (
+    EXIT_FINDINGS,
     check_writable,
     friendly_errors,
     indented,
+    line,
     printable,
     stderr,
     stdout,
@@ -291,6 +293,7 @@ def record(
     from fedrulefit.engines.runs import run_folder
 
     check_writable(output)
+    _known_sites(state)
     write_record(run_folder(state, run_name), output)
     stdout().print(Text(f"Wrote {output}: hospitals recheck it with 'federation audit'."))
 
@@ -306,23 +309,30 @@ def audit(
             "--state", envvar="FEDRULEFIT_SITE_STATE", help="This hospital's state folder."
         ),
     ] = Path("fedrulefit-site"),
+    model: Annotated[
+        Path | None, typer.Option("--model", help="The model file that this hospital was given.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Recheck, at a hospital, that a finished run was led as the protocol says.
 
     Leads the run once more from the signed replies of all sites, and compares every question
-    with the one that this hospital answered. Ends with an error if anything does not fit.
+    with the one that this hospital answered, and the model. Ends with code 1 if anything does
+    not fit.
     """
     from fedrulefit.engines.audit import audit as check
     from fedrulefit.engines.charter import read_acceptance
     from fedrulefit.engines.consortium import Kit
     from fedrulefit.engines.host import run_memory
     from fedrulefit.engines.journal import Journal
-    from fedrulefit.engines.state import JOURNAL
+    from fedrulefit.engines.state import JOURNAL, read_owner
 
     own = Kit.load(kit, "site")
     if not (state / JOURNAL).exists():
         raise FederationError(f"{state} is not the state folder of a site: name it with --state")
+    owner = read_owner(state)
+    if owner is not None and owner.name != own.name:
+        raise FederationError(f"{state} is the state folder of {owner.name}, not of {own.name}")
     accepted = read_acceptance(state)
     pinned = {} if accepted is None else accepted.charter.pins
     journal = Journal(state / JOURNAL, read_only=True)
@@ -333,6 +343,7 @@ def audit(
             memory_of=partial(run_memory, journal),
             trust=own.trust(pinned),
             coordinator=own.coordinator,
+            model=model,
         )
     finally:
         journal.close()
@@ -340,14 +351,18 @@ def audit(
         typer.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
     elif not found.problems:
         stdout().print(
-            Text(
+            line(
                 f"Run {found.run}: all {found.questions} questions to this hospital follow from "
-                f"the study and the {found.replies} signed replies of all sites; so does the model."
+                f"the study and the {found.replies} signed replies of all sites. So does the "
+                f"model, {model or 'in the record'} (SHA-256 {found.model})."
             )
         )
+    else:
+        stderr().print(line(f"Run {found.run} does not fit its record:"))
+        for problem in found.problems:
+            stderr().print(indented(problem))
     if found.problems:
-        lines = [f"  {printable(problem)}" for problem in found.problems]
-        raise FederationError("\n".join([f"run {found.run} does not fit its record:", *lines]))
+        raise typer.Exit(EXIT_FINDINGS)
 
 
 def write_example(text: str, output: Path | None, advice: str) -> None:

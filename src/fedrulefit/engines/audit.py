@@ -13,6 +13,7 @@ pooled sums. Who may see it is for the consortium to say.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sqlite3
@@ -29,7 +30,7 @@ import msgpack
 from fedrulefit.engines.drive import read_reply, unpack_step
 from fedrulefit.engines.envelope import Letter, verify_letter
 from fedrulefit.engines.journal import Journal
-from fedrulefit.engines.runs import SIGNATURES, read_request
+from fedrulefit.engines.runs import SIGNATURES, read_request, run_folders
 from fedrulefit.errors import FederationError, FedRuleFitError, ProtocolError
 from fedrulefit.model import Model
 from fedrulefit.modelfile import model_facts
@@ -58,6 +59,8 @@ class Audit:
         Questions to this hospital that were led to again.
     replies : int
         Replies of all sites whose signatures hold.
+    model : str
+        SHA-256 of the record's model file, which the replies lead to if there is no problem.
     problems : tuple of str
         What does not fit, in words; empty if everything does.
     """
@@ -65,6 +68,7 @@ class Audit:
     run: str
     questions: int
     replies: int
+    model: str
     problems: tuple[str, ...]
 
 
@@ -83,6 +87,9 @@ def write_record(folder: Path, path: Path) -> None:
     FederationError
         If the run is not finished, or the file cannot be written.
     """
+    if not (folder / "run.json").exists():
+        known = ", ".join(path.name for path in run_folders(folder.parent.parent)) or "none"
+        raise FederationError(f"there is no run {folder.name!r}; there are: {known}")
     if not (folder / "model.json").exists():
         raise FederationError(f"run {folder.name!r} has no model yet: a record is of finished runs")
     try:
@@ -104,6 +111,7 @@ def audit(
     memory_of: Callable[[str, str], Memory],
     trust: Trust,
     coordinator: str,
+    model: Path | None = None,
 ) -> Audit:
     """Lead a recorded run once more, and compare it with what a hospital remembers.
 
@@ -118,6 +126,8 @@ def audit(
         Whom it believes.
     coordinator : str
         The name in the coordinator's certificate.
+    model : Path, optional
+        The model file that the hospital was given, to be compared with the record's.
 
     Raises
     ------
@@ -143,10 +153,11 @@ def audit(
         journal = Journal(folder / "journal.sqlite")
         try:
             replay = _Replay(lead, journal, memory, site, trust, coordinator)
-            replay.lead(Model.load(folder / "model.json"))
+            replay.lead(Model.load(model or folder / "model.json"))
         finally:
             journal.close()
-    return Audit(request.run, replay.questions, replay.replies, tuple(replay.problems))
+        told = hashlib.sha256((model or folder / "model.json").read_bytes()).hexdigest()
+    return Audit(request.run, replay.questions, replay.replies, told, replay.problems)
 
 
 class _Replay:
@@ -167,32 +178,43 @@ class _Replay:
         self._memory = memory
         self._site, self._trust, self._coordinator = site, trust, coordinator
         self.questions, self.replies, self._last = 0, 0, -1
-        self.problems: list[str] = []
+        self._others: list[str] = []
+        self._problems: list[str] = []
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What does not fit, in words."""
+        if not self._others:
+            return tuple(self._problems)
+        asked = f"{self._others[0]}: this hospital was asked something else, or nothing"
+        if len(self._others) > 1:
+            asked += f"; so at {len(self._others) - 1} later steps"
+        return (asked, *self._problems)
 
     def lead(self, published: Model) -> None:
         """Go through all steps, and compare the model that they lead to."""
         try:
             model = self._go()
         except FedRuleFitError as error:
-            self.problems.append(f"the record cannot be led to its end: {error}")
+            self._problems.append(f"the record cannot be led to its end: {error}")
             return
         if model is None:
             return
         answered = msgpack.unpackb(self._memory.get("place") or b"\x91\xff")[0]
         if answered > self._last:
-            self.problems.append(
+            self._problems.append(
                 f"this hospital answered requests up to step {answered}, the record ends with "
                 f"step {self._last}: what came after is not in it"
             )
         if model_facts(model) != model_facts(published):
-            self.problems.append("the model of the record is not the one that its replies lead to")
+            self._problems.append("the model is not the one that the replies lead to")
 
     def _go(self) -> Model | None:
         step, outcome = 0, self._lead.step()
         while not isinstance(outcome, Model):
             kept = self._steps.get(f"step/{step}")
             if kept is None:
-                self.problems.append(f"the record ends after {step} steps, without a model")
+                self._problems.append(f"the record ends after {step} steps, without a model")
                 return None
             data = unpack_step(kept)
             for name, request in outcome.items():
@@ -213,7 +235,7 @@ class _Replay:
         if kept is None and reply is None:
             return  # lost on its way: not answered, and not counted
         if kept != asked.encode():
-            self.problems.append(f"{what}: this hospital was asked something else, or nothing")
+            self._others.append(what)
         else:
             self.questions += 1
 
@@ -234,7 +256,7 @@ class _Replay:
                 recipient=self._coordinator,
             )
         except ProtocolError as error:
-            self.problems.append(f"{what}: the reply of {name!r} is not its own: {error}")
+            self._problems.append(f"{what}: the reply of {name!r} is not its own: {error}")
         else:
             self.replies += 1
 

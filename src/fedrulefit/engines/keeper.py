@@ -161,3 +161,5 @@ def set_up_logging() -> None:
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("fedrulefit").setLevel(logging.INFO)
+    # A line that breaks is told by us, once in a while; FLARE tells every try, in its own words.
+    logging.getLogger("nvflare").setLevel(logging.CRITICAL)

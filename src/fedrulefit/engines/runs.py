@@ -303,6 +303,7 @@ class Caller:
 def carry_out(folder: Path, caller: Caller) -> None:
     """Carry one run out, from where its journal says; leave a model or the reason why not."""
     teller = _Teller(folder, caller)
+    log.info("run %s: begun, or taken up again", folder.name)
     try:
         _carry_out(folder, caller, teller)
         teller.end("done", "")
@@ -464,6 +465,7 @@ class _Teller:
         return tuple(self._online)
 
     def end(self, state: State, message: str, code: str = "") -> None:
+        log.info("run %s: %s%s", self._folder.name, state, f" [{code}]" if code else "")
         self._write(state, message, code)
 
     def _write(self, state: State, message: str, code: str = "") -> None:

@@ -109,7 +109,8 @@ def compare_tables(state: Path, tables: list[dict[str, Any]]) -> list[str]:
         if known is not None and known["hash"] != facts["hash"]:
             said.append(
                 f"the table of {facts['study']} is not that of the last start: {known['patients']} "
-                f"patients ({known['hash']}) then, {facts['patients']} ({facts['hash']}) now"
+                f"patients ({known['hash']}) then, {facts['patients']} ({facts['hash']}) now. If "
+                "few patients changed since an earlier run, it is refused ('min_changed')"
             )
     return said
 

@@ -31,7 +31,8 @@ ReleaseKind = Literal[
     "site-results",
 ]
 KINDS: Final[dict[ReleaseKind, str]] = {
-    "histograms": "histograms of each covariate, with differentially private noise",
+    "histograms": "histograms of each covariate, with differentially private noise; all sites of "
+    "the run see them",
     "exact-histograms": "histograms without noise, where the study has none",
     "spreads": "the spread and number of known values of each covariate, exactly",
     "rules": "rules grown on this site's patients (conditions only)",
@@ -62,9 +63,10 @@ dataset = "patients"       # releases of these patients add up under this name
 # with and without the outcome inside.
 min_count = 5
 max_rules = 5000
-min_votes = 2              # sites that must have so many patients in a rule before it is summed
-max_folds = 10             # folds of a cross-validation, each with min_count or nobody of this site
-min_changed = 10           # patients that must have changed between two runs over different tables
+# A rule that another site sent is summed only if so many sites have min_count patients in it.
+min_votes = 2
+max_folds = 10             # most folds of a cross-validation
+min_changed = 10           # a table in which fewer patients changed since an earlier run is refused
 
 # Kinds of release. Not here: "spreads" and "exact-histograms", which leave without noise;
 # "dual", the paper's solver, whose sums depend on how each hospital walks by itself, so that a
@@ -222,6 +224,22 @@ class Policy(BaseModel):
         except ValidationError as error:
             raise PolicyError(explain(error, f"{path}: the policy is not valid:")) from None
 
+    def _check_words(self) -> list[str]:
+        """Say what is asked of rules that others sent, of folds, and of a changed table."""
+        words = [f"Cross-validation has at most {self.max_folds} folds."]
+        if self.min_votes > 0:
+            words.insert(
+                0,
+                "A rule, other than a single cut-off or level, is summed only if at least "
+                f"{self.min_votes} sites have {self.min_count} such patients in it.",
+            )
+        if self.min_changed > 1:
+            words.append(
+                f"A table in which 1 to {self.min_changed - 1} patients changed since an earlier "
+                "run is refused."
+            )
+        return words
+
     def words(self) -> list[str]:
         """Return the policy as sentences for the person who signs it."""
         kinds = [f"  - {KINDS[kind]}" for kind in self.allow]
@@ -239,8 +257,7 @@ class Policy(BaseModel):
             f"A rule leaves only with at least {self.min_count} patients inside and outside it, "
             f"and {self.min_count} with and without the outcome inside; "
             f"at most {self.max_rules} rules.",
-            f"A rule is summed only if {self.min_votes} sites have so many in it; at most "
-            f"{self.max_folds} folds; between two runs no patient changed, or {self.min_changed}.",
+            *self._check_words(),
             f"Sums leave only masked, among at least {self.min_sites} sites."
             if self.secure_sums
             else "Sums may leave without masks: the coordinator sees this site's own.",
