@@ -47,9 +47,9 @@ class Lead:
         header = next(iter(self.talks.values())).header()
         return from_total(reply, header, lengths, add_rings(sealed, len(sealed[0])))
 
-    def join(self) -> None:
+    def join(self, dropouts: str = "wait") -> None:
         """Join, and exchange keys."""
-        self.ask(m.JoinRequest, sites=tuple(self.sites), secure=True, dropouts="wait")
+        self.ask(m.JoinRequest, sites=tuple(self.sites), secure=True, dropouts=dropouts)
         keys = self.ask(m.KeyRequest)
         peers = tuple(m.Peer(n, *(getattr(key, f) for f in KEY)) for n, key in keys.items())
         self.ask(m.PeersRequest, peers=peers)

@@ -15,12 +15,15 @@ from fedrulefit.core.fixed import from_units
 from fedrulefit.core.grid import Grid, encode
 from fedrulefit.core.rules import Condition, Rule, conjoin, cutoff_rules
 from fedrulefit.privacy.policy import KINDS, Policy
+from fedrulefit.privacy.sums import add_rings, keystream
+from fedrulefit.protocol import agreed, seals
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import free_rules, sender_claim
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.memory import Transient
+from fedrulefit.protocol.schedule import most_rules
 from fedrulefit.protocol.site import Site
-from fedrulefit.protocol.sums import summary_lengths
+from fedrulefit.protocol.sums import curvature_lengths, from_total, summary_lengths
 from fedrulefit.table import Table
 from tests.attacks.lead import Lead, RefusedError
 from tests.samples import SOLVERS, fit_model, make_sites, make_study, make_tables, record, take
@@ -210,7 +213,10 @@ def test_votes_cannot_be_forged_or_left_out() -> None:
     for bad, code in (
         (ballots[:2], "votes"),
         ((*ballots[:2], ballots[1]), "votes"),
-        ((*ballots[:2], dataclasses.replace(ballots[2], votes=bytes(len(rules) * 2))), "identity"),
+        (
+            (*ballots[:2], dataclasses.replace(ballots[2], votes=bytes(len(rules) * 2 + 4))),
+            "identity",
+        ),
         ((*ballots[:2], dataclasses.replace(ballots[2], votes=b"")), "votes"),
     ):
         assert refused(lead.ask, m.TermsRequest, rules=wrong, ballots=bad) == code
@@ -224,7 +230,7 @@ def test_a_vote_tells_no_site_s_own_answer() -> None:
     sent = lead.collect(grid, signed)
     rules = tuple(sorted(set().union(*(reply.rules for reply in sent.values()))))
     ballots = lead.vote(rules, sent)
-    own = np.array([np.frombuffer(ballot.votes, "<u2") for ballot in ballots])
+    own = np.array([np.frombuffer(ballot.votes, "<u2")[:-2] for ballot in ballots])
     # By chance, one of n numbers is 0 or 1 with probability n·2⁻¹⁵.
     assert (own > 1).mean() > 0.9
     total = own.sum(axis=0, dtype=np.uint16)
@@ -327,8 +333,8 @@ def total_events(sites: dict[str, Site], run: str) -> tuple[float, float]:
     lead = Lead(sites, run=run)
     lead.join()
     grid, signed = lead.agree()
-    lead.collect(grid, signed)
-    lead.ask(m.TermsRequest, rules=())
+    ballots = lead.vote((), lead.collect(grid, signed))
+    lead.ask(m.TermsRequest, rules=(), ballots=ballots)
     lead.ask(m.SlopesRequest, terms=np.zeros(1, np.int64), coef=np.zeros(1))
     sums = lead.sum(
         m.SummaryRequest,
@@ -361,3 +367,140 @@ def test_one_patient_who_joins_between_two_runs_is_not_told(min_changed: int) ->
         for n_north in (251, 249, 259):
             assert refused(total_events, sites(n_north), f"n{n_north}") == "few-changes"
         total_events(sites(260), "enough")
+
+
+# --- Folds of one hospital ------------------------------------------------------------------------
+
+
+def sized(study: Any, n_cases: int) -> dict[str, Table]:
+    """Return three tables, two of them with so many patients with the outcome."""
+    tables = make_tables(study, sizes=(300, 150, 120))
+    for name in ("south", "west"):
+        rows = tables[name].outcome
+        assert rows is not None
+        kept = np.r_[np.flatnonzero(rows == 1)[:n_cases], np.flatnonzero(rows == 0)]
+        tables[name] = take(tables[name], kept)
+    return tables
+
+
+def folds_of(policy: Policy, n_cases: int) -> tuple[Any, Any]:
+    """Return what a curious coordinator reads of all folds, and the largest site's own number."""
+    study = make_study(**{**SOLVERS["cv"], "n_trees": 5})
+    tables = sized(study, n_cases)
+    sites = make_sites(study, tables, policy=policy)
+    coordinator, replies = Coordinator(study, list(sites), secure=True), {}
+    while True:
+        requests: Any = coordinator.step(replies)
+        replies = {name: sites[name].handle(request) for name, request in requests.items()}
+        asked = requests["north"]
+        refusals = [reply for reply in replies.values() if isinstance(reply, m.Refusal)]
+        if refusals:
+            return refusals[0], None
+        if isinstance(asked, m.CurvatureRequest):
+            n_terms = len(sites["north"]._factors)
+            lengths = curvature_lengths(asked.queries, n_terms)
+            parts: list[Any] = [reply.numbers for reply in replies.values()]  # type: ignore[union-attr]
+            total = from_total(
+                m.CurvatureReply, asked.header, lengths, add_rings(parts, len(parts[0]))
+            )
+            return from_units(total.held_weights).sum(), tables["north"].n_rows
+
+
+def test_folds_are_not_of_one_hospital_alone() -> None:
+    """Hospitals with few cases deal no folds: then the folds' own sums are the third one's."""
+    read, own = folds_of(change(min_votes=0), 9)  # the twin asks nobody who deals
+    assert read == own == 300
+    refusal, _ = folds_of(POLICY, 9)
+    assert refusal.code == "too-few-sites"
+    assert "only 1 sites have enough patients to deal some into folds" in refusal.reason
+    read, own = folds_of(POLICY, 30)
+    assert read > own
+
+
+# --- Votes that are not votes ---------------------------------------------------------------------
+
+
+def alone(lead: Lead, grid: Grid) -> Rule:
+    """Return the cell of one patient, as a rule."""
+    codes = encode(TABLES["north"].values[[7]], grid)[0]
+    rule = conjoin([Condition(k, 1 << int(code)) for k, code in enumerate(codes)], grid)
+    assert rule is not None
+    return rule
+
+
+@pytest.mark.parametrize("weak", [True, False])
+def test_a_seed_is_not_ground_until_the_votes_fit(
+    weak: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where own masks are opened by seeds, a coordinator tried seeds until the sum was right."""
+    if weak:
+
+        def claim_votes(header: m.Header, site: str, votes: bytes, *_: bytes) -> bytes:
+            return agreed._claim("votes", header, site, votes)
+
+        monkeypatch.setattr(seals, "ballot_claim", claim_votes)
+    lead = Lead(make(Site, policy=change(dropouts="continue")))
+    lead.join(dropouts="continue")
+    grid, signed = lead.agree()
+    sent = lead.collect(grid, signed)
+    rule = alone(lead, grid)
+    ballots = lead.vote((rule,), sent)
+    opened = lead.ask(m.OpenRequest, sealed=lead.talks["north"].step - 1)
+    first, *rest = (dataclasses.replace(b, seed=opened[b.site].seed) for b in ballots)
+
+    def total(ballot: m.Ballot) -> int:
+        parts = (ballot, *rest)
+        masks = [keystream(part.seed, 3) for part in parts]
+        return int(agreed.add_votes([part.votes for part in parts], masks, 3)[0])
+
+    assert total(first) == 0
+    tries = (dataclasses.replace(first, seed=k.to_bytes(32, "big")) for k in itertools.count())
+    forged = next(ballot for ballot in tries if 2 <= total(ballot) <= 3)
+    fields = {"rules": (rule,), "ballots": (forged, *rest)}
+    if weak:
+        assert lead.ask(m.TermsRequest, **fields)
+    else:
+        assert refused(lead.ask, m.TermsRequest, **fields) == "identity"
+
+
+def test_a_single_cut_off_needs_votes_as_well() -> None:
+    """Invented patients can put a quantile beside somebody: `lactate ≥ highest` holds for one."""
+    lead = Lead(make(Site))
+    lead.join()
+    grid, signed = lead.agree()
+    sent = lead.collect(grid, signed)
+    free = tuple(sorted(free_rules(STUDY, grid, None)))
+    ballots = lead.vote(free, sent)
+    total = sum(np.frombuffer(b.votes, "<u2") for b in ballots).astype(np.uint16)[:-2]  # type: ignore[union-attr]
+    few = tuple(rule for rule, n in zip(free, total, strict=True) if n < 2)
+    many = tuple(rule for rule, n in zip(free, total, strict=True) if n >= 2)
+    assert few
+    assert refused(lead.ask, m.TermsRequest, rules=few[:1], ballots=ballots) == "votes"
+    assert lead.ask(m.TermsRequest, rules=many, ballots=ballots)
+
+
+def test_a_hospital_cannot_make_room_for_rules_that_its_trees_do_not_give() -> None:
+    """It signed a hundred thousand, and its coordinator put every cell of the grid to the vote."""
+
+    class Boasting(Site):
+        def _grow(self, request: m.RulesRequest, known: Any) -> m.RulesReply:
+            claim = sender_claim(request.header, self.name, 100_000)
+            signature = self._seals.sign(claim)
+            return dataclasses.replace(super()._grow(request, known), signature=signature)
+
+    sites = make(Site)
+    seals_ = sites["west"]._seals
+    options = {"policy": POLICY, "identity": seals_._identity, "trust": seals_._trust}
+    sites["west"] = Boasting("west", TABLES["west"], STUDY, **options)
+    lead = Lead(sites)
+    lead.join()
+    grid, signed = lead.agree()
+    sent = lead.collect(grid, signed)
+    senders = tuple(
+        m.Sender(n, 100_000 if n == "west" else agreed.count_rules(r), r.signature)
+        for n, r in sent.items()
+    )
+    rules = tuple(sorted(cells(grid), key=lambda rule: (len(rule), rule)))
+    honest = sum(agreed.count_rules(reply) for reply in sent.values())
+    assert len(rules) > honest + most_rules(STUDY.settings)
+    assert refused(lead.ask, m.VoteRequest, rules=rules, senders=senders) == "votes"

@@ -63,7 +63,7 @@ dataset = "patients"       # releases of these patients add up under this name
 # with and without the outcome inside.
 min_count = 5
 max_rules = 5000
-# A rule that another site sent is summed only if so many sites have min_count patients in it.
+# A rule is summed only if so many sites have min_count patients in it, as above.
 min_votes = 2
 max_folds = 10             # most folds of a cross-validation
 min_changed = 10           # a table in which fewer patients changed since an earlier run is refused
@@ -124,8 +124,8 @@ class Policy(BaseModel):
         Most different rules sent in a run, those of the folds included.
     min_votes : int
         v: with secure sums, a candidate rule is summed only if at least v sites have
-        k patients in it, as for a rule that leaves; single cut-offs and levels need no
-        vote. A site that forges its table has one vote.
+        k patients in it, as for a rule that leaves; 0 asks for no votes. A site that
+        forges its table has one vote.
     max_folds : int
         Most folds of a cross-validation. In each the site has at least k patients with
         and k without the outcome, or nobody; likewise among held-out patients.
@@ -230,8 +230,9 @@ class Policy(BaseModel):
         if self.min_votes > 0:
             words.insert(
                 0,
-                "A rule, other than a single cut-off or level, is summed only if at least "
-                f"{self.min_votes} sites have {self.min_count} such patients in it.",
+                f"A rule is summed only if at least {self.min_votes} sites have {self.min_count} "
+                "such patients in it; folds and held-out patients are of at least "
+                f"{self.min_sites} sites.",
             )
         if self.min_changed > 1:
             words.append(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgpack
@@ -38,6 +39,9 @@ FEWEST: Final = 5
 
 VOTE_BYTES: Final = 2
 """Bytes of a masked vote: sums of votes are of at most 65,535 sites."""
+
+FLAGS: Final = 2
+"""Votes after those on rules: does the site deal patients into folds, and hold some out?"""
 
 _NEAR: Final = 1e-9
 """Means may differ by so much of their size: machines add in different orders."""
@@ -106,29 +110,50 @@ def free_rules(study: Study, grid: Grid, counts: Ints | None) -> set[Rule]:
     return free
 
 
-def elected(
-    rules: Sequence[Rule], votes: Ints, free: Collection[Rule], grid: Grid, min_votes: int
-) -> Bools:
-    """Return which rules may be summed, shape (n_rules,): free ones, and those with votes."""
+def is_public(rules: Sequence[Rule], free: Collection[Rule], grid: Grid) -> Bools:
+    """Return which rules need no data, shape (n_rules,): free ones, and negations of them."""
     public = [
         rule in free or complement(rule, grid) in free or mirror(rule, grid) in free
         for rule in rules
     ]
-    return np.array(public, dtype=np.bool_) | (votes >= min_votes)
+    return np.array(public, dtype=np.bool_)
 
 
-def add_votes(parts: Sequence[bytes], masks: Sequence[Ints], n_rules: int) -> Ints:
-    """Return how many sites voted for each rule, shape (n_rules,).
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """How many sites voted.
+
+    Parameters
+    ----------
+    rules : (n_rules,) int64
+        For each candidate rule: have enough patients in it.
+    folds, holdout : int
+        Deal their patients into folds, and hold some out.
+    """
+
+    rules: Ints
+    folds: int
+    holdout: int
+
+    @classmethod
+    def of(cls, total: Ints) -> Tally:
+        """Read the summed ballots."""
+        return cls(total[:-FLAGS], int(total[-2]), int(total[-1]))
+
+
+def add_votes(parts: Sequence[bytes], masks: Sequence[Ints], n_votes: int) -> Ints:
+    """Return how many sites said yes to each question, shape (n_votes,).
 
     Parameters
     ----------
     parts : sequence of bytes
         The masked votes of all sites.
-    masks : sequence of (n_rules,) int64
+    masks : sequence of (n_votes,) int64
         The sites' own masks, where they have opened some.
-    n_rules : int
+    n_votes : int
+        Rules, and :data:`FLAGS` more.
     """
-    total = np.zeros(n_rules, dtype=np.uint16)
+    total = np.zeros(n_votes, dtype=np.uint16)
     for part in parts:
         total += unpack_votes(part).astype(np.uint16)
     for mask in masks:
@@ -164,12 +189,12 @@ def sender_claim(header: m.Header, site: str, n_rules: int) -> bytes:
     return _claim("rules", header, site, n_rules)
 
 
-def ballot_claim(header: m.Header, site: str, votes: bytes) -> bytes:
-    """These masked votes are mine, in this run."""
-    return _claim("votes", header, site, votes)
+def ballot_claim(header: m.Header, site: str, votes: bytes, question: bytes, seed: bytes) -> bytes:
+    """These masked votes on that list of rules are mine, and this seed opens my own mask."""
+    return _claim("votes", header, site, votes, question, seed)
 
 
-def _claim(what: str, header: m.Header, site: str, fact: bytes | int) -> bytes:
-    told = hashlib.sha256(fact).digest() if isinstance(fact, bytes) else fact
-    claim: bytes = msgpack.packb([f"fedrulefit {what} 1", header.study, header.run, site, told])
+def _claim(what: str, header: m.Header, site: str, *facts: bytes | int) -> bytes:
+    told = [hashlib.sha256(f).digest() if isinstance(f, bytes) else f for f in facts]
+    claim: bytes = msgpack.packb([f"fedrulefit {what} 1", header.study, header.run, site, *told])
     return claim

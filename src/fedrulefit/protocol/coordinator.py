@@ -65,10 +65,11 @@ from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
 from fedrulefit.privacy.sums import SEED_BYTES, add_rings, keystream, open_sum
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
+    FLAGS,
     VOTE_BYTES,
+    Tally,
     add_votes,
     count_rules,
-    elected,
     free_rules,
     make_grid,
 )
@@ -309,10 +310,11 @@ class Coordinator:
             groups.append(free.union(*(reply.fold_rules[fold] for reply in replies)))
         rules = merge_rules(groups, grid, drop_complements=settings.drop_complements)
         ballots: tuple[m.Ballot, ...] = ()
-        if self._min_votes > 0 and rules:
+        if self._min_votes > 0:
             votes, ballots = yield from self._hold_vote(rules, replies)
-            kept = elected(rules, votes, free, grid, self._min_votes)
-            rules = tuple(rule for rule, stays in zip(rules, kept, strict=True) if stays)
+            rules = tuple(
+                rule for rule, n in zip(rules, votes, strict=True) if n >= self._min_votes
+            )
         self.progress = Progress("terms")
         built = yield from self._ask(
             m.TermsReply, partial(m.TermsRequest, rules=rules, ballots=ballots)
@@ -331,11 +333,12 @@ class Coordinator:
         replies, seeds = yield from self._ask_together(
             m.VoteReply, partial(m.VoteRequest, rules=rules, senders=senders)
         )
-        parts = [reply.votes for reply in replies]
+        parts, n_votes = [reply.votes for reply in replies], len(rules) + FLAGS
         for reply in replies:
-            if len(reply.votes) != VOTE_BYTES * len(rules):
+            if len(reply.votes) != VOTE_BYTES * n_votes:
                 raise ProtocolError(f"site {reply.header.site!r} did not vote on every rule")
-        votes = add_votes(parts, [keystream(seed, len(rules)) for seed in seeds], len(rules))
+        masks = [keystream(seed, n_votes) for seed in seeds]
+        votes = Tally.of(add_votes(parts, masks, n_votes)).rules
         ballots = tuple(
             m.Ballot(reply.header.site, reply.votes, reply.signature, seed)
             for reply, seed in zip(replies, seeds or [b""] * len(replies), strict=True)

@@ -27,15 +27,9 @@ from fedrulefit.core.arrays import Ints
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.policy import Policy
-from fedrulefit.privacy.sums import SEED_BYTES, Masks, keystream, make_secret, public_key
+from fedrulefit.privacy.sums import SEED_BYTES, Masks, make_secret, public_key
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.agreed import (
-    VOTE_BYTES,
-    add_votes,
-    ballot_claim,
-    pack_votes,
-    unpack_votes,
-)
+from fedrulefit.protocol.agreed import ballot_claim, pack_votes, unpack_votes
 from fedrulefit.protocol.memory import Memory
 from fedrulefit.protocol.sums import ring_of
 
@@ -80,6 +74,7 @@ class Seals:
         self._dropouts: Literal["wait", "continue"] = "wait"
         self._masks: Masks | None = None
         self._sealed: tuple[int, bytes, bytes] | None = None
+        self._opened = False
         self._certificates: dict[str, bytes] = {}
         self.secret = b""
 
@@ -101,7 +96,7 @@ class Seals:
     @property
     def given_up(self) -> bool:
         """Whether the last sum was given up, because sites were lost."""
-        return self.opens and self.active and self._sealed is None
+        return self.opens and self.active and self._sealed is None and not self._opened
 
     # --- Who takes part ---------------------------------------------------------------------
 
@@ -254,37 +249,33 @@ class Seals:
         if isinstance(reply, m.VoteReply):
             ring = unpack_votes(reply.votes)
             votes = pack_votes(self._mask(ring, header.step, question, transcript, subject))
-            return m.VoteReply(header, votes, self.sign(ballot_claim(header, self._name, votes)))
+            claim = ballot_claim(header, self._name, votes, question, self._own_seed())
+            return m.VoteReply(header, votes, self.sign(claim))
         ring = ring_of(reply, len(self.sites))
         numbers = self._mask(ring, header.step, question, transcript, subject)
         return m.SealedReply(header, numbers)
 
-    def count_votes(self, request: m.TermsRequest, own: bytes, n_rules: int) -> Ints:
-        """Return how many sites voted for each rule, from what each of them signed.
+    def check_ballots(self, request: m.TermsRequest, own: bytes, question: bytes) -> None:
+        """Refuse votes that are not those of every site, on these rules, signed and opened.
 
-        Raises
-        ------
-        ProtocolError
-            If a site's votes are missing, not its own, or do not add up to votes.
+        Parameters
+        ----------
+        own : bytes
+            What this site voted.
+        question : bytes
+            Hash of the rules that were voted on.
         """
         ballots = {ballot.site: ballot for ballot in request.ballots}
         if len(ballots) < len(request.ballots) or set(ballots) != set(self.sites):
             raise ProtocolError("the votes handed out are not one per site", "votes")
-        for site, ballot in ballots.items():
-            if len(ballot.votes) != VOTE_BYTES * n_rules:
-                raise ProtocolError("the votes handed out are of other rules", "votes")
-            claim = ballot_claim(request.header, site, ballot.votes)
-            self.check_signed(site, claim, ballot.signature)
         if ballots[self._name].votes != own:
             raise ProtocolError("the votes handed out are not those that this site sent", "votes")
-        seeds = [ballot.seed for ballot in request.ballots] if self.opens else []
-        if any(len(seed) != SEED_BYTES for seed in seeds):
-            raise ProtocolError("the votes handed out are not opened", "votes")
-        parts = [ballot.votes for ballot in request.ballots]
-        total = add_votes(parts, [keystream(seed, n_rules) for seed in seeds], n_rules)
-        if (total > len(self.sites)).any():
-            raise ProtocolError("the votes handed out do not add up to votes", "votes")
-        return total
+        for site, ballot in ballots.items():
+            opened = len(ballot.seed) == (SEED_BYTES if self.opens else 0)
+            if len(ballot.votes) != len(own) or not opened:
+                raise ProtocolError("the votes handed out are of other rules, or sealed", "votes")
+            claim = ballot_claim(request.header, site, ballot.votes, question, ballot.seed)
+            self.check_signed(site, claim, ballot.signature)
 
     def _mask(
         self, ring: Ints, step: int, question: bytes, transcript: bytes, subject: bytes
@@ -297,8 +288,15 @@ class Seals:
         self._check_question(asked)
         bound = hashlib.sha256(transcript + question).digest()
         numbers = self._masks.seal(ring, step=step, question=bound, self_mask=self.opens)
-        self._sealed = (step, bound, asked)
+        self._sealed, self._opened = (step, bound, asked), False
         return numbers
+
+    def _own_seed(self) -> bytes:
+        """Return the seed of the own mask on what was sealed last; nothing where it has none."""
+        if self._masks is None or self._sealed is None or not self.opens:
+            return b""
+        step, bound, _ = self._sealed
+        return self._masks.self_seed(step=step, question=bound)
 
     def open(self, request: m.OpenRequest) -> m.OpenReply:
         """Give away the seed of the own mask: for the last sum, if it still stands."""
@@ -306,12 +304,12 @@ class Seals:
             raise ProtocolError("this run's sums need no opening", "order")
         if self._sealed is None or self._sealed[0] != request.sealed:
             raise ProtocolError("that sum was given up, or is not the last", "not-open")
-        step, bound, asked = self._sealed
-        self._check_question(asked)
-        return m.OpenReply(request.header, self._masks.self_seed(step=step, question=bound))
+        self._check_question(self._sealed[2])
+        return m.OpenReply(request.header, self._own_seed())
 
     def note(self, *, opening: bool) -> None:
         """Remember, across runs, among which sites a sum can now be read."""
+        self._opened = self._opened or opening
         if self._masks is None or self._sealed is None or self.opens != opening:
             return
         sites = list(self._masks.sites)
@@ -325,12 +323,13 @@ class Seals:
 
     @property
     def place(self) -> Any:
-        """What a restarted site must know of the last sum."""
-        return self._sealed
+        """What a restarted site must know of the last sum: what it was, and whether it is open."""
+        return self._sealed, self._opened
 
     @place.setter
     def place(self, kept: Any) -> None:
-        self._sealed = None if kept is None else (kept[0], kept[1], kept[2])
+        sealed, self._opened = kept
+        self._sealed = None if sealed is None else (sealed[0], sealed[1], sealed[2])
 
     def _check_question(self, asked: bytes) -> None:
         """Refuse to answer one question among two sets of sites that are too near."""

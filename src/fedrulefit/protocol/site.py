@@ -31,7 +31,7 @@ import numpy as np
 from scipy.special import expit
 
 from fedrulefit import __version__
-from fedrulefit.core.arrays import Bools, Codes, Floats, Ints
+from fedrulefit.core.arrays import Codes, Floats, Ints
 from fedrulefit.core.boosting import extract_rules, grow_trees
 from fedrulefit.core.certificate import sum_conjugate, sum_slopes
 from fedrulefit.core.design import Design, build_design
@@ -67,22 +67,26 @@ from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.ledger import EXACT, Ledger, Release
 from fedrulefit.privacy.mechanisms import Noise, OpenDPLaplace
 from fedrulefit.privacy.policy import KINDS, MIN_COUNT, OPEN, Policy, ReleaseKind
+from fedrulefit.privacy.sums import keystream
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
+    FLAGS,
     VOTE_BYTES,
     WEIGHT_UNIT,
+    Tally,
+    add_votes,
     count_rules,
-    elected,
     follows_from,
     free_rules,
     histogram_claim,
+    is_public,
     pack_votes,
     sender_claim,
 )
 from fedrulefit.protocol.dealing import deal_folds, dealing_rng, hold_out, site_rng
 from fedrulefit.protocol.histograms import Histograms
 from fedrulefit.protocol.memory import Memory, Transient
-from fedrulefit.protocol.schedule import make_factors, make_schedule
+from fedrulefit.protocol.schedule import make_factors, make_schedule, most_rules
 from fedrulefit.protocol.seals import Seals
 from fedrulefit.protocol.sums import curvature_lengths, question_digest, size
 from fedrulefit.protocol.tables import check_changes, note_table
@@ -481,34 +485,57 @@ class Site:
         for sender in request.senders:
             claim = sender_claim(request.header, sender.site, sender.n_rules)
             self._seals.check_signed(sender.site, claim, sender.signature)
-        most = sum(sender.n_rules for sender in request.senders)
-        nobody = np.zeros(len(request.rules), dtype=np.int64)
-        if (~self._elected(request.rules, nobody)).sum() > most:
+        grid, cap = self._ready_grid(), most_rules(self.study.settings)
+        free = free_rules(self.study, grid, self._known.counts)
+        most = sum(min(sender.n_rules, cap) for sender in request.senders)
+        if (~is_public(request.rules, free, grid)).sum() > most:
             raise ProtocolError("more rules are handed out than the sites sent", "votes")
 
     def _check_elected(self, request: m.TermsRequest) -> None:
-        """Refuse rules for which too few sites have voted."""
+        """Refuse rules for which too few sites have voted, and folds of too few sites."""
         self._check_rules(request.rules)
-        if not self._seals.active or self.policy.min_votes == 0:
+        if not self._votes_count:
             return
-        votes = np.zeros(len(request.rules), dtype=np.int64)
-        candidates = self._known.candidates
-        if candidates:
-            own = self._memory.get("votes") or b""
-            total = self._seals.count_votes(request, own, len(candidates))
-            counted = dict(zip(candidates, total.tolist(), strict=True))
-            votes = np.array([counted.get(rule, 0) for rule in request.rules], dtype=np.int64)
-        if not self._elected(request.rules, votes).all():
+        candidates, own = self._known.candidates, self._memory.get("votes")
+        if own is None or not set(request.rules) <= set(candidates):
+            raise ProtocolError("rules are handed out that nobody voted on", "votes")
+        question = question_digest(m.VoteRequest(request.header, candidates, ()))
+        self._seals.check_ballots(request, own, question)
+        tally = self._count_votes(request)
+        counted = dict(zip(candidates, tally.rules.tolist(), strict=True))
+        if max(tally.rules.tolist(), default=0) > len(self._seals.sites):
+            raise ProtocolError("the votes handed out do not add up to votes", "votes")
+        if any(counted[rule] < self.policy.min_votes for rule in request.rules):
             raise ProtocolError(
                 "rules are handed out in which too few sites have enough patients: the site's "
                 f"policy asks for {self.policy.min_votes}",
                 "votes",
             )
+        settings = self.study.settings
+        if settings.penalty == "cv":
+            self._check_dealing(
+                tally.folds, "into folds: lower 'folds', or give 'penalty' a number"
+            )
+        if settings.holdout > 0:
+            self._check_dealing(tally.holdout, "out: raise 'holdout', or set it to 0")
 
-    def _elected(self, rules: tuple[Rule, ...], votes: Ints) -> Bools:
-        grid = self._ready_grid()
-        free = free_rules(self.study, grid, self._known.counts)
-        return elected(rules, votes, free, grid, max(self.policy.min_votes, 1))
+    def _check_dealing(self, n_sites: int, advice: str) -> None:
+        """Refuse sums over part of the sites that are too few to hide one."""
+        if 0 < n_sites < self.policy.min_sites:
+            raise ProtocolError(
+                f"only {n_sites} sites have enough patients to deal some {advice}", "too-few-sites"
+            )
+
+    @property
+    def _votes_count(self) -> bool:
+        """Whether rules need votes."""
+        return self._seals.active and self.policy.min_votes > 0
+
+    def _count_votes(self, request: m.TermsRequest) -> Tally:
+        n_votes = len(self._known.candidates) + FLAGS
+        seeds = [ballot.seed for ballot in request.ballots if ballot.seed]
+        masks = [keystream(seed, n_votes) for seed in seeds]
+        return Tally.of(add_votes([b.votes for b in request.ballots], masks, n_votes))
 
     def _check_rules(self, rules: tuple[Rule, ...]) -> None:
         grid = self._ready_grid()
@@ -756,7 +783,9 @@ class Site:
         enough = have_enough(
             request.rules, known.codes, self._outcome, min_count=self.policy.min_count
         )
-        return m.VoteReply(request.header, pack_votes(enough.astype(np.int64)), b"")
+        deals = [(self._folds >= 0).any(), len(self._held_out.weights) > 0]
+        votes = np.concatenate([enough, deals]).astype(np.int64)
+        return m.VoteReply(request.header, pack_votes(votes), b"")
 
     def _grow_rules(self, codes: Codes, grid: Grid, *, fold: int) -> tuple[Rule, ...]:
         """Grow trees without the patients of one fold (-1: with all)."""

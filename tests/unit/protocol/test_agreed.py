@@ -14,10 +14,11 @@ from fedrulefit.core.grid import Grid, count_histograms
 from fedrulefit.core.rules import complement, cutoff_rules, level_rules
 from fedrulefit.privacy.sums import Masks, make_secret, public_key
 from fedrulefit.protocol.agreed import (
+    Tally,
     add_votes,
-    elected,
     follows_from,
     free_rules,
+    is_public,
     make_grid,
     pack_votes,
     unpack_votes,
@@ -93,12 +94,17 @@ def test_free_rules_have_patients_on_either_side() -> None:
     assert free_rules(STUDY.with_settings(single_cutoffs=False), GRID, None) == {*level_rules(GRID)}
 
 
-def test_rules_are_elected_by_votes_or_free() -> None:
+def test_rules_that_need_no_data_are_public_and_so_are_their_negations() -> None:
     free = set(cutoff_rules(GRID))
     rule = sorted(free)[0]
     negation = complement(rule, GRID)
     level = sorted(level_rules(GRID))[0]
     assert negation is not None
-    rules = [rule, negation, level, level]
-    votes = np.array([0, 0, 1, 2])
-    np.testing.assert_array_equal(elected(rules, votes, free, GRID, 2), [True, True, False, True])
+    public = is_public([rule, negation, level], free, GRID)
+    np.testing.assert_array_equal(public, [True, True, False])
+
+
+def test_a_tally_has_two_more_votes_than_rules() -> None:
+    tally = Tally.of(np.array([1, 0, 3, 2, 1]))
+    np.testing.assert_array_equal(tally.rules, [1, 0, 3])
+    assert (tally.folds, tally.holdout) == (2, 1)

@@ -711,12 +711,13 @@ def test_another_key_under_this_site_s_name_is_refused() -> None:
 
 
 CUT = make_study(**SMALL, single_cutoffs=True)
-"""Single cut-offs are candidates: they need no votes."""
+UNVOTED = change(ALL, min_votes=0)
+"""Asks for no votes: what is tested here is masks."""
 
 
 def play_round(told: Mapping[str, tuple[Any, ...]], *, disguised: bool = False) -> tuple[Any, Any]:
     """A first round among three sites; `told` are the rules that each is handed."""
-    sites = {name: make_site(name, study=CUT) for name in THREE}
+    sites = {name: make_site(name, study=CUT, policy=UNVOTED) for name in THREE}
     talks = {name: Talk(site, disguised=disguised) for name, site in sites.items()}
     for talk in talks.values():
         granted(talk.join(THREE), m.JoinReply)
@@ -812,7 +813,7 @@ def test_no_combination_of_sums_tells_of_one_site() -> None:
 
 # --- a run that goes on without a lost site -----------------------------------------------------
 
-GO_ON = change(ALL, dropouts="continue", min_sites=2)
+GO_ON = change(ALL, dropouts="continue", min_sites=2, min_votes=0)
 
 
 def fitted_site(
