@@ -124,8 +124,8 @@ class Policy(BaseModel):
         Most different rules sent in a run, those of the folds included.
     min_votes : int
         v: with secure sums, a candidate rule is summed only if at least v sites have
-        k patients in it, as for a rule that leaves; 0 asks for no votes. A site that
-        forges its table has one vote.
+        k patients in it, as for a rule that leaves; 0 asks for no votes. From 2 on, no
+        site brings a rule through alone, whatever it says.
     max_folds : int
         Most folds of a cross-validation. In each the site has at least k patients with
         and k without the outcome, or nobody; likewise among held-out patients.

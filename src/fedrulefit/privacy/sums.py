@@ -133,7 +133,7 @@ class Masks:
         self.site = site
         self.sites = tuple(sorted(publics))
         own = X25519PrivateKey.from_private_bytes(secret)
-        self._secret = secret
+        self._secret, self._publics = secret, dict(publics)
         self._shared = {
             peer: own.exchange(X25519PublicKey.from_public_bytes(publics[peer]))
             for peer in self.sites
@@ -144,6 +144,11 @@ class Masks:
         self._salt = hashlib.sha256(
             b"\0".join(part for peer in self.sites for part in (peer.encode(), publics[peer]))
         ).digest()
+
+    def among(self, sites: Iterable[str]) -> Masks:
+        """Return the masks of the same run among fewer sites, this one included."""
+        publics = {site: self._publics[site] for site in sites}
+        return Masks(self.site, self._secret, publics, self._context)
 
     def seal(self, ring: Ints, *, step: int, question: bytes, self_mask: bool) -> Ints:
         """Return the masked integers of one answer, shape (n,)."""

@@ -11,6 +11,7 @@ the coordinator carries them.
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -37,11 +38,14 @@ WEIGHT_UNIT: Final = 1024
 FEWEST: Final = 5
 """A rule that needs no data stays out if the histograms show fewer patients on a side."""
 
-VOTE_BYTES: Final = 2
-"""Bytes of a masked vote: sums of votes are of at most 65,535 sites."""
+VOTE_BYTES: Final = 4
+"""Bytes of a masked vote."""
 
 FLAGS: Final = 2
 """Votes after those on rules: does the site deal patients into folds, and hold some out?"""
+
+MOST_GROUPS: Final = 8
+"""Groups of sites, of which no single one brings a rule through."""
 
 _NEAR: Final = 1e-9
 """Means may differ by so much of their size: machines add in different orders."""
@@ -119,6 +123,43 @@ def is_public(rules: Sequence[Rule], free: Collection[Rule], grid: Grid) -> Bool
     return np.array(public, dtype=np.bool_)
 
 
+def group_sites(sites: Collection[str]) -> list[tuple[str, ...]]:
+    """Return the groups that sites vote in: each by itself, or eight of them."""
+    ordered = sorted(sites)
+    n_groups = min(len(ordered), MOST_GROUPS)
+    return [tuple(ordered[k::n_groups]) for k in range(n_groups)]
+
+
+def count_ballot(n_rules: int, n_sites: int) -> int:
+    """Return the numbers of a ballot: votes on rules, flags, and backing outside each group."""
+    return n_rules + FLAGS + min(n_sites, MOST_GROUPS) * n_rules
+
+
+def fill_ballot(enough: Bools, deals: Sequence[bool], site: str, sites: Collection[str]) -> Ints:
+    """Return a site's ballot, shape (n_votes,).
+
+    A vote is 1 or 0. For every group that the site is not of, a rule that it votes for is
+    backed by a random number: the sum over all sites outside the group is 0 only if none of
+    them votes for the rule, and no site can change that for its own group.
+    """
+    groups = group_sites(sites)
+    n_rules = len(enough)
+    ballot = np.zeros(count_ballot(n_rules, len(sites)), dtype=np.int64)
+    ballot[:n_rules] = enough
+    ballot[n_rules : n_rules + FLAGS] = deals
+    for part, group in zip(backing_parts(n_rules, len(groups)), groups, strict=True):
+        if site not in group:
+            drawn = np.frombuffer(secrets.token_bytes(VOTE_BYTES * n_rules), dtype="<u4")
+            ballot[part] = np.where(enough, np.maximum(drawn, 1), 0)
+    return ballot
+
+
+def backing_parts(n_rules: int, n_groups: int) -> list[slice]:
+    """Return where each group's backing stands in a ballot."""
+    first = n_rules + FLAGS
+    return [slice(first + k * n_rules, first + (k + 1) * n_rules) for k in range(n_groups)]
+
+
 @dataclass(frozen=True, eq=False)
 class Tally:
     """How many sites voted.
@@ -129,16 +170,31 @@ class Tally:
         For each candidate rule: have enough patients in it.
     folds, holdout : int
         Deal their patients into folds, and hold some out.
+    backed : (n_rules,) bool
+        Whether sites outside every group voted for the rule: then two did, at least, and
+        one that says more than its own vote brings no rule through.
     """
 
     rules: Ints
     folds: int
     holdout: int
+    backed: Bools
 
     @classmethod
-    def of(cls, total: Ints) -> Tally:
+    def of(cls, total: Ints, n_rules: int) -> Tally:
         """Read the summed ballots."""
-        return cls(total[:-FLAGS], int(total[-2]), int(total[-1]))
+        backing = total[n_rules + FLAGS :].reshape(-1, n_rules) if n_rules else np.ones((1, 0))
+        return cls(
+            rules=total[:n_rules],
+            folds=int(total[n_rules]),
+            holdout=int(total[n_rules + 1]),
+            backed=(backing != 0).all(axis=0),
+        )
+
+    def elect(self, min_votes: int) -> Bools:
+        """Return which rules have enough votes, shape (n_rules,)."""
+        chosen: Bools = self.rules >= min_votes
+        return chosen & self.backed if min_votes > 1 else chosen
 
 
 def add_votes(parts: Sequence[bytes], masks: Sequence[Ints], n_votes: int) -> Ints:
@@ -151,24 +207,24 @@ def add_votes(parts: Sequence[bytes], masks: Sequence[Ints], n_votes: int) -> In
     masks : sequence of (n_votes,) int64
         The sites' own masks, where they have opened some.
     n_votes : int
-        Rules, and :data:`FLAGS` more.
+        See :func:`count_ballot`.
     """
-    total = np.zeros(n_votes, dtype=np.uint16)
+    total = np.zeros(n_votes, dtype=np.uint32)
     for part in parts:
-        total += unpack_votes(part).astype(np.uint16)
+        total += unpack_votes(part).astype(np.uint32)
     for mask in masks:
-        total -= mask.astype(np.uint16)
+        total -= mask.astype(np.uint32)
     return total.astype(np.int64)
 
 
 def pack_votes(masked: Ints) -> bytes:
-    """Return masked votes as 16-bit integers: sums modulo 2^64 are sums modulo 2^16."""
-    return masked.astype(np.uint16).astype("<u2").tobytes()
+    """Return masked votes as 32-bit integers: sums modulo 2^64 are sums modulo 2^32."""
+    return masked.astype(np.uint32).astype("<u4").tobytes()
 
 
 def unpack_votes(packed: bytes) -> Ints:
     """Return the integers of packed votes."""
-    return np.frombuffer(packed, dtype="<u2").astype(np.int64)
+    return np.frombuffer(packed, dtype="<u4").astype(np.int64)
 
 
 def count_rules(reply: m.RulesReply) -> int:

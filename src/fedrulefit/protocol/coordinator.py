@@ -65,10 +65,10 @@ from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
 from fedrulefit.privacy.sums import SEED_BYTES, add_rings, keystream, open_sum
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
-    FLAGS,
     VOTE_BYTES,
     Tally,
     add_votes,
+    count_ballot,
     count_rules,
     free_rules,
     make_grid,
@@ -311,10 +311,9 @@ class Coordinator:
         rules = merge_rules(groups, grid, drop_complements=settings.drop_complements)
         ballots: tuple[m.Ballot, ...] = ()
         if self._min_votes > 0:
-            votes, ballots = yield from self._hold_vote(rules, replies)
-            rules = tuple(
-                rule for rule, n in zip(rules, votes, strict=True) if n >= self._min_votes
-            )
+            tally, ballots = yield from self._hold_vote(rules, replies)
+            elected = tally.elect(self._min_votes)
+            rules = tuple(rule for rule, stays in zip(rules, elected, strict=True) if stays)
         self.progress = Progress("terms")
         built = yield from self._ask(
             m.TermsReply, partial(m.TermsRequest, rules=rules, ballots=ballots)
@@ -326,24 +325,24 @@ class Coordinator:
 
     def _hold_vote(
         self, rules: tuple[Rule, ...], sent: Sequence[m.RulesReply]
-    ) -> Talk[tuple[Ints, tuple[m.Ballot, ...]]]:
+    ) -> Talk[tuple[Tally, tuple[m.Ballot, ...]]]:
         """Ask how many sites have enough patients in each rule; return what they signed, too."""
         self.progress = Progress("votes")
         senders = tuple(m.Sender(r.header.site, count_rules(r), r.signature) for r in sent)
         replies, seeds = yield from self._ask_together(
             m.VoteReply, partial(m.VoteRequest, rules=rules, senders=senders)
         )
-        parts, n_votes = [reply.votes for reply in replies], len(rules) + FLAGS
+        parts, n_votes = [r.votes for r in replies], count_ballot(len(rules), len(replies))
         for reply in replies:
             if len(reply.votes) != VOTE_BYTES * n_votes:
                 raise ProtocolError(f"site {reply.header.site!r} did not vote on every rule")
         masks = [keystream(seed, n_votes) for seed in seeds]
-        votes = Tally.of(add_votes(parts, masks, n_votes)).rules
+        tally = Tally.of(add_votes(parts, masks, n_votes), len(rules))
         ballots = tuple(
             m.Ballot(reply.header.site, reply.votes, reply.signature, seed)
             for reply, seed in zip(replies, seeds or [b""] * len(replies), strict=True)
         )
-        return votes, ballots
+        return tally, ballots
 
     def _fit_by_averaging(self, factors: Floats) -> Talk[_Solution]:
         """Paper 2.2.3, algorithm 2."""

@@ -265,9 +265,10 @@ class VoteReply:
 
     header: Header
     votes: bytes = _released(
-        "1 where the rule passes this site's gate, else 0; then 1 if the site deals patients into "
-        "folds, and 1 if it holds some out; as 16-bit integers plus masks",
-        shape="n_rules + 2",
+        "1 where the rule passes this site's gate, else 0; 1 if the site deals patients into "
+        "folds, 1 if it holds some out; for each group of sites, random numbers in place of the "
+        "ones; as 32-bit integers plus masks",
+        shape="n_rules·(1 + n_groups) + 2",
     )
     signature: bytes = _released("its signature of the masked votes", mechanism="no patient data")
 

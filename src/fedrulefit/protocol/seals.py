@@ -27,9 +27,16 @@ from fedrulefit.core.arrays import Ints
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.policy import Policy
-from fedrulefit.privacy.sums import SEED_BYTES, Masks, make_secret, public_key
+from fedrulefit.privacy.sums import SEED_BYTES, Masks, keystream, make_secret, public_key
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.agreed import ballot_claim, pack_votes, unpack_votes
+from fedrulefit.protocol.agreed import (
+    FLAGS,
+    backing_parts,
+    ballot_claim,
+    group_sites,
+    pack_votes,
+    unpack_votes,
+)
 from fedrulefit.protocol.memory import Memory
 from fedrulefit.protocol.sums import ring_of
 
@@ -248,7 +255,8 @@ class Seals:
         header = reply.header
         if isinstance(reply, m.VoteReply):
             ring = unpack_votes(reply.votes)
-            votes = pack_votes(self._mask(ring, header.step, question, transcript, subject))
+            masked = self._mask_ballot(ring, header.step, question, transcript, subject)
+            votes = pack_votes(masked)
             claim = ballot_claim(header, self._name, votes, question, self._own_seed())
             return m.VoteReply(header, votes, self.sign(claim))
         ring = ring_of(reply, len(self.sites))
@@ -276,6 +284,40 @@ class Seals:
                 raise ProtocolError("the votes handed out are of other rules, or sealed", "votes")
             claim = ballot_claim(request.header, site, ballot.votes, question, ballot.seed)
             self.check_signed(site, claim, ballot.signature)
+            self._check_backing(ballot)
+
+    def _check_backing(self, ballot: m.Ballot) -> None:
+        """Refuse a ballot that backs rules in the sum over all sites but its own group."""
+        ring = unpack_votes(ballot.votes)
+        if ballot.seed:
+            ring = unpack_votes(pack_votes(ring - keystream(ballot.seed, len(ring))))
+        groups = group_sites(self.sites)
+        n_rules = (len(ring) - FLAGS) // (len(groups) + 1)
+        parts = zip(backing_parts(n_rules, len(groups)), groups, strict=True)
+        if any(ring[part].any() for part, group in parts if ballot.site in group):
+            raise ProtocolError("a ballot backs rules where its site has no say", "votes")
+
+    def _mask_ballot(
+        self, ring: Ints, step: int, question: bytes, transcript: bytes, subject: bytes
+    ) -> Ints:
+        """Mask votes among all sites, and what backs them among those outside each group."""
+        groups = group_sites(self.sites)
+        n_rules = (len(ring) - FLAGS) // (len(groups) + 1)
+        parts = backing_parts(n_rules, len(groups))
+        masked = ring.copy()
+        front = slice(0, n_rules + FLAGS)
+        masked[front] = self._mask(ring[front], step, question, transcript, subject)
+        if self._masks is None or self._sealed is None:
+            raise ProtocolError("there are no masks", "order")
+        bound = self._sealed[1]
+        for part, group in zip(parts, groups, strict=True):
+            if self._name not in group:
+                others = self._masks.among(set(self.sites) - set(group))
+                masked[part] = others.seal(ring[part], step=step, question=bound, self_mask=False)
+        if self.opens:
+            own = keystream(self._own_seed(), len(ring))
+            masked[front.stop :] += own[front.stop :]
+        return masked
 
     def _mask(
         self, ring: Ints, step: int, question: bytes, transcript: bytes, subject: bytes

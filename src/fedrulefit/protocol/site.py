@@ -70,12 +70,13 @@ from fedrulefit.privacy.policy import KINDS, MIN_COUNT, OPEN, Policy, ReleaseKin
 from fedrulefit.privacy.sums import keystream
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
-    FLAGS,
     VOTE_BYTES,
     WEIGHT_UNIT,
     Tally,
     add_votes,
+    count_ballot,
     count_rules,
+    fill_ballot,
     follows_from,
     free_rules,
     histogram_claim,
@@ -502,10 +503,10 @@ class Site:
         question = question_digest(m.VoteRequest(request.header, candidates, ()))
         self._seals.check_ballots(request, own, question)
         tally = self._count_votes(request)
-        counted = dict(zip(candidates, tally.rules.tolist(), strict=True))
         if max(tally.rules.tolist(), default=0) > len(self._seals.sites):
             raise ProtocolError("the votes handed out do not add up to votes", "votes")
-        if any(counted[rule] < self.policy.min_votes for rule in request.rules):
+        elected = dict(zip(candidates, tally.elect(self.policy.min_votes).tolist(), strict=True))
+        if not all(elected[rule] for rule in request.rules):
             raise ProtocolError(
                 "rules are handed out in which too few sites have enough patients: the site's "
                 f"policy asks for {self.policy.min_votes}",
@@ -532,10 +533,11 @@ class Site:
         return self._seals.active and self.policy.min_votes > 0
 
     def _count_votes(self, request: m.TermsRequest) -> Tally:
-        n_votes = len(self._known.candidates) + FLAGS
+        n_rules = len(self._known.candidates)
+        n_votes = count_ballot(n_rules, len(self._seals.sites))
         seeds = [ballot.seed for ballot in request.ballots if ballot.seed]
         masks = [keystream(seed, n_votes) for seed in seeds]
-        return Tally.of(add_votes([b.votes for b in request.ballots], masks, n_votes))
+        return Tally.of(add_votes([b.votes for b in request.ballots], masks, n_votes), n_rules)
 
     def _check_rules(self, rules: tuple[Rule, ...]) -> None:
         grid = self._ready_grid()
@@ -783,8 +785,8 @@ class Site:
         enough = have_enough(
             request.rules, known.codes, self._outcome, min_count=self.policy.min_count
         )
-        deals = [(self._folds >= 0).any(), len(self._held_out.weights) > 0]
-        votes = np.concatenate([enough, deals]).astype(np.int64)
+        deals = [bool((self._folds >= 0).any()), len(self._held_out.weights) > 0]
+        votes = fill_ballot(enough, deals, self.name, self._seals.sites)
         return m.VoteReply(request.header, pack_votes(votes), b"")
 
     def _grow_rules(self, codes: Codes, grid: Grid, *, fold: int) -> tuple[Rule, ...]:

@@ -16,8 +16,11 @@ from fedrulefit.privacy.sums import Masks, make_secret, public_key
 from fedrulefit.protocol.agreed import (
     Tally,
     add_votes,
+    count_ballot,
+    fill_ballot,
     follows_from,
     free_rules,
+    group_sites,
     is_public,
     make_grid,
     pack_votes,
@@ -104,7 +107,30 @@ def test_rules_that_need_no_data_are_public_and_so_are_their_negations() -> None
     np.testing.assert_array_equal(public, [True, True, False])
 
 
-def test_a_tally_has_two_more_votes_than_rules() -> None:
-    tally = Tally.of(np.array([1, 0, 3, 2, 1]))
-    np.testing.assert_array_equal(tally.rules, [1, 0, 3])
-    assert (tally.folds, tally.holdout) == (2, 1)
+ballots = st.integers(1, 20).flatmap(
+    lambda n_sites: hnp.arrays(np.bool_, st.tuples(st.just(n_sites), st.integers(0, 6)))
+)
+
+
+@given(enough=ballots)
+def test_a_rule_is_backed_by_sites_of_two_groups(enough: np.ndarray) -> None:
+    n_sites, n_rules = enough.shape
+    names = [f"s{k:02d}" for k in range(n_sites)]
+    deals = [k % 2 == 0 for k in range(n_sites)]
+    filled = [
+        fill_ballot(own, [deal, not deal], name, names)
+        for name, own, deal in zip(names, enough, deals, strict=True)
+    ]
+    assert {len(ballot) for ballot in filled} == {count_ballot(n_rules, n_sites)}
+    total = add_votes([pack_votes(b) for b in filled], [], len(filled[0]))
+    tally = Tally.of(total, n_rules)
+    np.testing.assert_array_equal(tally.rules, enough.sum(axis=0))
+    assert (tally.folds, tally.holdout) == (sum(deals), n_sites - sum(deals))
+    groups = group_sites(names)
+    assert sorted(sum(groups, ())) == names
+    assert len(groups) == min(n_sites, 8)
+    for k in range(n_rules):
+        behind = {g for g, group in enumerate(groups) for n in group if enough[names.index(n), k]}
+        assert tally.backed[k] == (len(behind) >= 2)  # random numbers add to 0 with chance 2⁻³²
+        assert tally.elect(2)[k] == (enough[:, k].sum() >= 2 and len(behind) >= 2)
+        assert tally.elect(1)[k] == enough[:, k].any()
