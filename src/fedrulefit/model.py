@@ -141,7 +141,7 @@ class Provenance:
     rounds : int
         Rounds of communication of the fit, cross-validation included.
     objective : float
-        Penalised mean loss at the final coefficients.
+        Penalised mean loss at the end of the fit: in a rounded model, before rounding.
     certificate : Certificate
         How far that is from the optimum of the pooled problem.
     history : tuple of float

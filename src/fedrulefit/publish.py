@@ -40,7 +40,14 @@ from typing import Final, TypeVar
 
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.grid import RULE_SPREAD
-from fedrulefit.core.rounding import EXACT, Rounding, round_digits, round_place, round_step
+from fedrulefit.core.rounding import (
+    EXACT,
+    Rounding,
+    round_digits,
+    round_place,
+    round_step,
+    round_up_step,
+)
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import Counts, LinearTerm, Model, Provenance, RuleTerm, Term
 
@@ -218,9 +225,7 @@ def find_step(value: float, information: float) -> float:
 
     1, 2 or 5 times a power of ten: the next above 1/`information`, and above its fourth digit.
     """
-    finest = max(1 / information, abs(value) / 10**DIGITS)
-    power = 10.0 ** math.floor(math.log10(finest))
-    return next(k * power for k in (1, 2, 5, 10) if k * power >= finest * (1 - 1e-9))
+    return round_up_step(max(1 / information, abs(value) / 10**DIGITS))
 
 
 def _round_origin(origin: Provenance, cells: _Cells, model: Model) -> Provenance:
