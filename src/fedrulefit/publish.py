@@ -33,6 +33,7 @@ Oracle: ``tests/unit/test_publish.py``; what can be worked back: ``tests/attacks
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -58,6 +59,8 @@ DIGITS: Final = 4
 _IMPORTANCE_DIGITS: Final = 3
 _ROUGH_DIGITS: Final = 2
 
+BEFORE_ROUNDING: Final = "The measures on held-out patients are of the model before it was rounded."
+
 
 def check_rounding(model: Model) -> None:
     """Refuse a model of which nobody said how coarse its counts are.
@@ -71,18 +74,81 @@ def check_rounding(model: Model) -> None:
         raise FedRuleFitError(
             "this model file was made before published numbers were rounded, and may tell of "
             "single patients: round it first, with "
-            "'fedrulefit round model.json -o rounded.json', and publish only that"
+            "'fedrulefit round FILE -o rounded.json', and publish only that"
         )
 
 
-def warn_exact(model: Model) -> str:
-    """Return a warning where a model of several sites has exact counts; else nothing."""
+def warn_exact(model: Model, file: str = "FILE") -> str:
+    """Return a warning where a model of several sites has exact counts; else nothing.
+
+    `file` is the model's, as a person would name it.
+    """
     if model.rounding != EXACT or len(model.provenance.sites) < 2:
         return ""
     return (
         "counts are exact: before you publish the model, round it with "
-        "'fedrulefit round model.json -o rounded.json'"
+        f"'fedrulefit round {shlex.quote(file)} -o rounded.json'"
     )
+
+
+def tell_changes(before: Model, after: Model) -> list[str]:
+    """Return what rounding changed in a model, in sentences."""
+    lost = [
+        f"{number} {words}{'s' * (number != 1)}"
+        for number, words in (
+            (len(before.rule_terms) - len(after.rule_terms), "rule"),
+            (len(before.linear_terms) - len(after.linear_terms), "linear term"),
+        )
+        if number
+    ]
+    coarser = (
+        "coefficients"
+        if before.provenance.penalty == after.provenance.penalty
+        else ("coefficients and λ")
+    )
+    move = bound_move(before, after)
+    points = math.ceil(1000 * math.tanh(move / 4)) / 10  # the steepest part of the logistic
+    lines = [
+        f"{' and '.join(lost)} left the model: their coefficients rounded to 0."
+        if lost
+        else "No term left the model.",
+        f"Rounding made {coarser} coarser: a patient's log-odds move by at most "
+        f"{math.ceil(1000 * move) / 1000:g}, the risk by at most {points:g} percentage points.",
+    ]
+    return lines + ([BEFORE_ROUNDING] if judged_before(after) else [])
+
+
+def judged_before(model: Model) -> bool:
+    """Whether the measures on held-out patients are of the model before it was rounded."""
+    return (
+        model.evaluation is not None
+        and model.is_rounded
+        and (model.evaluation.judged != model.rounding)
+    )
+
+
+def bound_move(before: Model, after: Model) -> float:
+    """Return the most that a patient's log-odds can differ between two roundings of a model."""
+    left = {_key(term): term.coefficient for term in after.terms}
+    low = high = after.intercept - before.intercept
+    for term in before.terms:
+        change = left.get(_key(term), 0.0) - term.coefficient
+        ends = [change * size for size in _sizes(term, before)]
+        low, high = low + min(ends), high + max(ends)
+    return max(-low, high)
+
+
+def _key(term: Term) -> object:
+    return term.rule if isinstance(term, RuleTerm) else term.feature
+
+
+def _sizes(term: Term, model: Model) -> tuple[float, ...]:
+    """Return the least and the largest value that a term can have."""
+    if isinstance(term, RuleTerm):
+        return 0.0, 1.0
+    axis = model.grid.axes[term.feature]
+    scale = RULE_SPREAD / axis.spread
+    return tuple(scale * (x - axis.centre) for x in (*axis.limits, axis.fill))
 
 
 def round_model(model: Model, rounding: Rounding) -> Model:

@@ -28,7 +28,7 @@ from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.publish import check_rounding, find_step, round_model, warn_exact
 from fedrulefit.report import render_report
-from fedrulefit.report.facts import TOO_FEW, list_subgroups, list_terms, tell_model
+from fedrulefit.report.facts import NOT_TOLD, list_subgroups, list_terms, tell_model
 from fedrulefit.study import Study
 from tests.reports import evaluated_model, path_model, sample_model
 from tests.samples import (
@@ -219,7 +219,7 @@ def test_what_is_not_told_is_said_to_be(tmp_path: Path) -> None:
     assert first not in model.top_rules(min_support=0.001)
     frame = model.subgroups_frame()
     assert frame.loc[0, ["inside", "rate_inside", "outside", "rate_outside"]].isna().all()
-    assert list_subgroups(model)[0].inside == TOO_FEW
+    assert list_subgroups(model)[0].inside == NOT_TOLD
     assert list_terms(model)[0].support == -1
     page = render_report(model)
     assert "fewer than 10 patients are inside or outside the rule" in page
@@ -283,7 +283,7 @@ def test_a_file_made_before_is_refused_with_the_way_to_round_it(tmp_path: Path) 
     ):
         refused = run(*command)
         assert refused.exit_code != 0
-        assert "fedrulefit round model.json -o rounded.json" in " ".join(refused.output.split())
+        assert "fedrulefit round FILE -o rounded.json" in " ".join(refused.output.split())
     assert not list(tmp_path.iterdir())
     with pytest.raises(FedRuleFitError, match="fedrulefit round"):
         check_rounding(load_model(old))

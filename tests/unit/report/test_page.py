@@ -201,11 +201,13 @@ def test_writing_where_nothing_can_be_written_is_said(tmp_path: Path) -> None:
 
 def test_the_command_writes_the_page(tmp_path: Path) -> None:
     model = sample_model()
-    model.save(tmp_path / "model.json")
+    model.save(tmp_path / "ours.json")
     page = tmp_path / "report.html"
-    result = CliRunner().invoke(app, ["report", str(tmp_path / "model.json"), "-o", str(page)])
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "ours.json"), "-o", str(page)])
     assert result.exit_code == 0, result.output
-    assert page.read_text(encoding="utf-8") == render_report(model)
+    assert page.read_text(encoding="utf-8") == render_report(model, file="ours.json")
+    assert "fedrulefit round ours.json -o rounded.json" in page.read_text(encoding="utf-8")
+    assert f"round{tmp_path / 'ours.json'}-orounded" in "".join(result.output.split())
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".part"] == []
-    result = CliRunner().invoke(app, ["report", str(tmp_path / "model.json"), "-o", str(tmp_path)])
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "ours.json"), "-o", str(tmp_path)])
     assert result.exit_code == 2
