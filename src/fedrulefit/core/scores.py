@@ -309,11 +309,12 @@ def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> Floats:
     in_group, chances, cases = (np.bincount(group, part, n_groups) for part in parts)
     held = in_group > 0
     found = np.flatnonzero(held)
+    above, below = (sums.ends[np.searchsorted(group, found, side)] for side in ("left", "right"))
     return np.column_stack(
         [
-            chances[held] / in_group[held],
-            sums.ends[np.searchsorted(group, found, side="left")],
-            sums.ends[np.searchsorted(group, found, side="right")],
+            np.clip(chances[held] / in_group[held], above, below),
+            above,
+            below,
             cases[held] / in_group[held],
             in_group[held],
             cases[held],

@@ -143,7 +143,7 @@ def draw_decision(evaluation: Evaluation) -> Curve:
     observed = evaluation.total.observed
     top = max([observed, 1e-3, *frame["net_benefit"], *frame["treat_all"]])
     frame = frame.iloc[: _count_useful(frame["net_benefit"].tolist(), 0.02 * top)]
-    right = _round_up(float(frame["threshold"].iloc[-1]))
+    right = _round_up(1.05 * float(frame["threshold"].iloc[-1]))
     paper = _Paper(right, min(-0.15 * top, max(frame["net_benefit"].min(), -top)), 1.08 * top)
     thresholds = frame["threshold"].tolist()
     # At a threshold of 0 the model treats all.

@@ -316,7 +316,7 @@ def tell_groups(model: Model) -> str:
     return (
         "Groups of the predicted risk are merged until each holds enough patients with and "
         f"without the outcome.{rounded} Of a group's predicted risks the range is known; their "
-        "mean is an estimate."
+        "mean is an estimate. Decisions are known at the ends of groups (dots)."
     )
 
 
@@ -336,7 +336,7 @@ def list_certificate(model: Model) -> list[Fact]:
             f"Duality gap{before}",
             "not available: a term is unpenalised"
             if gap is None
-            else f"{write_minus(tell_distance(gap))}: so much, at most, the loss "
+            else f"{write_minus(tell_distance(gap))}: the most that the loss "
             f"{'lay' if before else 'lies'} above the optimum of the pooled data",
         ),
     ]

@@ -66,7 +66,7 @@ _DECISIONS: Final = {
     "ppv": "Positive predictive value",
     "npv": "Negative predictive value",
     "net_benefit": "Net benefit",
-    "treat_all": "Net benefit of treating all",
+    "treat_all": "Treating all",
 }
 _RATES: Final = ("observed", "low", "high", "sensitivity", "specificity", "ppv", "npv")
 """Shares of counts: in hundredths where the counts are rounded, else in thousandths."""
