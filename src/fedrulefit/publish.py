@@ -101,30 +101,25 @@ def tell_changes(before: Model, after: Model) -> list[str]:
         )
         if number
     ]
-    coarser = (
-        "coefficients"
-        if before.provenance.penalty == after.provenance.penalty
-        else ("coefficients and λ")
-    )
     move = bound_move(before, after)
+    if move == 0:
+        return ["No coefficient changed."]
+    penalty = " and λ" * (before.provenance.penalty != after.provenance.penalty)
     points = math.ceil(1000 * math.tanh(move / 4)) / 10  # the steepest part of the logistic
-    lines = [
+    return [
         f"{' and '.join(lost)} left the model: their coefficients rounded to 0."
         if lost
         else "No term left the model.",
-        f"Rounding made {coarser} coarser: a patient's log-odds move by at most "
+        f"Rounding made coefficients{penalty} coarser: a patient's log-odds move by at most "
         f"{math.ceil(1000 * move) / 1000:g}, the risk by at most {points:g} percentage points.",
+        *([BEFORE_ROUNDING] if judged_before(after) else []),
     ]
-    return lines + ([BEFORE_ROUNDING] if judged_before(after) else [])
 
 
 def judged_before(model: Model) -> bool:
     """Whether the measures on held-out patients are of the model before it was rounded."""
-    return (
-        model.evaluation is not None
-        and model.is_rounded
-        and (model.evaluation.judged != model.rounding)
-    )
+    found = model.evaluation
+    return found is not None and model.is_rounded and found.judged != model.rounding
 
 
 def bound_move(before: Model, after: Model) -> float:
