@@ -813,6 +813,8 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "than five.",
         "sites": "Measures of each site, rounded; empty without `per_site` (of `evaluation`), or "
         "where a site has too few patients.",
+        "judged": "How coarse the model was when it was judged, as in `rounding`. Where that is "
+        "finer than the model's own, it was judged before it was rounded.",
     },
     "_MeasuresPart": {
         "patients": "Patients judged (with weights).",
@@ -837,6 +839,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "below": "And below this.",
         "events": "Patients with the event.",
         "others": "Patients without it.",
+        "predicted": "Estimated mean of its probabilities; null in files that do not tell it.",
     },
     "_RoundingPart": {
         "multiple": "Counts are multiples of this (times the largest weight); 1: exact.",
@@ -851,8 +854,10 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "solver": 'Name of the solver: `"exact"` or `"fedda"`.',
         "penalty": "λ, as given or as chosen by cross-validation.",
         "rounds": "Rounds of the fit, cross-validation included.",
-        "objective": "Penalised mean loss at the final coefficients.",
-        "certificate": "How far that is from the optimum of the pooled problem.",
+        "objective": "Penalised mean loss at the end of the fit: in a rounded model, before its "
+        "coefficients were rounded.",
+        "certificate": "How far that is from the optimum of the pooled problem: of a rounded "
+        "model, before rounding.",
         "history": "Penalised mean loss of the fit to all patients, round by round; during "
         "cross-validation at the λ of that round. Empty in a rounded model.",
         "path": "The λs of the cross-validation, falling; empty where λ was given.",
@@ -869,7 +874,8 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "penalty": "λ.",
         "deviance": "Mean deviance of held-out patients over the folds.",
         "error": "Its standard error.",
-        "terms": "Terms that the fit to all patients keeps at this λ.",
+        "terms": "Terms that the fit to all patients keeps at this λ. At the chosen λ a rounded "
+        "model may have fewer: those whose coefficients round to 0 leave.",
         "rules": "Rules among them.",
     },
 }

@@ -15,12 +15,13 @@ import numpy as np
 from scipy.special import logit
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.rounding import EXACT, Rounding
+from fedrulefit.core.rounding import EXACT, Rounding, round_step, round_up_step
 from fedrulefit.core.scores import (
     Z95,
     Decision,
     Measures,
     ScoreSums,
+    bin_means,
     calibration_groups,
     coarsen,
     count_scores,
@@ -47,11 +48,14 @@ class Evaluation:
         Of each site; empty where only the total is told.
     measures : Measures, optional
         Over all sites, where they were taken before bins were merged.
+    judged : Rounding
+        How coarse the model was when it was judged; what is rounded later was judged before.
     """
 
     overall: ScoreSums
     sites: Mapping[str, Measures] = field(default_factory=dict)
     measures: Measures | None = None
+    judged: Rounding = EXACT
 
     @classmethod
     def of_predictions(
@@ -71,7 +75,8 @@ class Evaluation:
 
         Bins are merged until each holds enough patients with and enough without the outcome,
         never fewer than five; their counts are rounded. The measures are those of the bins as
-        they were, to three decimals.
+        they were, to three decimals; so is the mean prediction of a group, but no finer than
+        what one patient can move it by.
 
         Parameters
         ----------
@@ -81,13 +86,14 @@ class Evaluation:
             The most that one patient counts.
         """
         least = max(MIN_COUNT, rounding.smallest, rounding.multiple) * unit
-        merged = coarsen(self.overall, least, each=True)
+        fine = replace(self.overall, means=bin_means(self.overall))
+        merged = coarsen(fine, least, each=True)
         if merged is None:
             return None
         measures, sites = self.total, dict(self.sites)
         if any(min(f.events, f.patients - f.events) < least for f in sites.values()):
             sites = {}
-        cases, others = merged.cases, merged.others
+        cases, others, means = merged.cases, merged.others, bin_means(merged)
         if rounding != EXACT:
             measures = _round_measures(measures, rounding, unit)
             sites = {site: _round_measures(found, rounding, unit) for site, found in sites.items()}
@@ -95,7 +101,10 @@ class Evaluation:
                 np.array([rounding.count(x, unit) for x in part.tolist()])
                 for part in (cases, others)
             )
-        return Evaluation(restore_sums(cases, others, measures, merged.edges), sites, measures)
+            means = _round_means(means, np.diff(merged.ends) * unit / (cases + others))
+        means = np.clip(means, merged.ends[:-1], merged.ends[1:])
+        sums = restore_sums(cases, others, measures, merged.edges, means)
+        return replace(self, overall=sums, sites=sites, measures=measures)
 
     def metrics_frame(self) -> pd.DataFrame:
         """Return a row for all sites, and for each that can be seen.
@@ -131,15 +140,16 @@ class Evaluation:
     def calibration_frame(self, n_groups: int = 10) -> pd.DataFrame:
         """Return the calibration curve: predicted and observed, by groups of the score.
 
-        ``low`` and ``high`` are Wilson's 95 % interval of ``observed``.
+        A group holds predictions from ``above`` to ``below``; ``predicted`` is an estimate of
+        their mean. ``low`` and ``high`` are Wilson's 95 % interval of ``observed``.
         """
         import pandas as pd
 
-        columns = ["predicted", "observed", "patients", "events"]
+        columns = ["predicted", "above", "below", "observed", "patients", "events"]
         frame = pd.DataFrame(calibration_groups(self.overall, n_groups), columns=columns)
         low, high = _wilson(frame["observed"].to_numpy(), frame["patients"].to_numpy())
-        frame.insert(2, "low", low)
-        frame.insert(3, "high", high)
+        frame.insert(4, "low", low)
+        frame.insert(5, "high", high)
         return frame
 
     def decision_frame(self) -> pd.DataFrame:
@@ -170,7 +180,15 @@ def _round_measures(found: Measures, rounding: Rounding, unit: float) -> Measure
     )
 
 
-def restore_sums(cases: Floats, others: Floats, measures: Measures, edges: Floats) -> ScoreSums:
+def _round_means(means: Floats, moves: Floats) -> Floats:
+    """Round mean predictions no finer than one patient can move them within the group."""
+    steps = [round_up_step(max(move, 1e-3)) for move in moves.tolist()]
+    return np.array([round_step(x, step) for x, step in zip(means.tolist(), steps, strict=True)])
+
+
+def restore_sums(
+    cases: Floats, others: Floats, measures: Measures, edges: Floats, means: Floats | None
+) -> ScoreSums:
     """Return score sums from counts per bin and the measures of the same patients."""
     total = float(cases.sum() + others.sum())
     return ScoreSums(
@@ -180,6 +198,7 @@ def restore_sums(cases: Floats, others: Floats, measures: Measures, edges: Float
         squares=total * measures.brier,
         loss=total * measures.log_loss,
         edges=edges,
+        means=means,
     )
 
 

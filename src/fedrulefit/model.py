@@ -141,9 +141,10 @@ class Provenance:
     rounds : int
         Rounds of communication of the fit, cross-validation included.
     objective : float
-        Penalised mean loss at the final coefficients.
+        Penalised mean loss at the end of the fit: in a rounded model, before rounding.
     certificate : Certificate
-        How far that is from the optimum of the pooled problem.
+        How far that is from the optimum of the pooled problem: of a rounded model,
+        before rounding.
     history : tuple of float
         Penalised mean loss round by round: where the round starts (FedDA), or
         where it got to (exact). Empty in a rounded model.
@@ -316,6 +317,11 @@ class Model:
         return _rate(self.provenance.patients, self.provenance.events)
 
     @property
+    def is_rounded(self) -> bool:
+        """Whether coefficients and counts were rounded after the fit."""
+        return self.rounding not in (None, EXACT)
+
+    @property
     def unjudged(self) -> str:
         """Why there is no evaluation, in words."""
         if self.study.settings.holdout > 0:
@@ -329,7 +335,7 @@ class Model:
         if smallest < 2:
             return ""
         return (
-            f"“Too few”: fewer than {smallest} patients are inside or outside the rule, or have, "
+            f"“Not told”: fewer than {smallest} patients are inside or outside the rule, or have, "
             "or have not, the outcome there."
         )
 

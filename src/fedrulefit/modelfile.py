@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -23,12 +24,12 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fedrulefit.core.arrays import MISSING
+from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.grid import Axis, Grid
-from fedrulefit.core.rounding import Rounding
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Condition, Rule, as_interval, check_rules, interval
-from fedrulefit.core.scores import EDGES, N_BINS, Measures, ScoreSums
+from fedrulefit.core.scores import EDGES, N_BINS, Measures, ScoreSums, bin_means
 from fedrulefit.errors import ModelFileError
 from fedrulefit.evaluation import Evaluation, restore_sums
 from fedrulefit.files import write_whole
@@ -145,6 +146,7 @@ class _GroupPart(_Part):
     below: float = Field(ge=0, le=1)
     events: float = Field(ge=-1e-6)
     others: float = Field(ge=-1e-6)
+    predicted: Annotated[float, Field(ge=0, le=1)] | None = None
 
 
 class _OldScoresPart(_Part):
@@ -174,20 +176,21 @@ class _MeasuresPart(_Part):
     expected: float | None
 
 
+class _RoundingPart(_Part):
+    multiple: int = Field(ge=1)
+    smallest: int = Field(ge=0)
+
+
 class _EvaluationPart(_Part):
     overall: _MeasuresPart
     groups: list[_GroupPart] = Field(min_length=1)
     sites: dict[str, _MeasuresPart]
+    judged: _RoundingPart | None = None
 
 
 class _OldEvaluationPart(_Part):
     overall: _OldScoresPart
     sites: dict[str, _MeasuresPart]
-
-
-class _RoundingPart(_Part):
-    multiple: int = Field(ge=1)
-    smallest: int = Field(ge=0)
 
 
 class _File(_Part):
@@ -311,12 +314,13 @@ def _evaluation_facts(evaluation: Evaluation | None) -> dict[str, Any] | None:
     if evaluation is None:
         return None
     sums = evaluation.overall
-    ends = [0.0, *sums.edges.tolist(), 1.0]
-    rows = zip(ends[:-1], ends[1:], sums.cases.tolist(), sums.others.tolist(), strict=True)
+    columns = (sums.ends[:-1], sums.ends[1:], sums.cases, sums.others, bin_means(sums))
+    rows = np.column_stack(columns).tolist()
     return {
         "overall": _measure_facts(evaluation.total),
         "groups": [dict(zip(_GroupPart.model_fields, row, strict=True)) for row in rows],
         "sites": {site: _measure_facts(found) for site, found in evaluation.sites.items()},
+        "judged": asdict(evaluation.judged),
     }
 
 
@@ -456,13 +460,17 @@ def _assemble(file: _File, study: Study) -> Model:
                 "by_site": tuple(Counts(*counts) for counts in origin.by_site),
             }
         ),
-        evaluation=_evaluation(file.evaluation),
-        validation=_evaluation(file.validation),
-        rounding=None if file.rounding is None else Rounding(**file.rounding.model_dump()),
+        evaluation=_evaluation(file.evaluation, file.rounding),
+        validation=_evaluation(file.validation, file.rounding),
+        rounding=None if file.rounding is None else _rounding(file.rounding),
     )
 
 
-def _evaluation(part: _EvaluationPart | None) -> Evaluation | None:
+def _rounding(part: _RoundingPart) -> Rounding:
+    return Rounding(**part.model_dump())
+
+
+def _evaluation(part: _EvaluationPart | None, rounding: _RoundingPart | None) -> Evaluation | None:
     if part is None:
         return None
     ends = [group.above for group in part.groups] + [part.groups[-1].below]
@@ -473,12 +481,27 @@ def _evaluation(part: _EvaluationPart | None) -> Evaluation | None:
         np.array([getattr(group, name) for group in part.groups]) for name in ("events", "others")
     )
     measures = _measures(part.overall)
-    sums = restore_sums(cases, others, measures, np.array(ends[1:-1]))
+    sums = restore_sums(cases, others, measures, np.array(ends[1:-1]), _means(part.groups))
     if not sums.total > 0:
         raise ModelFileError("the evaluation judges nobody")
+    judged = part.judged or rounding  # older files do not say
     return Evaluation(
-        sums, {site: _measures(found) for site, found in part.sites.items()}, measures
+        sums,
+        {site: _measures(found) for site, found in part.sites.items()},
+        measures,
+        EXACT if judged is None else _rounding(judged),
     )
+
+
+def _means(groups: Sequence[_GroupPart]) -> Floats | None:
+    """Return the groups' mean predictions; None where an older file does not tell them."""
+    told = [group.predicted for group in groups]
+    means = [mean for mean in told if mean is not None]
+    if len(means) < len(groups):
+        return None
+    if any(not g.above <= mean <= g.below for g, mean in zip(groups, means, strict=True)):
+        raise ModelFileError("the mean prediction of a group lies outside of the group")
+    return np.array(means)
 
 
 def _measures(part: _MeasuresPart) -> Measures:

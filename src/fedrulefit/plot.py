@@ -177,18 +177,19 @@ def coefficients(model: Model, ax: Axes | None = None, *, top: int = 8) -> Axes:
 def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> Axes:
     """Draw predicted against observed risk of held-out patients.
 
-    The data: :meth:`Evaluation.calibration_frame` of ``Model.evaluation``. Bars are 95 %
-    (Wilson) intervals.
+    The data: :meth:`Evaluation.calibration_frame` of ``Model.evaluation``. Upright bars are
+    95 % (Wilson) intervals, level ones the groups' range of predicted risk.
     """
     ax = _axes(ax)
     if model.evaluation is None:
         return _say(ax, model.unjudged)
     frame = model.evaluation.calibration_frame(n_groups)
     errors = [frame["observed"] - frame["low"], frame["high"] - frame["observed"]]
+    ranges = [frame["predicted"] - frame["above"], frame["below"] - frame["predicted"]]
     ax.plot([0, 1], [0, 1], color=OUTSIDE, linestyle="--", label="perfect")
     ax.errorbar(
-        frame["predicted"], frame["observed"], errors, fmt="o-", color=NEUTRAL, ecolor=OUTSIDE,
-        markersize=4, linewidth=1, label="model",
+        frame["predicted"], frame["observed"], errors, ranges, fmt="o-", color=NEUTRAL,
+        ecolor=OUTSIDE, markersize=4, linewidth=1, label="model",
     )  # fmt: skip
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)

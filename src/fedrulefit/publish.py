@@ -33,6 +33,7 @@ Oracle: ``tests/unit/test_publish.py``; what can be worked back: ``tests/attacks
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -40,7 +41,14 @@ from typing import Final, TypeVar
 
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.grid import RULE_SPREAD
-from fedrulefit.core.rounding import EXACT, Rounding, round_digits, round_place, round_step
+from fedrulefit.core.rounding import (
+    EXACT,
+    Rounding,
+    round_digits,
+    round_place,
+    round_step,
+    round_up_step,
+)
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import Counts, LinearTerm, Model, Provenance, RuleTerm, Term
 
@@ -50,6 +58,8 @@ DIGITS: Final = 4
 """Most significant digits of a coefficient, a penalty or a mean loss."""
 _IMPORTANCE_DIGITS: Final = 3
 _ROUGH_DIGITS: Final = 2
+
+BEFORE_ROUNDING: Final = "The measures on held-out patients are of the model before it was rounded."
 
 
 def check_rounding(model: Model) -> None:
@@ -64,18 +74,76 @@ def check_rounding(model: Model) -> None:
         raise FedRuleFitError(
             "this model file was made before published numbers were rounded, and may tell of "
             "single patients: round it first, with "
-            "'fedrulefit round model.json -o rounded.json', and publish only that"
+            "'fedrulefit round FILE -o rounded.json', and publish only that"
         )
 
 
-def warn_exact(model: Model) -> str:
-    """Return a warning where a model of several sites has exact counts; else nothing."""
+def warn_exact(model: Model, file: str = "FILE") -> str:
+    """Return a warning where a model of several sites has exact counts; else nothing.
+
+    `file` is the model's, as a person would name it.
+    """
     if model.rounding != EXACT or len(model.provenance.sites) < 2:
         return ""
     return (
         "counts are exact: before you publish the model, round it with "
-        "'fedrulefit round model.json -o rounded.json'"
+        f"'fedrulefit round {shlex.quote(file)} -o rounded.json'"
     )
+
+
+def tell_changes(before: Model, after: Model) -> list[str]:
+    """Return what rounding changed in a model, in sentences."""
+    lost = [
+        f"{number} {words}{'s' * (number != 1)}"
+        for number, words in (
+            (len(before.rule_terms) - len(after.rule_terms), "rule"),
+            (len(before.linear_terms) - len(after.linear_terms), "linear term"),
+        )
+        if number
+    ]
+    move = bound_move(before, after)
+    if move == 0:
+        return ["No coefficient changed."]
+    penalty = " and λ" * (before.provenance.penalty != after.provenance.penalty)
+    points = math.ceil(1000 * math.tanh(move / 4)) / 10  # the steepest part of the logistic
+    return [
+        f"{' and '.join(lost)} left the model: their coefficients rounded to 0."
+        if lost
+        else "No term left the model.",
+        f"Rounding made coefficients{penalty} coarser: a patient's log-odds move by at most "
+        f"{math.ceil(1000 * move) / 1000:g}, the risk by at most {points:g} percentage points.",
+        *([BEFORE_ROUNDING] if judged_before(after) else []),
+    ]
+
+
+def judged_before(model: Model) -> bool:
+    """Whether the measures on held-out patients are of the model before it was rounded."""
+    found = model.evaluation
+    return found is not None and model.is_rounded and found.judged != model.rounding
+
+
+def bound_move(before: Model, after: Model) -> float:
+    """Return the most that a patient's log-odds can differ between two roundings of a model."""
+    left = {_key(term): term.coefficient for term in after.terms}
+    low = high = after.intercept - before.intercept
+    for term in before.terms:
+        change = left.get(_key(term), 0.0) - term.coefficient
+        ends = [change * size for size in _sizes(term, before)]
+        low, high = low + min(ends), high + max(ends)
+    return max(-low, high)
+
+
+def _key(term: Term) -> object:
+    return term.rule if isinstance(term, RuleTerm) else term.feature
+
+
+def _sizes(term: Term, model: Model) -> tuple[float, ...]:
+    """Return the least and the largest value that a term can have."""
+    if isinstance(term, RuleTerm):
+        return 0.0, 1.0
+    axis = model.grid.axes[term.feature]
+    scale = RULE_SPREAD / axis.spread
+    return tuple(scale * (x - axis.centre) for x in (*axis.limits, axis.fill))
 
 
 def round_model(model: Model, rounding: Rounding) -> Model:
@@ -218,9 +286,7 @@ def find_step(value: float, information: float) -> float:
 
     1, 2 or 5 times a power of ten: the next above 1/`information`, and above its fourth digit.
     """
-    finest = max(1 / information, abs(value) / 10**DIGITS)
-    power = 10.0 ** math.floor(math.log10(finest))
-    return next(k * power for k in (1, 2, 5, 10) if k * power >= finest * (1 - 1e-9))
+    return round_up_step(max(1 / information, abs(value) / 10**DIGITS))
 
 
 def _round_origin(origin: Provenance, cells: _Cells, model: Model) -> Provenance:

@@ -390,6 +390,33 @@ def test_every_group_that_is_published_holds_enough_of_either_outcome() -> None:
         assert min(smallest, told) >= max(5, rounding.smallest)
 
 
+def moved_means(rounding: Rounding) -> float:
+    """Return how often the last group's mean tells that one patient of it has another risk."""
+    risks = np.repeat([0.03, 0.12, 0.32, 0.45, 0.55, 0.65, 0.75], [200, 100, 40, 9, 8, 5, 3])
+    outcome = (np.arange(len(risks)) % 2).astype(float)
+
+    def last_mean(chance: Any) -> float:
+        judged = evaluation.Evaluation.of_predictions(chance, outcome).rounded(rounding)
+        assert judged is not None
+        return float(judged.overall.means[-1])
+
+    before, told = last_mean(risks), []
+    for patient in np.flatnonzero(risks > 0.4):
+        for risk in (0.45, 0.55, 0.65, 0.75, 0.99):
+            if risk != risks[patient]:
+                told.append(last_mean(np.where(np.arange(len(risks)) == patient, risk, risks)))
+    return float(np.mean(np.array(told) != before))
+
+
+def test_the_mean_risk_of_a_group_does_not_tell_of_one_patient_in_it() -> None:
+    """Who knows all patients of a group but one reads that one's risk off the group's mean.
+
+    The twin tells it with all digits; the file no finer than what one patient can move.
+    """
+    assert moved_means(EXACT) == 1
+    assert moved_means(DEFAULT) < 0.4
+
+
 def published_counts() -> list[float]:
     """Return all counts that the file of an honest run under the default policy tells."""
     study = make_study(**SOLVERS["exact"], epsilon=1.0, holdout=0.3)

@@ -190,6 +190,16 @@ def test_nothing_scrolls_sideways(make: Callable[[], Model], width: int, open_re
     assert wide <= inner
 
 
+def test_tables_of_measures_fit_the_page(open_report: Open) -> None:
+    page = open_report(evaluated_model(), width=1200)
+    page.eval_on_selector_all("details", "all => all.forEach((part) => (part.open = true))")
+    wide = page.eval_on_selector_all(
+        "#performance .scroll",
+        "all => all.filter((b) => b.scrollWidth > b.clientWidth).map((b) => b.ariaLabel)",
+    )
+    assert wide == []
+
+
 def test_names_are_shown_as_text(open_report: Open) -> None:
     model = hostile_model()
     page = open_report(model)

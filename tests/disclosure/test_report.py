@@ -41,6 +41,7 @@ MODELS = {
     "sample": sample_model,
     "path": path_model,
     "evaluated": evaluated_model,
+    "rounded": lambda: evaluated_model().rounded(),
     "empty": empty_model,
 }
 NUMBER = re.compile(r"\d+(?:[.\u202f]\d+)*(?:e-?\d+)?")
@@ -53,14 +54,15 @@ def visible_text(page: str) -> str:
     page = re.sub(r"<code.*?</code>", " ", page)
     # Words for a screen reader are read, too.
     spoken = " ".join(re.findall(r'aria-label="(.*?)"', page))
-    return html.unescape(re.sub(r"<[^>]+>", " ", page) + " " + spoken)
+    return html.unescape(re.sub(r"<[^>]+>", " ", page) + " " + spoken).replace("−", "-")
 
 
 def static_numbers() -> set[str]:
     """Numbers in our own words: the checklist's reference, "largest = 100", column counts."""
     return set(
         NUMBER.findall(
-            "100 95 BMJ 2024;385:e078378 BMJ 2023;380:e071018 SHA-256 Apache-2.0 fig. 3 0.4"
+            "100 95 BMJ 2024;385:e078378 BMJ 2023;380:e071018 SHA-256 Apache-2.0 fig. 3 0.4 0 "
+            "below 1e-09"
         )
     )
 
@@ -102,10 +104,12 @@ def derivable(model: Model) -> set[str]:
     for term in model.terms:
         numbers += [model.odds_ratio(term), 100 * term.importance / largest]
         known.update(NUMBER.findall(model.describe(term)))
-        if isinstance(term, LinearTerm):
+        if isinstance(term, LinearTerm) or term.inside is None:
             continue
         outside = origin.patients - term.inside
         numbers += [100 * term.inside / origin.patients, term.inside, outside]
+        if term.events_inside is None:
+            continue
         numbers += [100 * term.events_inside / term.inside]
         numbers += [100 * (origin.events - term.events_inside) / outside] if outside else []
     importance = model.variable_importance()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -183,11 +184,32 @@ def test_groups_hold_all_patients_and_their_means() -> None:
     outcome = (rng.random(1000) < chance).astype(float)
     groups = scores.calibration_groups(pooled(chance, outcome))
     assert 7 <= len(groups) <= 10
-    assert groups[:, 2].sum() == 1000
-    assert groups[:, 3].sum() == outcome.sum()
-    assert (np.diff(groups[:, 0]) > 0).all()
-    np.testing.assert_allclose(groups[:, 2], 100, atol=75)
-    assert groups[:, 0] @ groups[:, 2] / 1000 == pytest.approx(chance.mean(), abs=scores.STEP / 2)
+    mean, above, below, _, weight, cases = groups.T
+    assert weight.sum() == 1000
+    assert cases.sum() == outcome.sum()
+    assert (np.diff(mean) > 0).all()
+    assert (above[0], below[-1]) == (0, 1)
+    assert (above[1:] == below[:-1]).all()
+    inside = [((a <= chance) & (chance < b)).sum() for a, b in zip(above, below, strict=True)]
+    assert weight.tolist() == inside
+    np.testing.assert_allclose(weight, 100, atol=75)
+    assert mean @ weight / 1000 == pytest.approx(chance.mean(), abs=scores.STEP / 2)
+
+
+@settings(max_examples=100, deadline=None)
+@given(patients(), st.integers(1, 30))
+def test_merged_bins_keep_the_means_that_were_told(made: Any, least: int) -> None:
+    chance, outcome, _ = made
+    fine = pooled(chance, outcome)
+    coarse = scores.coarsen(replace(fine, means=scores.bin_means(fine)), least)
+    if coarse is None:
+        return
+    means, weight = scores.bin_means(coarse), coarse.cases + coarse.others
+    assert ((coarse.ends[:-1] - 1e-12 <= means) & (means <= coarse.ends[1:] + 1e-12)).all()
+    bins = np.searchsorted(coarse.edges, chance, side="right")
+    truth = np.bincount(bins, chance, len(weight)) / weight
+    widest = np.diff(scores.EDGES, prepend=0, append=1).max()
+    assert np.abs(means - truth).max() <= widest + 1e-9, "off by no more than in a fine bin"
 
 
 def test_one_class_has_no_area() -> None:

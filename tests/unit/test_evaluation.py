@@ -10,10 +10,12 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from scipy.special import expit
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from fedrulefit import plot
 from fedrulefit.core.grid import encode
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import fires
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError, FitError
@@ -21,7 +23,7 @@ from fedrulefit.evaluation import ALL_SITES, Evaluation
 from fedrulefit.model import Model
 from fedrulefit.modelfile import load_model, model_facts
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
-from fedrulefit.privacy.policy import KINDS, MIN_COUNT, Policy
+from fedrulefit.privacy.policy import KINDS, MIN_COUNT, OPEN, Policy
 from fedrulefit.protocol.dealing import dealing_rng, hold_out
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
@@ -242,6 +244,36 @@ def test_predictions_at_hand_can_be_judged(model: Model) -> None:
     assert model.evaluation is not None
     frame = model.evaluation.metrics_frame().set_index("site")
     assert found.metrics_frame().loc[0, "auc"] == pytest.approx(frame.loc["north", "auc"], abs=0.02)
+
+
+@pytest.mark.parametrize("rounding", [EXACT, Rounding(5, 10)])
+def test_a_published_group_stands_at_its_mean_prediction(rounding: Rounding) -> None:
+    """Few patients of high risk stand in one wide group; it was shown at the middle of it."""
+    rng = np.random.default_rng(4)
+    chance = expit(rng.normal(-2.6, 1.1, 1500))
+    outcome = (rng.random(1500) < chance).astype(float)
+    told = Evaluation.of_predictions(chance, outcome).rounded(rounding)
+    assert told is not None
+    frame = told.calibration_frame(100)
+    inside = [(row.above <= chance) & (chance < row.below) for row in frame.itertuples()]
+    truth = np.array([chance[held].mean() for held in inside])
+    if rounding != EXACT:
+        assert frame["above"].iloc[-1] <= 0.5
+        assert frame["below"].iloc[-1] == 1.0
+        assert abs(0.5 * (frame["above"].iloc[-1] + 1) - truth[-1]) > 0.1, "the middle is wrong"
+    np.testing.assert_allclose(frame["predicted"], truth, atol=0.03)
+
+
+def test_the_coordinator_says_that_it_judged_the_rounded_model() -> None:
+    told = fit(policy=OPEN.model_copy(update={"min_published": 10})).model
+    assert told.evaluation is not None
+    assert told.evaluation.judged == told.rounding != EXACT
+    exact = fit().model
+    assert exact.evaluation is not None
+    assert exact.evaluation.judged == EXACT
+    later = exact.rounded()
+    assert later.evaluation is not None
+    assert later.evaluation.judged == EXACT != later.rounding
 
 
 def test_the_plots_show_the_frames(model: Model) -> None:

@@ -455,6 +455,17 @@ def test_the_second_golden_file_still_loads_and_predicts(tmp_path: Path) -> None
     assert (tmp_path / "again.json").read_bytes() == (GOLDEN / "model-v2.json").read_bytes()
 
 
+def test_files_that_do_not_tell_how_they_were_judged_still_load() -> None:
+    facts = json.loads((GOLDEN / "model-v2.json").read_text(encoding="utf-8"))
+    del facts["evaluation"]["judged"]
+    for group in facts["evaluation"]["groups"]:
+        del group["predicted"]
+    found = build_model(facts).evaluation
+    assert found is not None
+    assert found.overall.means is None
+    assert found.judged == Rounding(5, 20)
+
+
 def test_scores_in_the_bins_of_version_1_are_put_into_todays(facts: Any) -> None:
     """A bin of the old file stands where its mean probability is."""
     old = {"bins": [[100, 1.0, 9.0, 0.4], [257, 4.0, 6.0, 5.1], [300, 8.0, 2.0, 7.9]],
@@ -482,6 +493,7 @@ def test_groups_of_the_evaluation_must_fit_together(facts: Any) -> None:
         lambda groups: groups[0].update(below=0.9),
         lambda groups: groups.reverse(),
         lambda groups: groups.clear(),
+        lambda groups: groups[0].update(predicted=groups[0]["below"] + 0.01),
     ):
         wrong = copy.deepcopy(base)
         edit(wrong["evaluation"]["groups"])

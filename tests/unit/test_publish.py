@@ -26,9 +26,17 @@ from fedrulefit.modelfile import load_model, model_facts
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.publish import check_rounding, find_step, round_model, warn_exact
+from fedrulefit.publish import (
+    BEFORE_ROUNDING,
+    bound_move,
+    check_rounding,
+    find_step,
+    round_model,
+    tell_changes,
+    warn_exact,
+)
 from fedrulefit.report import render_report
-from fedrulefit.report.facts import TOO_FEW, list_subgroups, list_terms, tell_model
+from fedrulefit.report.facts import NOT_TOLD, list_subgroups, list_terms, tell_model
 from fedrulefit.study import Study
 from tests.reports import evaluated_model, path_model, sample_model
 from tests.samples import (
@@ -198,6 +206,39 @@ def test_a_term_that_rounds_to_nothing_leaves() -> None:
     assert all(t.rule != model.rule_terms[0].rule for t in rounded.rule_terms)
 
 
+@pytest.mark.parametrize("make", [sample_model, path_model, evaluated_model])
+def test_no_patient_moves_further_than_is_told(make: Any) -> None:
+    exact = make()
+    rounded = round_model(exact, Rounding(5, 40))
+    values = make_tables(make_study(), (400,))["north"].values
+    moved = np.abs(rounded.decision_function(values) - exact.decision_function(values)).max()
+    most = bound_move(exact, rounded)
+    assert 0.2 * most < moved <= most
+    risks = np.abs(rounded.predict_proba(values) - exact.predict_proba(values)).max()
+    assert risks <= math.tanh(most / 4)
+    assert bound_move(exact, exact) == 0
+
+
+def test_rounding_says_what_it_changed(tmp_path: Path) -> None:
+    """Three rules left a model, and nobody was told."""
+    exact = weakest(evaluated_model(), coefficient=1e-4)
+    exact.save(tmp_path / "model.json")
+    done = run("round", tmp_path / "model.json", "-o", tmp_path / "rounded.json")
+    rounded = load_model(tmp_path / "rounded.json")
+    lost = len(exact.rule_terms) - len(rounded.rule_terms)
+    assert lost > 0
+    words = " ".join(done.output.split())
+    assert f"{lost} rule{'s' * (lost > 1)} left the model: their coefficients rounded to 0" in words
+    assert "coefficients coarser" in words, "λ was given"
+    assert "percentage points" in words
+    assert BEFORE_ROUNDING in words
+    shown = " ".join(run("rules", tmp_path / "rounded.json").output.split())
+    assert "Before rounding, the objective was" in shown
+    assert "at most 0.0e+00" not in shown
+    assert "coefficients and λ coarser" in tell_changes(path_model(), path_model().rounded())[1]
+    assert tell_changes(rounded, round_model(rounded, ROUNDING)) == ["No coefficient changed."]
+
+
 # --- Everything that shows a model -----------------------------------------------------------
 
 
@@ -219,7 +260,7 @@ def test_what_is_not_told_is_said_to_be(tmp_path: Path) -> None:
     assert first not in model.top_rules(min_support=0.001)
     frame = model.subgroups_frame()
     assert frame.loc[0, ["inside", "rate_inside", "outside", "rate_outside"]].isna().all()
-    assert list_subgroups(model)[0].inside == TOO_FEW
+    assert list_subgroups(model)[0].inside == NOT_TOLD
     assert list_terms(model)[0].support == -1
     page = render_report(model)
     assert "fewer than 10 patients are inside or outside the rule" in page
@@ -283,7 +324,7 @@ def test_a_file_made_before_is_refused_with_the_way_to_round_it(tmp_path: Path) 
     ):
         refused = run(*command)
         assert refused.exit_code != 0
-        assert "fedrulefit round model.json -o rounded.json" in " ".join(refused.output.split())
+        assert "fedrulefit round FILE -o rounded.json" in " ".join(refused.output.split())
     assert not list(tmp_path.iterdir())
     with pytest.raises(FedRuleFitError, match="fedrulefit round"):
         check_rounding(load_model(old))

@@ -63,8 +63,8 @@ def demo(
     model = fitted.model
     model.save(output / "model.json")
     plot.overview(model).savefig(output / "model.png", dpi=120)
-    write_report(model, output / "report.html")
-    show.print_summary(console, model)
+    write_report(model, output / "report.html", file="model.json")
+    show.print_summary(console, model, output / "model.json")
     console.print()
     console.print(show.rules_table(model, model.rules_frame(top=10)))
     console.print()

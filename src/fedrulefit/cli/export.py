@@ -59,7 +59,7 @@ def export(
     if (sql is None) == (not onnx):
         raise FedRuleFitError("say what to write: either --sql DATABASE or --onnx")
     loaded = Model.load(model)
-    show.print_warning(loaded)
+    show.print_warning(loaded, model)
     if sql is None:
         if output is None:
             raise FedRuleFitError("an ONNX graph is not text: name a file with -o")

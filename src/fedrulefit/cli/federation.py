@@ -228,12 +228,12 @@ def run(
         )
     shutil.copyfile(folder / "model.json", output)
     model = Model.load(output)
-    write_page(model, page)
+    write_page(model, output, page)
     if as_json:
         typer.echo(json.dumps({"run": folder.name, "model": str(output), **status}, indent=2))
         return
     show.print_model(
-        stdout(), model, top=top, written=f"{written(output, page)} (run {folder.name})"
+        stdout(), model, output, top=top, written=f"{written(output, page)} (run {folder.name})"
     )
 
 

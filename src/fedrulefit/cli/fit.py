@@ -93,7 +93,7 @@ def fit(
             bill = model.privacy.with_validation(len(tables))
             model = replace(model, validation=found, privacy=bill)
     model.save(output)
-    write_page(model, page)
+    write_page(model, output, page)
     if as_json:
         facts = {
             "model": str(output),
@@ -113,7 +113,7 @@ def fit(
                 facts[name] = result.metrics_frame().to_dict("records")
         typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
     elif not quiet:
-        show.print_model(stdout(), model, top=top, written=written(output, page))
+        show.print_model(stdout(), model, output, top=top, written=written(output, page))
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:

@@ -36,8 +36,8 @@ def report(
     """
     check_writable(output)
     loaded = Model.load(model)
-    write_page(loaded, output)
-    show.print_warning(loaded)
+    write_page(loaded, model, output)
+    show.print_warning(loaded, model)
     stdout().print(Text(f"Wrote {output}: open it in a browser."))
 
 
@@ -49,12 +49,12 @@ def choose_page(output: Path, report: Path | None, *, no_report: bool) -> Path |
     return page
 
 
-def write_page(model: Model, path: Path | None) -> None:
-    """Write the report of `model`, where one is asked for."""
+def write_page(model: Model, file: Path, path: Path | None) -> None:
+    """Write the report of `model`, which lies in `file`, where one is asked for."""
     if path is not None:
         from fedrulefit.report import write_report
 
-        write_report(model, path)
+        write_report(model, path, file=file.name)
 
 
 def written(output: Path, page: Path | None) -> str:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from fedrulefit.cli.console import check_writable, friendly_errors, stdout
+from fedrulefit.cli.console import check_writable, friendly_errors, line, stdout
 from fedrulefit.model import Model
 from fedrulefit.privacy.policy import Policy
+from fedrulefit.publish import tell_changes
 
 EPILOG = "Example: fedrulefit round model.json -o rounded.json --multiple 5 --smallest 11"
 _DEFAULTS = Policy()
@@ -30,12 +30,14 @@ def round_file(
     """Round the counts, coefficients and importances of a model, to publish it.
 
     For models with exact counts, and for files that were made before counts were rounded.
-    Nothing gets finer than it is.
+    Nothing gets finer than it is. Says what changed: terms that left, and how far risks move.
 
     Example: fedrulefit round model.json -o rounded.json --multiple 5 --smallest 11
     """
     check_writable(output)
-    rounded = Model.load(model).rounded(multiple, smallest)
+    exact = Model.load(model)
+    rounded = exact.rounded(multiple, smallest)
     rounded.save(output)
     words = rounded.rounding.words() if rounded.rounding else ""
-    stdout().print(Text(f"Wrote {output}: counts are {words}."))
+    for told in (f"Wrote {output}: counts are {words}.", *tell_changes(exact, rounded)):
+        stdout().print(line(told))

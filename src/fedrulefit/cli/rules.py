@@ -45,9 +45,9 @@ def rules(
         typer.echo(json.dumps(json.loads(frame.to_json(orient="records")), ensure_ascii=False))
         return
     console = stdout()
-    show.print_summary(console, loaded)
+    show.print_summary(console, loaded, model)
     console.print()
-    table = show.subgroups_table(frame) if subgroups else show.rules_table(loaded, frame)
+    table = show.subgroups_table(loaded, frame) if subgroups else show.rules_table(loaded, frame)
     console.print(table if len(frame) else Text("No rule meets these bounds."))
     console.print()
     console.print(Text(f"Covariates by importance: {show.importance_line(loaded)}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -14,10 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrulefit.cli.console import line, printable, stderr
+from fedrulefit.core.certificate import FINEST, tell_distance
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import Model
 from fedrulefit.protocol.coordinator import Progress
-from fedrulefit.publish import warn_exact
+from fedrulefit.publish import BEFORE_ROUNDING, judged_before, warn_exact
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,8 +88,9 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     return table
 
 
-def subgroups_table(frame: pd.DataFrame) -> Table:
+def subgroups_table(model: Model, frame: pd.DataFrame) -> Table:
     """Return outcome rates inside and outside each rule."""
+    rate = ".0f" if model.is_rounded else ".1f"  # rounded counts tell no finer
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("rule", overflow="fold", ratio=1)
     for name in ("inside", "rate", "outside", "rate"):
@@ -96,9 +99,9 @@ def subgroups_table(frame: pd.DataFrame) -> Table:
         table.add_row(
             printable(row["rule"]),
             _tell(row["inside"], ",.0f"),
-            _tell(100 * row["rate_inside"], ".1f", " %"),
+            _tell(100 * row["rate_inside"], rate, " %"),
             _tell(row["outside"], ",.0f"),
-            _tell(100 * row["rate_outside"], ".1f", " %"),
+            _tell(100 * row["rate_outside"], rate, " %"),
         )
     return table
 
@@ -117,16 +120,17 @@ def importance_line(model: Model) -> str:
     return ", ".join(f"{printable(names[j])} {100 * value[j] / largest:.0f}" for j in order)
 
 
-def print_summary(console: Console, model: Model) -> None:
+def print_summary(console: Console, model: Model, file: Path) -> None:
     """Print what a model rests on, in a few lines."""
-    for words in _summary_lines(model):
+    for words in _summary_lines(model, file):
         console.print(line(words))
 
 
-def _summary_lines(model: Model) -> list[str]:
+def _summary_lines(model: Model, file: Path) -> list[str]:
     origin = model.provenance
-    rate = "too few to tell" if origin.events is None else f"{100 * model.rate:.1f} %"
-    warning = warn_exact(model)
+    digits = 0 if model.is_rounded else 1
+    rate = "too few to tell" if origin.events is None else f"{100 * model.rate:.{digits}f} %"
+    warning = warn_exact(model, str(file))
     label = model.study.outcome.label or model.study.outcome.column
     kind = "SYNTHETIC data, " if model.study.synthetic else ""
     return [
@@ -144,18 +148,19 @@ def _certificate_line(model: Model) -> str:
     origin = model.provenance
     gap = origin.certificate.gap
     if gap is None:
-        residual = origin.certificate.residual
-        return f"Objective {origin.objective:.5g}, KKT residual {residual:.1e}."
-    share = gap / max(origin.objective, 1e-300)
-    return (
-        f"Objective {origin.objective:.5g}, at most {share:.1e} of it above the optimum of the "
-        "pooled data (duality gap)."
-    )
+        before = "Before rounding: objective" if model.is_rounded else "Objective"
+        residual = tell_distance(origin.certificate.residual)
+        return f"{before} {origin.objective:.5g}, KKT residual {residual}."
+    share = max(gap, FINEST) / max(origin.objective, 1e-300)
+    above = f"at most {share:.1e} of it above the optimum of the pooled data (duality gap)"
+    if model.is_rounded:
+        return f"Before rounding, the objective was {origin.objective:.5g}, {above}."
+    return f"Objective {origin.objective:.5g}, {above}."
 
 
-def print_model(console: Console, model: Model, *, top: int, written: str) -> None:
+def print_model(console: Console, model: Model, file: Path, *, top: int, written: str) -> None:
     """Print a fitted model as its user first sees it."""
-    print_summary(console, model)
+    print_summary(console, model, file)
     if top:
         console.print()
         console.print(rules_table(model, model.rules_frame(top=top)))
@@ -166,9 +171,9 @@ def print_model(console: Console, model: Model, *, top: int, written: str) -> No
     console.print(line(f"Wrote {written}."))
 
 
-def print_warning(model: Model) -> None:
+def print_warning(model: Model, file: Path) -> None:
     """Say on the side where a model of several sites has exact counts."""
-    warning = warn_exact(model)
+    warning = warn_exact(model, str(file))
     if warning:
         stderr().print(Text.assemble(("Warning: ", "yellow"), warning))
 
@@ -180,6 +185,8 @@ def print_evaluation(console: Console, model: Model) -> None:
         console.print()
     if model.evaluation is not None:
         console.print(line(model.evaluation.words()))
+        if judged_before(model):
+            console.print(Text(BEFORE_ROUNDING))
         if model.evaluation.sites:
             console.print(_metrics_table(model.evaluation, "Held-out patients by site", "site"))
         console.print()

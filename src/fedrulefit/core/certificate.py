@@ -21,6 +21,7 @@ Oracle: the optimum itself, found by another solver
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from scipy.special import expit, xlogy
@@ -30,6 +31,9 @@ from fedrulefit.core.design import Design
 from fedrulefit.core.fixed import FINE_BITS, add_units, from_units, round_units
 from fedrulefit.core.losses import logistic_slope
 from fedrulefit.core.quadratic import kkt_residual
+
+FINEST: Final = 1e-9
+"""Losses are summed in units of 2⁻³⁰: a mean loss, or a gap, is not known any finer."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,11 @@ class Certificate:
 
     residual: float
     gap: float | None
+
+
+def tell_distance(value: float) -> str:
+    """Return a residual or a gap in words: 0 is what cannot be told from it."""
+    return f"below {FINEST:.0e}" if value < FINEST else f"{value:.2g}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,6 +66,12 @@ def round_digits(value: float, digits: int) -> float:
     return float(f"{value:.{digits - 1}e}")
 
 
+def round_up_step(finest: float) -> float:
+    """Return the least of 1, 2 and 5 times a power of ten that is not below `finest`."""
+    power = 10.0 ** math.floor(math.log10(finest))
+    return next(k * power for k in (1, 2, 5, 10) if k * power >= finest * (1 - 1e-9))
+
+
 def round_step(value: float, step: float) -> float:
     """Round to a multiple of `step`, a number of few digits, without float dust."""
     return float(f"{step * round(value / step):.12g}")

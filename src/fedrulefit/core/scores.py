@@ -21,8 +21,10 @@ What that costs
     mean prediction are off by at most 1/2048; in the log-loss, probabilities nearer to 0 or 1
     than 1/1024 count as that near. The mean prediction of a bin is not known: it lies
     between the bin's edges, and is placed there so that the total is right
-    (:func:`bin_means`); that moves the calibration's slope by up to about 0.01. Decisions are
-    known at the edges, exactly.
+    (:func:`bin_means`); that moves the calibration's slope by up to about 0.01. In merged bins,
+    which are wide, that would be far off: they keep the means of the bins that they were
+    merged from, where these are told (:attr:`ScoreSums.means`). Decisions are known at the
+    edges, exactly.
 
 Oracle: scikit-learn on the patients themselves, within these bounds
 (``tests/properties/test_scores.py``).
@@ -31,7 +33,7 @@ Oracle: scikit-learn on the patients themselves, within these bounds
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 import numpy as np
@@ -66,6 +68,8 @@ class ScoreSums:
         Summed predicted probability, squared error and log-loss.
     edges : (n_bins - 1,) float64
         Between the bins: :data:`EDGES`, or some of them where bins were merged.
+    means : (n_bins,) float64, optional
+        Estimated mean prediction of each bin; None: by the edges alone.
     """
 
     cases: Floats
@@ -74,6 +78,7 @@ class ScoreSums:
     squares: float
     loss: float
     edges: Floats = field(default_factory=lambda: EDGES)
+    means: Floats | None = None
 
     @property
     def n_cases(self) -> float:
@@ -89,6 +94,11 @@ class ScoreSums:
     def total(self) -> float:
         """Weight of all patients."""
         return self.n_cases + self.n_others
+
+    @property
+    def ends(self) -> Floats:
+        """Where bins begin and end, from 0 to 1, shape (n_bins + 1,)."""
+        return np.concatenate([[0.0], self.edges, [1.0]])
 
 
 def count_scores(chance: Floats, outcome: Floats, weights: Floats) -> ScoreSums:
@@ -120,7 +130,7 @@ def count_scores(chance: Floats, outcome: Floats, weights: Floats) -> ScoreSums:
 
 def add_scores(parts: Sequence[ScoreSums]) -> ScoreSums:
     """Add up over sites."""
-    names = [f.name for f in fields(ScoreSums) if f.name != "edges"]
+    names = [f.name for f in fields(ScoreSums) if f.name not in ("edges", "means")]
     return ScoreSums(**{name: sum(getattr(part, name) for part in parts) for name in names})
 
 
@@ -141,27 +151,27 @@ def coarsen(sums: ScoreSums, least: float, *, each: bool = False) -> ScoreSums |
             edges.append(b)
             held = np.zeros(len(parts))
     starts = [0, *(b + 1 for b in edges)]
-    return ScoreSums(
-        cases=np.add.reduceat(sums.cases, starts),
-        others=np.add.reduceat(sums.others, starts),
-        chances=sums.chances,
-        squares=sums.squares,
-        loss=sums.loss,
-        edges=sums.edges[edges],
-    )
+    cases, others = (np.add.reduceat(part, starts) for part in (sums.cases, sums.others))
+    means = None
+    if sums.means is not None:
+        chances = np.add.reduceat((sums.cases + sums.others) * sums.means, starts)
+        means = chances / np.maximum(cases + others, 1e-300)  # an empty bin has none
+    return replace(sums, cases=cases, others=others, edges=sums.edges[edges], means=means)
 
 
 def bin_means(sums: ScoreSums) -> Floats:
     """Return where the mean prediction of each bin may lie, shape (n_bins,).
 
-    Each lies between the bin's edges, all at the same share of the way (on the logit
+    As told; else between the bin's edges, all at the same share of the way (on the logit
     scale of that share), such that they add up to the summed predictions.
     """
-    ends = np.concatenate([[0.0], sums.edges, [1.0]])
+    if sums.means is not None:
+        return sums.means
+    ends = sums.ends
     weight = sums.cases + sums.others
 
     def place(shift: float) -> Floats:
-        means: Floats = ends[:-1] + np.diff(ends) * expit(shift)
+        means: Floats = np.minimum(ends[:-1] + np.diff(ends) * expit(shift), ends[1:])
         return means
 
     low, high = -40.0, 40.0
@@ -286,10 +296,11 @@ def _logistic(
 
 
 def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> Floats:
-    """Return the calibration curve, shape (n_found, 4).
+    """Return the calibration curve, shape (n_found, 6).
 
     Neighbouring bins are joined into at most `n_groups` groups of similar weight. Columns:
-    mean predicted probability, observed share of the outcome, weight, cases.
+    mean predicted probability, where the group begins and ends, observed share of the
+    outcome, weight, cases.
     """
     weight = sums.cases + sums.others
     middle = (np.cumsum(weight) - 0.5 * weight) / weight.sum()
@@ -297,9 +308,13 @@ def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> Floats:
     parts = (weight, weight * bin_means(sums), sums.cases)
     in_group, chances, cases = (np.bincount(group, part, n_groups) for part in parts)
     held = in_group > 0
+    found = np.flatnonzero(held)
+    above, below = (sums.ends[np.searchsorted(group, found, side)] for side in ("left", "right"))
     return np.column_stack(
         [
-            chances[held] / in_group[held],
+            np.clip(chances[held] / in_group[held], above, below),
+            above,
+            below,
             cases[held] / in_group[held],
             in_group[held],
             cases[held],

@@ -525,7 +525,7 @@ class Coordinator:
             partial(m.EvaluateRequest, terms=terms, coef=coef),
         )
         scores = ScoreSums(sums.cases, sums.others, sums.chances, sums.squares, sums.loss)
-        return Evaluation(scores)
+        return Evaluation(scores, judged=self._rounding)
 
     def _add_results(
         self, model: Model, terms: Ints, coef: Floats, rules: Sequence[Rule]

@@ -19,7 +19,7 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.rules import as_interval, format_number
 from fedrulefit.dependence import find_dependence, list_points
 from fedrulefit.model import Model, level_words
-from fedrulefit.report.facts import format_ratio
+from fedrulefit.report.facts import format_ratio, write_minus
 from fedrulefit.study import Number
 
 WIDTH: Final = 320
@@ -180,7 +180,9 @@ def _draw(model: Model, feature: int, points: _Points, scale: _Scale) -> EffectC
         place = _placer(covariate, wide)
         xs = [place(x) for x in points.x.tolist()]
         line = draw_path(zip(xs, map(scale.y, points.values.tolist()), strict=True))
-        x_ticks = tuple(Tick(place(x), format_number(x)) for x in _round_ticks(covariate))
+        x_ticks = tuple(
+            Tick(place(x), write_minus(format_number(x))) for x in _round_ticks(covariate)
+        )
         words = _say_line(name, points)
     else:
         labels = level_words(covariate)
@@ -211,7 +213,7 @@ def _times(log_odds: float) -> str:
 def _say_line(name: str, points: _Points) -> str:
     line = points.values.tolist()
     parts = [
-        f"{_times(line[k])} at {format_number(float(points.x[k]))}"
+        f"{_times(line[k])} at {write_minus(format_number(float(points.x[k])))}"
         for k in dict.fromkeys((0, line.index(min(line)), line.index(max(line)), len(line) - 1))
     ]
     return f"{name}: odds " + ", ".join(parts)

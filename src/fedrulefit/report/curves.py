@@ -14,6 +14,7 @@ from typing import Final
 from fedrulefit.core.rules import format_number
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.report.charts import Tick, draw_path, round_steps
+from fedrulefit.report.facts import write_minus
 
 WIDTH: Final = 350
 HEIGHT: Final = 250
@@ -32,10 +33,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Dot:
-    """A group of patients: its place, the ends of its interval, and its words."""
+    """A group of patients, or a threshold: its place, the ends of its bars, and its words."""
 
     x: float
     y: float
+    left: float
+    right: float
     low: float
     high: float
     words: str
@@ -84,14 +87,21 @@ class _Paper:
         return draw_path((self.x(x), self.y(y)) for x, y in points)
 
     def x_ticks(self) -> tuple[Tick, ...]:
-        return tuple(Tick(self.x(v), format_number(v)) for v in round_steps(0.0, self.right))
+        return tuple(_tick(self.x(v), v) for v in round_steps(0.0, self.right))
 
     def y_ticks(self) -> tuple[Tick, ...]:
-        return tuple(Tick(self.y(v), format_number(v)) for v in round_steps(self.low, self.high))
+        return tuple(_tick(self.y(v), v) for v in round_steps(self.low, self.high))
 
 
-def draw_calibration(evaluation: Evaluation) -> Curve:
-    """Draw predicted against observed risk, by groups of the predicted risk."""
+def _tick(at: float, value: float) -> Tick:
+    return Tick(at, write_minus(format_number(value)))
+
+
+def draw_calibration(evaluation: Evaluation, digits: int = 1) -> Curve:
+    """Draw predicted against observed risk, by groups of the predicted risk.
+
+    `digits` are the decimals of a rate in percent.
+    """
     frame = evaluation.calibration_frame()
     most = max(float(frame["predicted"].max()), float(frame["high"].max()))
     paper = _Paper(_round_up(most), 0.0, _round_up(most))
@@ -99,17 +109,21 @@ def draw_calibration(evaluation: Evaluation) -> Curve:
         Dot(
             paper.x(row["predicted"]),
             paper.y(row["observed"]),
+            paper.x(row["above"]),
+            paper.x(min(row["below"], paper.right)),  # the bar may end at the paper's edge
             paper.y(row["low"]),
             paper.y(row["high"]),
-            f"predicted {100 * row['predicted']:.1f} %, observed {100 * row['observed']:.1f} % "
-            f"({100 * row['low']:.1f} to {100 * row['high']:.1f} %)",
+            f"predicted {100 * row['above']:g} to {100 * row['below']:g} %, about "
+            f"{100 * row['predicted']:.1f} % on average, observed "
+            f"{100 * row['observed']:.{digits}f} % "
+            f"({100 * row['low']:.{digits}f} to {100 * row['high']:.{digits}f} %)",
         )
         for row in frame.to_dict("records")
     ]
     points = list(zip(frame["predicted"].tolist(), frame["observed"].tolist(), strict=True))
     lines = (
         Line("even", paper.path([(0.0, 0.0), (paper.right, paper.right)]), "perfect"),
-        Line("line", paper.path(points), "model, with 95 % intervals"),
+        Line("line", paper.path(points), "model; bars: range of the predicted risk, 95 % interval"),
     )
     return Curve(
         "Calibration",
@@ -128,11 +142,9 @@ def draw_decision(evaluation: Evaluation) -> Curve:
     frame = evaluation.decision_frame()
     observed = evaluation.total.observed
     top = max([observed, 1e-3, *frame["net_benefit"], *frame["treat_all"]])
-    # Beyond where the model is of any use the curve runs along 0.
-    useful = frame.loc[frame["net_benefit"] > 0.02 * top, "threshold"].max()
-    right = _round_up(min(1.0, 1.1 * useful)) if useful > 0 else 1.0
-    paper = _Paper(right, -0.15 * top, 1.08 * top)
-    frame = frame[frame["threshold"] <= right]
+    frame = frame.iloc[: _count_useful(frame["net_benefit"].tolist(), 0.02 * top)]
+    right = _round_up(1.05 * float(frame["threshold"].iloc[-1]))
+    paper = _Paper(right, min(-0.15 * top, max(frame["net_benefit"].min(), -top)), 1.08 * top)
     thresholds = frame["threshold"].tolist()
     # At a threshold of 0 the model treats all.
     model, treat_all = (
@@ -144,18 +156,29 @@ def draw_decision(evaluation: Evaluation) -> Curve:
         Line("line other", paper.path(_cut_below(treat_all, paper.low)), "treat all"),
         Line("line", paper.path(_cut_below(model, paper.low)), "model"),
     )
-    every = max(1, len(model) // 5)
-    told = [f"{benefit:.3f} at {threshold:.2f}" for threshold, benefit in model[::every]]
+    dots = [
+        Dot(x, y, x, x, y, y, f"{write_minus(f'{benefit:.3f}')} at {threshold:g}")
+        for threshold, benefit in model[1:]
+        for x, y in [(paper.x(threshold), paper.y(benefit))]
+        if benefit >= paper.low
+    ]
     return Curve(
         "Decision curve",
         "Threshold of the risk",
         "Net benefit",
         lines,
-        (),
+        tuple(dots),
         paper.x_ticks(),
         paper.y_ticks(),
-        "Decision curve: net benefit of the model " + ", ".join(told),
+        "Decision curve: net benefit of the model " + ", ".join(dot.words for dot in dots),
     )
+
+
+def _count_useful(benefits: Sequence[float], least: float) -> int:
+    """Return how many points lead to the first at or below 0 after all that are of use."""
+    useful = max((k for k, benefit in enumerate(benefits) if benefit > least), default=0)
+    ends = (k for k, benefit in enumerate(benefits) if k >= useful and benefit <= 0)
+    return next(ends, len(benefits) - 1) + 1
 
 
 def _cut_below(points: Sequence[Point], floor: float) -> list[Point]:

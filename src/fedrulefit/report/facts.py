@@ -13,6 +13,7 @@ from typing import Final
 
 from scipy.special import expit
 
+from fedrulefit.core.certificate import tell_distance
 from fedrulefit.core.rules import format_number
 from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import LinearTerm, Model, RuleTerm, level_words
@@ -110,8 +111,8 @@ class Field:
 
 
 Fact = tuple[str, str]
-TOO_FEW: Final = "too few"
-"""What stands for a count that is not told."""
+NOT_TOLD: Final = "not told"
+"""What stands for a count of too few."""
 
 
 def list_terms(model: Model) -> list[TermRow]:
@@ -178,7 +179,7 @@ def _field(j: int, name: str, covariate: Number | Category | YesNo, *, used: boo
     options: tuple[str, ...] = ()
     if isinstance(covariate, Number):
         unit = covariate.unit
-        low, high = map(format_number, covariate.range)
+        low, high = (write_minus(format_number(end)) for end in covariate.range)
     else:
         options = level_words(covariate)
     return Field(
@@ -269,8 +270,8 @@ def tell_heterogeneity(evaluation: Evaluation) -> str:
     )
 
 
-def list_origin(model: Model) -> list[Fact]:
-    """Return sites and patients as released."""
+def list_origin(model: Model, file: str) -> list[Fact]:
+    """Return sites and patients as released; `file` is the model's."""
     origin = model.provenance
     facts = [
         ("Sites", ", ".join(origin.sites)),
@@ -279,12 +280,12 @@ def list_origin(model: Model) -> list[Fact]:
     ]
     for site, counts in zip(origin.sites, origin.by_site, strict=False):
         share = 100 * counts.events / counts.patients if counts.patients else 0.0
-        told = f"{format_count(counts.events)} with the outcome ({share:.1f} %)"
+        told = f"{format_count(counts.events)} with the outcome ({share:.0f} %)"
         facts.append((f"Of {site}", f"{format_count(counts.patients)}; {told}"))
     if model.study.weight is not None:
         facts.append(("Weights", f"patients count by their {model.study.weight.column!r}"))
     if model.rounding is not None:
-        facts.append(("Counts", warn_exact(model) or model.rounding.words()))
+        facts.append(("Counts", warn_exact(model, file) or model.rounding.words()))
     return facts
 
 
@@ -297,25 +298,46 @@ def tell_rounding(model: Model) -> str:
 def tell_events(model: Model) -> str:
     """Return how many patients had the outcome, as far as that is told."""
     events = model.provenance.events
-    return TOO_FEW if events is None else f"{format_count(events)} ({100 * model.rate:.1f} %)"
+    if events is None:
+        return "too few to tell"
+    return f"{format_count(events)} ({100 * model.rate:.{rate_digits(model)}f} %)"
+
+
+def rate_digits(model: Model) -> int:
+    """Return the decimals of a rate in percent: none where it is one of rounded counts."""
+    return 0 if model.is_rounded else 1
+
+
+def tell_groups(model: Model) -> str:
+    """Return what the groups of the predicted risk are, and are not."""
+    rounded = (
+        " Their counts are rounded, and need not add up to the totals." if model.is_rounded else ""
+    )
+    return (
+        "Groups of the predicted risk are merged until each holds enough patients with and "
+        f"without the outcome.{rounded} Of a group's predicted risks the range is known; their "
+        "mean is an estimate. Decisions are known at the ends of groups (dots)."
+    )
 
 
 def list_certificate(model: Model) -> list[Fact]:
     """Return how the fit went, and how far it is from the optimum."""
     origin = model.provenance
     gap = origin.certificate.gap
+    before = ", before rounding" if model.is_rounded else ""
     chosen = " (chosen by cross-validation)" if origin.path else " (given)"
     facts = [
         ("Solver", f"{origin.solver}, {_plural(origin.rounds, 'round')}"),
         ("Penalty λ", f"{origin.penalty:.4g}{chosen}"),
         ("Candidate rules", str(origin.candidates)),
-        ("Penalised mean loss", f"{origin.objective:.6g}"),
-        ("KKT residual", f"{origin.certificate.residual:.2g}"),
+        (f"Penalised mean loss{before}", f"{origin.objective:.6g}"),
+        (f"KKT residual{before}", write_minus(tell_distance(origin.certificate.residual))),
         (
-            "Duality gap",
+            f"Duality gap{before}",
             "not available: a term is unpenalised"
             if gap is None
-            else f"{gap:.2g}: the loss lies at most so much above the optimum of the pooled data",
+            else f"{write_minus(tell_distance(gap))}: the most that the loss "
+            f"{'lay' if before else 'lies'} above the optimum of the pooled data",
         ),
     ]
     if origin.path:
@@ -333,15 +355,17 @@ def list_certificate(model: Model) -> list[Fact]:
 def list_specification(model: Model) -> tuple[Sequence[str], list[list[str]]]:
     """Return the whole model in numbers: as in its file, but cut-offs as people read them."""
     columns = ("Term", "Coefficient", "Centre", "Spread", "Limits", "Fill")
-    rows = [["Starting point", repr(model.intercept), *[""] * 4]]
+    rows = [["Starting point", write_number(model.intercept), *[""] * 4]]
     for term in model.terms:
         words, numbers = model.describe(term), [""] * 4
         if isinstance(term, LinearTerm):
             axis = model.grid.axes[term.feature]
             words = f"{model.study.names[term.feature]}, linear"
-            limits = f"{axis.limits[0]!r} to {axis.limits[1]!r}"
-            numbers = [repr(axis.centre), repr(axis.spread), limits, repr(axis.fill)]
-        rows.append([words, repr(term.coefficient), *numbers])
+            centre, spread, low, high, fill = map(
+                write_number, (axis.centre, axis.spread, *axis.limits, axis.fill)
+            )
+            numbers = [centre, spread, f"{low} to {high}", fill]
+        rows.append([words, write_number(term.coefficient), *numbers])
     return columns, rows
 
 
@@ -361,8 +385,18 @@ def format_ratio(value: float) -> str:
     return f"{value:.2f}" if 0.095 <= value < 99.5 else format_number(value)
 
 
+def write_minus(text: str) -> str:
+    """Return numbers with minus signs instead of hyphens."""
+    return text.replace("-", "−")
+
+
+def write_number(value: float) -> str:
+    """Return a number with all its digits."""
+    return write_minus(repr(value))
+
+
 def _tell_count(value: float) -> str:
-    return TOO_FEW if math.isnan(value) else format_count(value)
+    return NOT_TOLD if math.isnan(value) else format_count(value)
 
 
 def format_count(value: float) -> str:

@@ -52,7 +52,8 @@
 
   function format(x) {
     if (x === 0) return "0";
-    return Math.abs(x) >= 1e4 ? x.toFixed(0) : String(Number(x.toPrecision(4)));
+    const text = Math.abs(x) >= 1e4 ? x.toFixed(0) : String(Number(x.toPrecision(4)));
+    return text.replace("-", "−");
   }
   function percent(p) {
     if (p > 0 && p < 0.001) return "below 0.1 %";

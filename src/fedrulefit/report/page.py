@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -23,7 +23,7 @@ from fedrulefit.evaluation import Evaluation
 from fedrulefit.files import write_whole
 from fedrulefit.model import Model
 from fedrulefit.modelfile import model_text
-from fedrulefit.publish import check_rounding
+from fedrulefit.publish import BEFORE_ROUNDING, check_rounding, judged_before
 from fedrulefit.report import charts, curves, facts
 from fedrulefit.report.island import dump_island
 from fedrulefit.report.tripod import list_checklist, list_cluster_items
@@ -52,10 +52,10 @@ _MEASURES: Final = {
 }
 """The measures that the table shows, in words."""
 _GROUPS: Final = {
-    "predicted": "Predicted risk",
+    "range": "Predicted risk",
+    "predicted": "Its mean, estimated",
     "observed": "Observed share",
-    "low": "95 % interval from",
-    "high": "to",
+    "interval": "95 % interval",
     "patients": "Patients",
     "events": "With the outcome",
 }
@@ -66,12 +66,14 @@ _DECISIONS: Final = {
     "ppv": "Positive predictive value",
     "npv": "Negative predictive value",
     "net_benefit": "Net benefit",
-    "treat_all": "of treating all",
+    "treat_all": "Treating all",
 }
+_RATES: Final = ("observed", "low", "high", "sensitivity", "specificity", "ppv", "npv")
+"""Shares of counts: in hundredths where the counts are rounded, else in thousandths."""
 
 
-def render_report(model: Model) -> str:
-    """Return the page of `model` as HTML.
+def render_report(model: Model, *, file: str = "FILE") -> str:
+    """Return the page of `model`, from a file of the name `file`, as HTML.
 
     Raises
     ------
@@ -97,6 +99,9 @@ def render_report(model: Model) -> str:
         study=model.study,
         outcome=facts.tell_outcome(model),
         hidden=model.hidden,
+        is_rounded=model.is_rounded,
+        digits=facts.rate_digits(model),
+        groups=facts.tell_groups(model),
         rounded=facts.tell_rounding(model),
         unjudged=model.unjudged,
         paragraph=facts.tell_model(model),
@@ -108,7 +113,7 @@ def render_report(model: Model) -> str:
         pairs=[charts.tabulate_pair(model, pair) for pair in strongest_pairs(model, _PAIRS)],
         fields=facts.list_fields(model),
         performance=_list_judged(model),
-        origin=facts.list_origin(model),
+        origin=facts.list_origin(model, file),
         bill=model.privacy,
         certificate=facts.list_certificate(model),
         path=model.provenance.path,
@@ -125,10 +130,10 @@ def render_report(model: Model) -> str:
     )
 
 
-def write_report(model: Model, path: str | Path) -> None:
-    """Write the page of `model` to `path`, whole or not at all."""
+def write_report(model: Model, path: str | Path, *, file: str = "FILE") -> None:
+    """Write the page of `model`, from a file of the name `file`, to `path`: whole or not at all."""
     path = Path(path)
-    page = render_report(model).encode("utf-8", "replace")
+    page = render_report(model, file=file).encode("utf-8", "replace")
     try:
         write_whole(path, page)
     except OSError as error:
@@ -153,37 +158,39 @@ class _Table:
 
 def _list_judged(model: Model) -> list[_Judged]:
     """Return every way in which the model was judged."""
+    before = BEFORE_ROUNDING if judged_before(model) else ""
     ways = (
-        ("Held-out patients", model.evaluation, Evaluation.words),
-        ("Sites left out", model.validation, facts.tell_validation),
+        ("Held-out patients", model.evaluation, Evaluation.words, before),
+        ("Sites left out", model.validation, facts.tell_validation, ""),
     )
+    digits = facts.rate_digits(model)
     return [
-        _judge(title, [tell(found), facts.tell_heterogeneity(found)], found)
-        for title, found, tell in ways
+        _judge(title, [tell(found), facts.tell_heterogeneity(found), note], found, digits)
+        for title, found, tell, note in ways
         if found is not None
     ]
 
 
-def _judge(title: str, words: Sequence[str], evaluation: Evaluation) -> _Judged:
-    drawn = [curves.draw_calibration(evaluation)]
+def _judge(title: str, words: Sequence[str], evaluation: Evaluation, digits: int) -> _Judged:
+    drawn = [curves.draw_calibration(evaluation, digits)]
     tables = {
-        "Discrimination and calibration": _tabulate_metrics(evaluation.metrics_frame()),
+        "Discrimination and calibration": _tabulate_metrics(evaluation.metrics_frame(), digits),
         "Calibration by groups of the predicted risk": _tabulate(
-            evaluation.calibration_frame(), _GROUPS
+            evaluation.calibration_frame(), _GROUPS, digits
         ),
     }
     decisions = evaluation.decision_frame()
     if len(decisions):  # none where few patients stand in one group
         drawn.append(curves.draw_decision(evaluation))
-        tables["Decision curve"] = _tabulate(decisions, _DECISIONS)
+        tables["Decision curve"] = _tabulate(decisions, _DECISIONS, digits)
     return _Judged(title, [line for line in words if line], drawn, tables)
 
 
-def _tabulate_metrics(frame: pd.DataFrame) -> _Table:
+def _tabulate_metrics(frame: pd.DataFrame, digits: int) -> _Table:
     """Return a row per measure, so that many sites stay readable on a narrow screen."""
     rows: dict[str, list[str]] = {}
     for site in frame.to_dict("records"):
-        cells = {name: _cell(value) for name, value in site.items()}
+        cells = _cells(site, digits)
         for name in ("auc", "slope", "intercept"):
             cells[f"{name}_range"] = f"{cells[f'{name}_low']} to {cells[f'{name}_high']}"
         for name, words in _MEASURES.items():
@@ -191,18 +198,33 @@ def _tabulate_metrics(frame: pd.DataFrame) -> _Table:
     return _Table(["", *frame["site"]], [[words, *cells] for words, cells in rows.items()])
 
 
-def _tabulate(frame: pd.DataFrame, words: Mapping[str, str]) -> _Table:
+def _tabulate(frame: pd.DataFrame, words: Mapping[str, str], digits: int) -> _Table:
     """Return the columns that `words` names, under these words."""
-    rows = frame[list(words)].itertuples(index=False)
-    return _Table(list(words.values()), [[_cell(value) for value in row] for row in rows])
+    rows = []
+    for row in frame.to_dict("records"):
+        cells = _cells(row, digits)
+        if "above" in row:
+            cells["range"] = f"{row['above']:g} to {row['below']:g}"
+            cells["interval"] = f"{cells['low']} to {cells['high']}"
+        rows.append([cells[name] for name in words])
+    return _Table(list(words.values()), rows)
 
 
-def _cell(value: object) -> str:
+def _cells(row: Mapping[Hashable, object], digits: int) -> dict[str, str]:
+    """Return a row's numbers as text; `digits` are the decimals of a rate in percent."""
+    return {
+        str(name): _cell(value, 2 + digits if name in _RATES else 3) for name, value in row.items()
+    }
+
+
+def _cell(value: object, digits: int) -> str:
     if not isinstance(value, float):
         return str(value).replace("_", " ")
     if math.isnan(value):
         return "–"
-    return facts.format_count(value) if value.is_integer() else f"{value:.3f}"
+    if value.is_integer():
+        return facts.format_count(value)
+    return facts.write_minus(f"{value:.{digits}f}")
 
 
 class _Markup(str):

@@ -153,7 +153,7 @@ def test_fit_writes_a_report_where_asked(tables: Path, tmp_path: Path) -> None:
     out, page = tmp_path / "model.json", tmp_path / "report.html"
     options = ("-s", tables / "study.toml", *sites(tables), "-o", out, *QUICK)
     text = succeed("fit", *options, "--report", page).stdout
-    assert page.read_text(encoding="utf-8") == render_report(Model.load(out))
+    assert page.read_text(encoding="utf-8") == render_report(Model.load(out), file="model.json")
     assert "report.html" in text
     error = fail("fit", *options, "--report", tmp_path / "absent" / "report.html")
     assert "cannot write" in error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,11 +14,15 @@ import pytest
 from typer.testing import CliRunner
 
 from fedrulefit.cli.app import app
+from fedrulefit.core.certificate import Certificate
+from fedrulefit.core.scores import ScoreSums
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.evaluation import Evaluation
+from fedrulefit.model import Model
+from fedrulefit.publish import BEFORE_ROUNDING
 from fedrulefit.report import curves, render_report, write_report
 from fedrulefit.report.curves import draw_calibration, draw_decision
-from fedrulefit.report.facts import list_terms, tell_model
+from fedrulefit.report.facts import list_certificate, list_terms, tell_model
 from fedrulefit.report.island import dump_island, island_facts
 from fedrulefit.report.tripod import AUTHORS, list_checklist
 from tests.reports import (
@@ -185,6 +190,94 @@ def test_a_useless_model_has_a_decision_curve_that_stays_on_paper() -> None:
     assert max(heights) == curves.HEIGHT - curves.BOTTOM, "cut where it leaves the paper"
 
 
+def decision_of(*benefits: float) -> Evaluation:
+    """Return an evaluation whose net benefit is `benefits` at 0.1, 0.2, …"""
+    edges = np.arange(1, len(benefits) + 1) / 10
+    true = 100 * np.linspace(0.9, 0.1, len(benefits))
+    false = (true - 1000 * np.array(benefits)) * (1 - edges) / edges
+    cases, others = (-np.diff([n, *part, 0]) for n, part in ((100, true), (900, false)))
+    return Evaluation(ScoreSums(cases, others, 100.0, 80.0, 300.0, edges))
+
+
+def test_a_decision_curve_ends_where_the_model_is_of_no_use() -> None:
+    """It ended before, as if a model were of use at every threshold that was shown."""
+    drawn = draw_decision(decision_of(0.05, 0.03, 0.01, -0.006, -0.01))
+    assert [dot.words for dot in drawn.dots] == [
+        "0.050 at 0.1", "0.030 at 0.2", "0.010 at 0.3", "−0.006 at 0.4",
+    ]  # fmt: skip
+    (model,) = (line.path for line in drawn.lines if line.label == "model")
+    last = drawn.dots[-1]
+    assert model.endswith(f"L{last.x:g} {last.y:g}")
+    (zero,) = (tick.at for tick in drawn.y_ticks if tick.text == "0")
+    assert last.y > zero, "below 0 on the paper"
+    assert len(draw_decision(decision_of(0.05, 0.03)).dots) == 2, "to the end where none is"
+
+
+def test_groups_are_drawn_with_their_range() -> None:
+    model = evaluated_model().rounded()
+    assert model.evaluation is not None
+    curve = draw_calibration(model.evaluation, 0)
+    frame = model.evaluation.calibration_frame()
+    for dot, row in zip(curve.dots, frame.itertuples(), strict=True):
+        assert dot.left <= dot.x <= dot.right
+        assert f"predicted {100 * row.above:g} to {100 * row.below:g} %, about" in dot.words
+    assert curve.dots[-1].right == curves.WIDTH - curves.RIGHT
+
+
+def certificate_of(model: Model) -> dict[str, str]:
+    return dict(list_certificate(model))
+
+
+def test_a_rounded_model_is_certified_before_rounding() -> None:
+    """A gap of 0 was claimed for coefficients that had been rounded after the fit."""
+    exact = path_model()
+    origin = replace(exact.provenance, certificate=Certificate(residual=0.0, gap=0.0))
+    exact = replace(exact, provenance=origin)
+    assert certificate_of(exact)["Duality gap"].startswith(
+        "below 1e−09: the most that the loss lies"
+    )
+    facts = certificate_of(exact.rounded())
+    assert "Duality gap" not in facts
+    assert facts["Duality gap, before rounding"].startswith(
+        "below 1e−09: the most that the loss lay"
+    )
+    assert facts["KKT residual, before rounding"] == "below 1e−09"
+    why = "Terms and rules are counted before rounding"
+    assert why in render_report(exact.rounded())
+    assert why not in render_report(exact)
+
+
+def test_a_rounded_page_says_when_it_was_judged_and_that_groups_are_rounded() -> None:
+    exact = evaluated_model()
+    later = exact.rounded()
+    assert later.evaluation is not None
+    judged = replace(later.evaluation, judged=later.rounding)
+    pages = {
+        "exact": render_report(exact),
+        "rounded later": render_report(later),
+        "rounded, then judged": render_report(replace(later, evaluation=judged)),
+    }
+    assert [name for name, page in pages.items() if BEFORE_ROUNDING in page] == ["rounded later"]
+    assert "need not add up" not in pages["exact"]
+    assert "need not add up" in pages["rounded later"]
+
+
+def test_rates_of_rounded_counts_have_no_decimals() -> None:
+    assert re.search(r"\d\.\d % <span", render_report(sample_model()))
+    page = render_report(sample_model().rounded())
+    section = page[page.index('id="subgroups-table"') :]
+    section = section[: section.index("</table>")]
+    assert re.search(r"\d % <span", section)
+    assert not re.search(r"\d\.\d %", section)
+
+
+def test_numbers_have_minus_signs() -> None:
+    page = render_report(evaluated_model())
+    shown = re.sub(r"<(style|script|svg)\b.*?</\1>|<[^>]+>", " ", page, flags=re.S)
+    assert not re.search(r"(?<![\w.)-])-\d", shown)
+    assert re.search(r"−\d", shown)
+
+
 def test_subgroups_by_site_are_shown_where_the_model_tells_them() -> None:
     page = render_report(evaluated_model())
     rows = evaluated_model().subgroups_frame(by_site=True)
@@ -201,11 +294,13 @@ def test_writing_where_nothing_can_be_written_is_said(tmp_path: Path) -> None:
 
 def test_the_command_writes_the_page(tmp_path: Path) -> None:
     model = sample_model()
-    model.save(tmp_path / "model.json")
+    model.save(tmp_path / "ours.json")
     page = tmp_path / "report.html"
-    result = CliRunner().invoke(app, ["report", str(tmp_path / "model.json"), "-o", str(page)])
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "ours.json"), "-o", str(page)])
     assert result.exit_code == 0, result.output
-    assert page.read_text(encoding="utf-8") == render_report(model)
+    assert page.read_text(encoding="utf-8") == render_report(model, file="ours.json")
+    assert "fedrulefit round ours.json -o rounded.json" in page.read_text(encoding="utf-8")
+    assert f"round{tmp_path / 'ours.json'}-orounded" in "".join(result.output.split())
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".part"] == []
-    result = CliRunner().invoke(app, ["report", str(tmp_path / "model.json"), "-o", str(tmp_path)])
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "ours.json"), "-o", str(tmp_path)])
     assert result.exit_code == 2
