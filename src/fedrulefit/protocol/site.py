@@ -23,7 +23,7 @@ import re
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final, cast, get_args
 
 import msgpack
@@ -79,7 +79,7 @@ from fedrulefit.protocol.agreed import (
     pack_votes,
     sender_claim,
 )
-from fedrulefit.protocol.dealing import deal_folds, dealing_rng, hold_out, site_rng
+from fedrulefit.protocol.dealing import Dealer, site_rng
 from fedrulefit.protocol.histograms import Histograms
 from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.schedule import make_factors, make_schedule
@@ -253,19 +253,13 @@ class Site:
         self.policy = policy
         self.ledger = ledger if ledger is not None else Ledger()
         self._table = table
-        settings = study.settings
-        rng = partial(dealing_rng, settings.seed, name, dealing)
-        held = hold_out(
-            table.outcome,
-            table.weights,
-            settings.holdout,
-            rng("holdout"),
-            least=policy.min_count,
-        )
+        dealer = Dealer(study, name, dealing, policy.min_count)
+        held = dealer.hold_out(table)
         self._held_out = table.take(held)
         learnt = table.take(~held)
         if learnt.outcome is None or not learnt.weights.sum() > 0:
             raise DataError(f"site {name!r}: too few patients to hold some out: lower 'holdout'")
+        self._learnt = learnt
         self._values: Floats = learnt.values
         self._outcome: Floats = learnt.outcome
         self._weights: Floats = learnt.weights
@@ -285,13 +279,7 @@ class Site:
         self._handed = (b"", b"")  # hashes: all that was handed out; grid and rules alone
         self._gated: Gated | None = None
         self._known = _Known()
-        self._folds = deal_folds(
-            self._outcome,
-            self._weights,
-            settings.folds,
-            rng("folds"),
-            least=policy.min_count,
-        )
+        self._folds = dealer.deal_folds(learnt)
         self._changed = False
         self._remember()
 
@@ -340,12 +328,12 @@ class Site:
         releases = self.ledger.date(self._releases(request, draft.reply, digest(data)))
         self._keep(request, received, asked, data, releases)
         self._known, self._draft = draft.known, None
+        self._enter(request)
         if releases:
             self.ledger.append(*releases)
         return data
 
     def _prepare(self, request: m.Request, asked: str) -> _Draft:
-        self._enter(request)
         known = self._take_in(request)
         return _Draft(asked, self._answer(request, known), known)
 
@@ -423,6 +411,8 @@ class Site:
         other = m.CurvatureRequest if self.study.settings.solver == "fedda" else m.DualRequest
         if isinstance(request, other):
             raise ProtocolError("a round of a solver that is not the study's", "order")
+        if isinstance(request, m.SpreadsRequest) and self.study.settings.spreads != "exact":
+            raise ProtocolError("the study asks for no exact spreads", "order")
         kind = self._kind(type(request))
         if kind is None:
             return
@@ -531,7 +521,9 @@ class Site:
         self._check_runs(request.header.run)
         self._check_capacity(request)
         self._check_folds()
-        check_changes(self._table, self.study, self._shared, self.policy.min_changed)
+        check_changes(
+            self._learnt, self._held_out, self.study, self._shared, self.policy.min_changed
+        )
         rounds = m.DualRequest if settings.solver == "fedda" else m.CurvatureRequest
         needed = [m.GridRequest, m.RulesRequest, rounds, m.SlopesRequest, m.SummaryRequest]
         if settings.spreads == "exact":
@@ -554,7 +546,7 @@ class Site:
 
     def _check_folds(self) -> None:
         settings, most = self.study.settings, self.policy.max_folds
-        if settings.penalty == "cv" and settings.folds > most:
+        if settings.folds > most:
             raise ProtocolError(
                 f"the study has {settings.folds} folds; the site's policy allows {most}", "policy"
             )
@@ -567,7 +559,7 @@ class Site:
                 "totals can be taken apart: use weighting = 'patients'",
                 "policy",
             )
-        n_sites = self._seals.count_sites(request)
+        n_sites = self._seals.most_sites(request)
         most = capacity(n_sites)
         if max(self._table.n_rows, self._table.weights.sum()) > most:
             raise ProtocolError(
@@ -626,13 +618,13 @@ class Site:
     # --- 3. The answer --------------------------------------------------------------------
 
     def _enter(self, request: m.Request) -> None:
-        """Take part: nothing of patients leaves in answer to these."""
+        """Take part, once the answer is kept: nothing of patients leaves in answer to these."""
         match request:
             case m.JoinRequest():
                 self._run = request.header.run
                 self._seals.join(request)
             case m.KeyRequest():
-                self._seals.draw_secret()
+                self._seals.take_secret()
             case m.PeersRequest():
                 self._seals.meet(request)
 
@@ -742,6 +734,7 @@ class Site:
             grid,
             min_count=self.policy.min_count,
             max_rules=self.policy.max_rules,
+            weights=self._weights,
         )
         passed = set(self._gated.rules)
         sent = [tuple(rule for rule in rules if rule in passed) for rules in grown]
@@ -804,8 +797,9 @@ class Site:
     def _curve(self, request: m.CurvatureRequest) -> m.CurvatureReply:
         """A round of the exact solver, for every fold asked for."""
         design, settings = self._ready_design(), self.study.settings
-        if not 1 <= len(request.queries) <= settings.folds + 1:
-            raise ProtocolError(f"expected 1 to {settings.folds + 1} points")
+        n_folds = settings.folds if settings.penalty == "cv" else 0
+        if not 1 <= len(request.queries) <= n_folds + 1:
+            raise ProtocolError(f"expected 1 to {n_folds + 1} points")
         if len({query.fold for query in request.queries}) < len(request.queries):
             raise ProtocolError("two points of one fold")
         if 8 * size(curvature_lengths(request.queries, design.n_terms)) > MAX_BYTES:
@@ -820,7 +814,7 @@ class Site:
                 raise ProtocolError(f"more active terms than the study allows, which is {most}")
             _check_coefs(query.terms, query.start, design.n_terms)
             _check_length(query.end, len(query.terms), "coefficients")
-            if not -1 <= query.fold < settings.folds:
+            if not -1 <= query.fold < n_folds:
                 raise ProtocolError(f"there is no fold {query.fold}")
             self._check_size(query.terms, query.start)
             self._check_size(query.terms, query.end)
@@ -1122,9 +1116,11 @@ class Site:
         if isinstance(request, m.JoinRequest):
             entries["data"] = self._data_digest()
             self._note_run(request.header.run)
-            note_table(self._table, self.study, self._shared)
+            note_table(self._learnt, self._held_out, self.study, self._shared)
         if isinstance(request, m.KeyRequest):
-            entries["secret"] = self._seals.secret
+            entries["secret"] = self._seals.drawn
+        if isinstance(request, m.PeersRequest):
+            entries["certificates"] = self._seals.pack_certificates(request)
         if isinstance(request, m.OfferRequest):
             entries["offered"] = request.terms.tobytes()
         if isinstance(request, m.GridRequest | m.VoteRequest):
@@ -1139,7 +1135,9 @@ class Site:
             recent = [*recent, step]
             entries |= {f"reply/{old}": None for old in recent[:-RECENT]}
             recent = recent[-RECENT:]
-        place = msgpack.packb((step, order, n_sums, recent, hashes, self._seals.place))
+        # What was not opened when sites leave, never will be.
+        sealed = None if isinstance(request, m.PeersRequest) else self._seals.place
+        place = msgpack.packb((step, order, n_sums, recent, hashes, sealed))
         self._memory.put({**entries, "place": place})
         # Only now: had the disk been full, the site would still be where it was.
         self._step, self._order, self._n_sums, self._recent = step, order, n_sums, recent
