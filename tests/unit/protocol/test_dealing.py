@@ -15,7 +15,6 @@ from fedrulefit.study import Study
 from fedrulefit.table import Table, load_table
 from tests.samples import make_frame, make_study, make_tables, take
 
-
 STUDY = make_study()
 
 
