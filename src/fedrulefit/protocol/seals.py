@@ -184,7 +184,11 @@ class Seals:
         self._masks = self._make_masks(request)
         kept = msgpack.unpackb(self._memory.get("certificates") or b"\x80")
         self._certificates = {**kept, **{peer.site: peer.certificate for peer in request.peers}}
-        self._sealed = None  # what was not opened, never will be
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Forget the last sum: what was not opened, never will be."""
+        self._sealed = None
 
     def _make_masks(self, request: m.PeersRequest) -> Masks:
         publics = {peer.site: peer.public for peer in request.peers}

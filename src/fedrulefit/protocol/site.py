@@ -1135,9 +1135,7 @@ class Site:
             recent = [*recent, step]
             entries |= {f"reply/{old}": None for old in recent[:-RECENT]}
             recent = recent[-RECENT:]
-        # What was not opened when sites leave, never will be.
-        sealed = None if isinstance(request, m.PeersRequest) else self._seals.place
-        place = msgpack.packb((step, order, n_sums, recent, hashes, sealed))
+        place = msgpack.packb((step, order, n_sums, recent, hashes, self._seals.place))
         self._memory.put({**entries, "place": place})
         # Only now: had the disk been full, the site would still be where it was.
         self._step, self._order, self._n_sums, self._recent = step, order, n_sums, recent
@@ -1172,6 +1170,9 @@ class Site:
         self._step, self._order, self._n_sums, self._recent, handed, sealed = msgpack.unpackb(place)
         self._handed = (handed[0], handed[1])
         self._seals.place = sealed
+        peers = self._memory.get("stage/PeersRequest")
+        if peers is not None and read_request(peers).header.step == self._step:
+            self._seals.give_up()  # the place was kept before the new set took effect
         self._changed = self._memory.get("data") != self._data_digest()
 
     def _data_digest(self) -> bytes:
