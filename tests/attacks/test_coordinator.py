@@ -375,10 +375,10 @@ def test_one_patient_who_joins_between_two_runs_is_not_told(min_changed: int) ->
 # --- Folds of one hospital ------------------------------------------------------------------------
 
 
-def sized(study: Any, n_cases: int) -> dict[str, Table]:
-    """Return three tables, two of them with so many patients with the outcome."""
-    tables = make_tables(study, sizes=(300, 150, 120))
-    for name in ("south", "west"):
+def sized(study: Any, n_cases: int, few: tuple[str, ...]) -> dict[str, Table]:
+    """Return four tables, some of them with so few patients with the outcome."""
+    tables = make_tables(study, sizes=(300, 250, 220, 200) if len(few) < 2 else (300, 150, 120))
+    for name in few:
         rows = tables[name].outcome
         assert rows is not None
         kept = np.r_[np.flatnonzero(rows == 1)[:n_cases], np.flatnonzero(rows == 0)]
@@ -386,10 +386,12 @@ def sized(study: Any, n_cases: int) -> dict[str, Table]:
     return tables
 
 
-def folds_of(policy: Policy, n_cases: int) -> tuple[Any, Any]:
+def folds_of(
+    policy: Policy, n_cases: int, few: tuple[str, ...] = ("south", "west")
+) -> tuple[Any, Any]:
     """Return what a curious coordinator reads of all folds, and the largest site's own number."""
     study = make_study(**{**SOLVERS["cv"], "n_trees": 5})
-    tables = sized(study, n_cases)
+    tables = sized(study, n_cases, few)
     sites = make_sites(study, tables, policy=policy)
     coordinator, replies = Coordinator(study, list(sites), secure=True), {}
     while True:
@@ -415,9 +417,19 @@ def test_folds_are_not_of_one_hospital_alone() -> None:
     assert read == own == 300
     refusal, _ = folds_of(POLICY, 9)
     assert refusal.code == "too-few-sites"
-    assert "only 1 sites have enough patients to deal some into folds" in refusal.reason
+    assert "only 1 of the sites deal their patients into folds" in refusal.reason
     read, own = folds_of(POLICY, 30)
     assert read > own
+
+
+def test_nor_is_what_the_folds_leave() -> None:
+    """Three deal, one cannot: all sums less the folds' own are that one's."""
+    read, _ = folds_of(change(min_votes=0), 9, few=("east",))
+    assert read == 300 + 250 + 220
+    refusal, _ = folds_of(POLICY, 9, few=("east",))
+    assert refusal.code == "too-few-sites"
+    assert "only 1 of the sites do not deal their patients into folds" in refusal.reason
+    assert folds_of(POLICY, 90, few=("east",))[0] > read
 
 
 # --- Votes that are not votes ---------------------------------------------------------------------

@@ -24,7 +24,7 @@ from fedrulefit.model import Model
 from fedrulefit.modelfile import load_model, model_facts
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import KINDS, MIN_COUNT, OPEN, Policy
-from fedrulefit.protocol.dealing import dealing_rng, hold_out
+from fedrulefit.protocol.dealing import hold_out, site_rng
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
 from tests.samples import SOLVERS, make_study, make_tables, take
@@ -56,7 +56,7 @@ def model() -> Model:
 
 def _hold_out(outcome: Any, share: float, seed: int, site: str) -> Any:
     """Hold patients out as a site without a secret and a policy does."""
-    rng = dealing_rng(seed, site, None, "holdout")
+    rng = site_rng(seed, site, 1_000_000)
     return hold_out(outcome, np.ones(len(outcome)), share, rng, least=0)
 
 

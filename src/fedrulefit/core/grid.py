@@ -505,9 +505,23 @@ def _useful_cutoffs(edges: Floats, bins: Bins) -> Floats:
     return np.unique(cutoffs[inside])
 
 
+def _public_cutoffs(bins: Bins) -> Floats:
+    return _useful_cutoffs(bins.edges, bins) if bins.cutoffs is None else bins.cutoffs
+
+
+def public_cells(column: Floats, bins: Bins) -> Ints:
+    """Return the cell of each value, which no public cut-off or limit parts; −1 if missing.
+
+    Values outside the public range count as its end.
+    """
+    points = np.union1d(bins.edges, _public_cutoffs(bins))
+    cells = np.searchsorted(points, np.clip(column, points[0], points[-1]), side="right")
+    return np.where(np.isnan(column), -1, cells).astype(np.int64)
+
+
 def on_public_edges(axis: Axis, bins: Bins) -> bool:
     """Whether cut-offs and limits of an ordered covariate lie on its public bins."""
-    public = _useful_cutoffs(bins.edges, bins) if bins.cutoffs is None else bins.cutoffs
+    public = _public_cutoffs(bins)
     edges = (*bins.edges.tolist(), 0.0, 1.0) if bins.kind == "yes/no" else bins.edges.tolist()
     return bool(np.isin(axis.cutoffs, public).all()) and set(axis.limits) <= set(edges)
 

@@ -9,8 +9,8 @@ and k without the outcome inside. Of two rules of which one implies the other
 if the patients between them are fewer than k, but not 0: who knew both counts
 would know theirs.
 
-Counts are of patients, not of their weights. Oracle: brute force over pairs
-(``tests/unit/privacy/test_gate.py``).
+Counts are of patients, not of their weights; a patient of weight 0 is none. Oracle:
+brute force over pairs (``tests/unit/privacy/test_gate.py``).
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def gate_rules(
     *,
     min_count: int,
     max_rules: int,
+    weights: Floats | None = None,
 ) -> Gated:
     """Return the rules that may leave.
 
@@ -60,7 +61,10 @@ def gate_rules(
     max_rules : int
         Most rules; beyond, those stay that are shorter, then by a hash of the
         rule, which says nothing of the patients.
+    weights : (n_rows,) float64, optional
+        Patients of weight 0 are not counted; all are, if not given.
     """
+    codes, outcome = _counted(codes, outcome, weights)
     distinct = sorted(set(rules), key=_canonical)
     counted = distinct
     inside: Ints = np.zeros(len(distinct), dtype=np.int64)
@@ -77,12 +81,24 @@ def gate_rules(
     return Gated(tuple(sent), too_few, len(near), len(passed) - len(sent))
 
 
-def have_enough(rules: Sequence[Rule], codes: Codes, outcome: Floats, *, min_count: int) -> Bools:
+def have_enough(
+    rules: Sequence[Rule],
+    codes: Codes,
+    outcome: Floats,
+    weights: Floats,
+    *,
+    min_count: int,
+) -> Bools:
     """Return which rules have enough patients here, shape (n_rules,): the site's votes.
 
     Of nested rules that are near in number all may have: that is for the rules that leave.
     """
-    return _count(rules, codes, outcome)[1] >= min_count
+    return _count(rules, *_counted(codes, outcome, weights))[1] >= min_count
+
+
+def _counted(codes: Codes, outcome: Floats, weights: Floats | None) -> tuple[Codes, Floats]:
+    """Leave out patients of weight 0: no sum is over them, so nobody hides among them."""
+    return (codes, outcome) if weights is None else (codes[weights > 0], outcome[weights > 0])
 
 
 def _count(rules: Sequence[Rule], codes: Codes, outcome: Floats) -> tuple[Ints, Ints]:

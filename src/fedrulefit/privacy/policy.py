@@ -127,11 +127,11 @@ class Policy(BaseModel):
         k patients in it, as for a rule that leaves; 0 asks for no votes. From 2 on, no
         site brings a rule through alone, whatever it says.
     max_folds : int
-        Most folds of a cross-validation. In each the site has at least k patients with
-        and k without the outcome, or nobody; likewise among held-out patients.
+        Most folds of a cross-validation. The site has at least k patients with and k
+        without the outcome in each, or nobody in any; likewise among held-out patients.
     min_changed : int
-        Fewest patients in which two tables differ that take part in runs of the same
-        covariates; 0 differences are fine, too.
+        Fewest patients in which two tables differ that take part in runs; 0 differences
+        are fine, too.
     allow : list of str
         Kinds of release allowed; see :data:`KINDS`.
     secure_sums : bool

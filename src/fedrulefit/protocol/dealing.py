@@ -1,24 +1,37 @@
 """Who of a site's patients is held out, and in which fold.
 
-In: outcomes and weights of the site's patients. Out: folds, and who is held out; neither
-leaves the site. The sums without a fold, taken from those of all, are the fold's own: so
-at every site a fold has at least k patients with and k without the outcome, or nobody, and
-between hospitals patients are dealt by a secret of the site, which no coordinator knows.
+In: the site's patients. Out: folds, and who is held out; neither leaves the site. The sums
+without a fold, taken from those of all, are the fold's own: so at every site each fold has at
+least k patients with and k without the outcome, or none has anybody.
+
+Between hospitals a secret of the site deals, which no coordinator knows. What is dealt then
+depends on the patients, in whatever order the file has them, and on the number that the study
+names (of folds, or the share held out), and on nothing else: other seeds give no other deal to
+compare, and two numbers, or two tables, give deals that have nothing to do with each other.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
+from dataclasses import dataclass
 from typing import Final, Literal
 
+import msgpack
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats, Ints
+from fedrulefit.errors import DataError
+from fedrulefit.protocol.tables import mark_rows
+from fedrulefit.study import Study
+from fedrulefit.table import Table
+
+Purpose = Literal["folds", "holdout"]
 
 NEVER: Final = -2
 """Fold of patients who are in training always: their site has too few to deal."""
 
-_STREAMS: Final = {"folds": 0, "holdout": 1_000_000}
+_STREAMS: Final[dict[Purpose, int]] = {"folds": 0, "holdout": 1_000_000}
 """Numbers of the random streams; trees have those between."""
 
 
@@ -28,16 +41,57 @@ def site_rng(seed: int, site: str, purpose: int) -> np.random.Generator:
     return np.random.default_rng([seed, name, purpose])
 
 
-def dealing_rng(
-    seed: int, site: str, secret: bytes | None, purpose: Literal["folds", "holdout"]
-) -> np.random.Generator:
-    """Return the stream that deals patients: the site's own, where it has a secret.
+@dataclass(frozen=True)
+class Dealer:
+    """Deals a site's patients in a study.
 
-    That does not depend on the study's seed: other seeds give no other folds to compare.
+    Parameters
+    ----------
+    study : Study
+    site : str
+    secret : bytes or None
+        By which patients are dealt; without it, they are dealt in the order of the file by
+        the study's seed, which everybody knows.
+    least : int
+        k: fewest with, and without, the outcome among patients that are dealt together.
     """
-    if secret is None:
-        return site_rng(seed, site, _STREAMS[purpose])
-    return np.random.default_rng([int.from_bytes(secret, "little"), _STREAMS[purpose]])
+
+    study: Study
+    site: str
+    secret: bytes | None
+    least: int
+
+    def hold_out(self, table: Table) -> Bools:
+        """Draw the patients that the model is judged on, shape (n_rows,)."""
+        share = self.study.settings.holdout
+        order, rng = self._shuffle(table, "holdout", share)
+        held = np.zeros(table.n_rows, dtype=np.bool_)
+        outcome, weights = _outcome(table)[order], table.weights[order]
+        held[order] = hold_out(outcome, weights, share, rng, least=self.least)
+        return held
+
+    def deal_folds(self, table: Table) -> Ints:
+        """Deal patients into folds, shape (n_rows,)."""
+        n_folds = self.study.settings.folds
+        order, rng = self._shuffle(table, "folds", n_folds)
+        folds = np.empty(table.n_rows, dtype=np.int64)
+        outcome, weights = _outcome(table)[order], table.weights[order]
+        folds[order] = deal_folds(outcome, weights, n_folds, rng, least=self.least)
+        return folds
+
+    def _shuffle(
+        self, table: Table, purpose: Purpose, number: float
+    ) -> tuple[Ints, np.random.Generator]:
+        """Return the order in which patients are dealt, and the stream that deals them."""
+        if self.secret is None:
+            rng = site_rng(self.study.settings.seed, self.site, _STREAMS[purpose])
+            return np.arange(table.n_rows), rng
+        marks = mark_rows(table, self.study, hashlib.sha256(self.secret).digest())
+        order: Ints = np.lexsort((marks, table.weights == 0))
+        counted = marks[order][: int((table.weights > 0).sum())]
+        facts = [purpose, float(number), counted.astype("<u8").tobytes()]
+        seed = hmac.new(self.secret, msgpack.packb(facts), hashlib.sha256).digest()
+        return order, np.random.default_rng(int.from_bytes(seed, "little"))
 
 
 def deal_folds(
@@ -52,23 +106,18 @@ def deal_folds(
     rng : numpy.random.Generator
     least : int
         k: fewest with, and without, the outcome in a fold. A site that has too few for all
-        folds has patients in some of them; if not even in two, in none.
+        folds has patients in none: in some, it would tell how many it has.
 
     Returns
     -------
     folds : (n_rows,) int64
     """
+    if _fewest(outcome, weights) < n_folds * least:
+        return np.full(len(outcome), NEVER, dtype=np.int64)
     order = np.lexsort((rng.random(len(outcome)), outcome, weights == 0))
     start = rng.integers(n_folds)
-    used = np.arange(n_folds)
-    if least > 0:
-        n_used = min(n_folds, _fewest(outcome, weights) // least)
-        if n_used < 2:
-            return np.full(len(outcome), NEVER, dtype=np.int64)
-        if n_used < n_folds:
-            used = rng.permutation(n_folds)[:n_used]
     folds = np.empty(len(outcome), dtype=np.int64)
-    folds[order] = used[(np.arange(len(outcome)) + start) % len(used)]
+    folds[order] = (np.arange(len(outcome)) + start) % n_folds
     return folds
 
 
@@ -87,6 +136,12 @@ def hold_out(
             return np.zeros(len(outcome), dtype=np.bool_)
         held[rng.permutation(rows)[:n_held]] = True
     return held
+
+
+def _outcome(table: Table) -> Floats:
+    if table.outcome is None:
+        raise DataError("a site needs the outcome of its patients")
+    return table.outcome
 
 
 def _fewest(outcome: Floats, weights: Floats) -> int:

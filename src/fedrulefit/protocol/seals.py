@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgpack
 
@@ -39,6 +39,9 @@ from fedrulefit.protocol.agreed import (
 )
 from fedrulefit.protocol.memory import Memory
 from fedrulefit.protocol.sums import ring_of
+
+UNLISTED_SITES: Final = 32
+"""Most sites of a masked sum where the kit does not list the consortium's."""
 
 
 class Seals:
@@ -84,6 +87,7 @@ class Seals:
         self._opened = False
         self._certificates: dict[str, bytes] = {}
         self.secret = b""
+        self.drawn = b""
 
     @property
     def active(self) -> bool:
@@ -135,16 +139,16 @@ class Seals:
         """Note the run's sites, and whether it may go on without one."""
         self._sites, self._dropouts = request.sites, request.dropouts
 
-    def draw_secret(self) -> None:
-        """Have a secret for this run: the one kept, or a new one."""
-        kept = self._memory.get("secret")
-        self.secret = kept if kept is not None else make_secret()
+    def take_secret(self) -> None:
+        """Have the secret of this run that was kept."""
+        self.secret = self._memory.get("secret") or b""
 
     def show_key(self, header: m.Header) -> m.KeyReply:
-        """Sign the public half of the run's secret."""
+        """Draw a secret for the run, which is to be kept, and sign its public half."""
         if self._identity is None:
             raise ProtocolError("the site has no identity for secure sums", "identity")
-        public, dropouts = public_key(self.secret), self._policy.dropouts
+        self.drawn = make_secret()
+        public, dropouts = public_key(self.drawn), self._policy.dropouts
         claim = _key_claim(header, self._name, public, dropouts, self._charter)
         signature = self._identity.sign(claim)
         return m.KeyReply(header, public, self._identity.certificate, dropouts, signature)
@@ -175,17 +179,32 @@ class Seals:
         for peer in request.peers:
             claim = _key_claim(request.header, peer.site, peer.public, peer.dropouts, self._charter)
             self._trust.verify(peer.site, peer.certificate, claim, peer.signature)
+        self._make_masks(request)
 
     def meet(self, request: m.PeersRequest) -> None:
         """Agree on masks with the sites whose keys were checked."""
+        self._masks = self._make_masks(request)
+        kept = msgpack.unpackb(self._memory.get("certificates") or b"\x80")
+        self._certificates = {**kept, **{peer.site: peer.certificate for peer in request.peers}}
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Forget the last sum: what was not opened, never will be."""
+        self._sealed = None
+
+    def _make_masks(self, request: m.PeersRequest) -> Masks:
         publics = {peer.site: peer.public for peer in request.peers}
         context = "\0".join([request.header.study, request.header.run]).encode()
         try:
-            self._masks = Masks(self._name, self.secret, publics, context)
+            return Masks(self._name, self.secret, publics, context)
         except ValueError:
             raise ProtocolError("a key handed out is not a key", "identity") from None
-        self._certificates |= {peer.site: peer.certificate for peer in request.peers}
-        self._sealed = None  # what was not opened, never will be
+
+    def pack_certificates(self, request: m.PeersRequest) -> bytes:
+        """Return the certificates to keep: also of sites that are lost, which signed before."""
+        now = {peer.site: peer.certificate for peer in request.peers}
+        packed: bytes = msgpack.packb({**self._certificates, **now})
+        return packed
 
     def _check_number(self, sites: Collection[str]) -> None:
         fewest = self._policy.min_sites
@@ -210,12 +229,27 @@ class Seals:
                 "set-changed",
             )
 
-    def count_sites(self, request: m.JoinRequest) -> int:
+    def most_sites(self, request: m.JoinRequest) -> int:
         """Return how many sites a sum can have: all of the consortium, whoever takes part.
 
-        Where the kit lists them, no coordinator can move this number.
+        Without a list of them, a fixed number: no coordinator can move it under masks.
+
+        Raises
+        ------
+        ProtocolError
+            If the run has more sites than that.
         """
-        return len({*request.sites, *(self._roster or ())})
+        if self._roster is not None:
+            return len(self._roster)
+        if not request.secure:
+            return len(request.sites)
+        if len(request.sites) > UNLISTED_SITES:
+            raise ProtocolError(
+                f"a run of {len(request.sites)} sites: without a list of the consortium's sites a "
+                f"sum is over at most {UNLISTED_SITES}",
+                "policy",
+            )
+        return UNLISTED_SITES
 
     # --- What others say they sent ------------------------------------------------------------
 

@@ -23,7 +23,7 @@ import re
 import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Final, cast, get_args
 
 import msgpack
@@ -84,7 +84,7 @@ from fedrulefit.protocol.agreed import (
     pack_votes,
     sender_claim,
 )
-from fedrulefit.protocol.dealing import deal_folds, dealing_rng, hold_out, site_rng
+from fedrulefit.protocol.dealing import Dealer, site_rng
 from fedrulefit.protocol.histograms import Histograms
 from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.schedule import make_factors, make_schedule, most_rules
@@ -258,19 +258,13 @@ class Site:
         self.policy = policy
         self.ledger = ledger if ledger is not None else Ledger()
         self._table = table
-        settings = study.settings
-        rng = partial(dealing_rng, settings.seed, name, dealing)
-        held = hold_out(
-            table.outcome,
-            table.weights,
-            settings.holdout,
-            rng("holdout"),
-            least=policy.min_count,
-        )
+        dealer = Dealer(study, name, dealing, policy.min_count)
+        held = dealer.hold_out(table)
         self._held_out = table.take(held)
         learnt = table.take(~held)
         if learnt.outcome is None or not learnt.weights.sum() > 0:
             raise DataError(f"site {name!r}: too few patients to hold some out: lower 'holdout'")
+        self._learnt = learnt
         self._values: Floats = learnt.values
         self._outcome: Floats = learnt.outcome
         self._weights: Floats = learnt.weights
@@ -290,13 +284,7 @@ class Site:
         self._handed = (b"", b"")  # hashes: all that was handed out; grid and rules alone
         self._gated: Gated | None = None
         self._known = _Known()
-        self._folds = deal_folds(
-            self._outcome,
-            self._weights,
-            settings.folds,
-            rng("folds"),
-            least=policy.min_count,
-        )
+        self._folds = dealer.deal_folds(learnt)
         self._changed = False
         self._remember()
 
@@ -345,12 +333,12 @@ class Site:
         releases = self.ledger.date(self._releases(request, draft.reply, digest(data)))
         self._keep(request, received, asked, data, releases)
         self._known, self._draft = draft.known, None
+        self._enter(request)
         if releases:
             self.ledger.append(*releases)
         return data
 
     def _prepare(self, request: m.Request, asked: str) -> _Draft:
-        self._enter(request)
         known = self._take_in(request)
         return _Draft(asked, self._answer(request, known), known)
 
@@ -428,6 +416,8 @@ class Site:
         other = m.CurvatureRequest if self.study.settings.solver == "fedda" else m.DualRequest
         if isinstance(request, other):
             raise ProtocolError("a round of a solver that is not the study's", "order")
+        if isinstance(request, m.SpreadsRequest) and self.study.settings.spreads != "exact":
+            raise ProtocolError("the study asks for no exact spreads", "order")
         kind = self._kind(type(request))
         if kind is None:
             return
@@ -514,18 +504,18 @@ class Site:
             )
         settings = self.study.settings
         if settings.penalty == "cv":
-            self._check_dealing(
-                tally.folds, "into folds: lower 'folds', or give 'penalty' a number"
-            )
+            # What the folds tell together is of those who deal; the rest is of those who do not.
+            advice = "deal their patients into folds: lower 'folds', or give 'penalty' a number"
+            self._check_dealing(tally.folds, advice)
+            self._check_dealing(len(self._seals.sites) - tally.folds, f"do not {advice}")
         if settings.holdout > 0:
-            self._check_dealing(tally.holdout, "out: raise 'holdout', or set it to 0")
+            advice = "hold patients out: raise 'holdout', or set it to 0"
+            self._check_dealing(tally.holdout, advice)
 
-    def _check_dealing(self, n_sites: int, advice: str) -> None:
+    def _check_dealing(self, n_sites: int, what: str) -> None:
         """Refuse sums over part of the sites that are too few to hide one."""
         if 0 < n_sites < self.policy.min_sites:
-            raise ProtocolError(
-                f"only {n_sites} sites have enough patients to deal some {advice}", "too-few-sites"
-            )
+            raise ProtocolError(f"only {n_sites} of the sites {what}", "too-few-sites")
 
     @property
     def _votes_count(self) -> bool:
@@ -560,7 +550,9 @@ class Site:
         self._check_runs(request.header.run)
         self._check_capacity(request)
         self._check_folds()
-        check_changes(self._table, self.study, self._shared, self.policy.min_changed)
+        check_changes(
+            self._learnt, self._held_out, self.study, self._shared, self.policy.min_changed
+        )
         rounds = m.DualRequest if settings.solver == "fedda" else m.CurvatureRequest
         needed = [m.GridRequest, m.RulesRequest, rounds, m.SlopesRequest, m.SummaryRequest]
         if settings.spreads == "exact":
@@ -583,7 +575,7 @@ class Site:
 
     def _check_folds(self) -> None:
         settings, most = self.study.settings, self.policy.max_folds
-        if settings.penalty == "cv" and settings.folds > most:
+        if settings.folds > most:
             raise ProtocolError(
                 f"the study has {settings.folds} folds; the site's policy allows {most}", "policy"
             )
@@ -596,7 +588,7 @@ class Site:
                 "totals can be taken apart: use weighting = 'patients'",
                 "policy",
             )
-        n_sites = self._seals.count_sites(request)
+        n_sites = self._seals.most_sites(request)
         most = capacity(n_sites)
         if max(self._table.n_rows, self._table.weights.sum()) > most:
             raise ProtocolError(
@@ -655,13 +647,13 @@ class Site:
     # --- 3. The answer --------------------------------------------------------------------
 
     def _enter(self, request: m.Request) -> None:
-        """Take part: nothing of patients leaves in answer to these."""
+        """Take part, once the answer is kept: nothing of patients leaves in answer to these."""
         match request:
             case m.JoinRequest():
                 self._run = request.header.run
                 self._seals.join(request)
             case m.KeyRequest():
-                self._seals.draw_secret()
+                self._seals.take_secret()
             case m.PeersRequest():
                 self._seals.meet(request)
 
@@ -771,6 +763,7 @@ class Site:
             grid,
             min_count=self.policy.min_count,
             max_rules=self.policy.max_rules,
+            weights=self._weights,
         )
         passed = set(self._gated.rules)
         sent = [tuple(rule for rule in rules if rule in passed) for rules in grown]
@@ -783,7 +776,11 @@ class Site:
         if known.codes is None:
             raise ProtocolError("rules came before the grid", "order")
         enough = have_enough(
-            request.rules, known.codes, self._outcome, min_count=self.policy.min_count
+            request.rules,
+            known.codes,
+            self._outcome,
+            self._weights,
+            min_count=self.policy.min_count,
         )
         deals = [bool((self._folds >= 0).any()), len(self._held_out.weights) > 0]
         votes = fill_ballot(enough, deals, self.name, self._seals.sites)
@@ -835,8 +832,9 @@ class Site:
     def _curve(self, request: m.CurvatureRequest) -> m.CurvatureReply:
         """A round of the exact solver, for every fold asked for."""
         design, settings = self._ready_design(), self.study.settings
-        if not 1 <= len(request.queries) <= settings.folds + 1:
-            raise ProtocolError(f"expected 1 to {settings.folds + 1} points")
+        n_folds = settings.folds if settings.penalty == "cv" else 0
+        if not 1 <= len(request.queries) <= n_folds + 1:
+            raise ProtocolError(f"expected 1 to {n_folds + 1} points")
         if len({query.fold for query in request.queries}) < len(request.queries):
             raise ProtocolError("two points of one fold")
         if 8 * size(curvature_lengths(request.queries, design.n_terms)) > MAX_BYTES:
@@ -851,7 +849,7 @@ class Site:
                 raise ProtocolError(f"more active terms than the study allows, which is {most}")
             _check_coefs(query.terms, query.start, design.n_terms)
             _check_length(query.end, len(query.terms), "coefficients")
-            if not -1 <= query.fold < settings.folds:
+            if not -1 <= query.fold < n_folds:
                 raise ProtocolError(f"there is no fold {query.fold}")
             self._check_size(query.terms, query.start)
             self._check_size(query.terms, query.end)
@@ -1153,9 +1151,11 @@ class Site:
         if isinstance(request, m.JoinRequest):
             entries["data"] = self._data_digest()
             self._note_run(request.header.run)
-            note_table(self._table, self.study, self._shared)
+            note_table(self._learnt, self._held_out, self.study, self._shared)
         if isinstance(request, m.KeyRequest):
-            entries["secret"] = self._seals.secret
+            entries["secret"] = self._seals.drawn
+        if isinstance(request, m.PeersRequest):
+            entries["certificates"] = self._seals.pack_certificates(request)
         if isinstance(request, m.OfferRequest):
             entries["offered"] = request.terms.tobytes()
         if isinstance(request, m.GridRequest | m.VoteRequest):
@@ -1205,6 +1205,9 @@ class Site:
         self._step, self._order, self._n_sums, self._recent, handed, sealed = msgpack.unpackb(place)
         self._handed = (handed[0], handed[1])
         self._seals.place = sealed
+        peers = self._memory.get("stage/PeersRequest")
+        if peers is not None and read_request(peers).header.step == self._step:
+            self._seals.give_up()  # the place was kept before the new set took effect
         self._changed = self._memory.get("data") != self._data_digest()
 
     def _data_digest(self) -> bytes:

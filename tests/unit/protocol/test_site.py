@@ -566,7 +566,7 @@ def test_results_are_asked_for_once_and_only_where_the_study_says_so() -> None:
 # --- the exact solver ---------------------------------------------------------------------
 
 
-SOLVED = make_study(**SOLVERS["exact"])
+SOLVED = make_study(**{**SOLVERS["exact"], "penalty": "cv"})
 
 
 @pytest.fixture
@@ -637,7 +637,7 @@ def test_rounds_of_another_solver_are_refused(ready: Site, solving: Site) -> Non
 
 
 def test_points_of_one_fold_and_too_many_active_terms_are_refused(grid: Grid) -> None:
-    study = make_study(**{**SOLVERS["exact"], "max_active": 2})
+    study = make_study(**{**SOLVERS["exact"], "penalty": "cv", "max_active": 2})
     site = make_site(study)
     for request in (
         join(study),

@@ -45,7 +45,7 @@ from tests.samples import (
 
 KEY = ("public", "certificate", "dropouts", "signature")
 SMALL = {"n_trees": 5, "rounds": 3}
-STUDY = make_study(**SMALL)
+STUDY = make_study(**SMALL, spreads="exact")
 THREE = ("north", "south", "west")
 SIX = ("north", "south", "west", "east", "centre", "coast")
 TABLES = make_tables(STUDY, sizes=(60, 50, 40, 40, 40, 40))
@@ -316,7 +316,7 @@ def test_questions_that_the_study_does_not_ask_are_refused(solver: str) -> None:
     granted(talk.ask(m.CurvatureRequest, queries=(query,)), m.CurvatureReply)
 
 
-GRID = fit_model(STUDY, {name: TABLES[name] for name in THREE}).grid
+GRID = fit_model(make_study(**SMALL), {name: TABLES[name] for name in THREE}).grid
 
 
 def count(name: str) -> Any:
