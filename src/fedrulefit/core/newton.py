@@ -75,6 +75,16 @@ MAX_ACTIVE: Final = 2000
 SEPARATED: Final = 1e-4
 """A mean loss below this means that the outcomes are separated perfectly."""
 
+SAME: Final = (1e-7, 1e-9)
+"""Another machine's coefficients may differ by so much: a share of their size, and at all."""
+
+SAME_FLAT: Final = (1e-3, 1e-8)
+"""And in directions that the data leave open, by so much, if predictors hardly move (their root
+mean square, weighted by the curvature)."""
+
+SAME_NEAR: Final = 1e-6
+"""And which terms are active, if these are so near to the limit, as a share of their penalty."""
+
 
 @dataclass(frozen=True, eq=False)
 class Query:
@@ -121,6 +131,8 @@ class CurvatureSums:
 
     Parameters
     ----------
+    query : Query
+        The point at which they were taken.
     weight, held_weight : float
         Of the patients in training, and held out.
     losses : (n_steps,) float64
@@ -133,6 +145,7 @@ class CurvatureSums:
         Upper triangle, row by row, for the active terms.
     """
 
+    query: Query
     weight: float
     held_weight: float
     losses: Floats
@@ -173,6 +186,7 @@ def read_curvature(units: CurvatureUnits, query: Query, bounds: Bounds) -> Curva
     own = bounds.terms[query.active]
     scale = 0.25**ROOT_BITS * bounds.weight * pack_triangle(np.outer(own, own))
     return CurvatureSums(
+        query,
         weight=float(from_units(units.weight)),
         held_weight=float(from_units(units.held_weight)),
         losses=from_units(units.losses, LOSS_BITS),
@@ -295,8 +309,15 @@ class Newton:
         return Query(self.fold, terms, self._old[terms], self._new[terms], self._active)
 
     def update(self, sums: CurvatureSums) -> None:
-        """Take the summed answer; go on, or go back along the way."""
+        """Take the summed answer; go on, or go back along the way.
+
+        The solver stands where the answer was taken: at its own :meth:`query`, or at one that
+        another machine, whose last digits differ, made of the same sums.
+        """
         self.rounds += 1
+        query = sums.query
+        self._old, self._new = self._dense(query, query.start), self._dense(query, query.end)
+        self._active = query.active
         objectives = self._objectives(sums)
         best = len(STEPS) - 1
         if objectives[-1] > objectives[0] + ROUNDING:
@@ -324,6 +345,43 @@ class Newton:
         self._point = replace(point, objective=point.objective + change, residual=residual)
         self.confined = False
         self._step()
+
+    def could_ask(self, query: Query) -> bool:
+        """Whether another machine, whose last digits differ, could ask for this point here.
+
+        Parameters
+        ----------
+        query : Query
+            Of this problem's terms.
+        """
+        start, end = self._dense(query, query.start), self._dense(query, query.end)
+        if query.fold != self.fold or not near_coef(start, self._old):
+            return False
+        if not (near_coef(end, self._new) or self._is_flat(end - self._new)):
+            return False
+        # A coefficient of 0 here may be a hair more there, and makes its term active.
+        either = np.setxor1d(query.active, self._active)
+        either = either[(end[either] == 0) == (self._new[either] == 0)]
+        nearness = self._nearness[either]
+        chosen = self._nearness[self._active]
+        least = chosen[np.isfinite(chosen)].min(initial=1.0)
+        at_limit = np.minimum(np.abs(nearness - NEAR), np.abs(nearness - least)) <= SAME_NEAR
+        return bool(at_limit.all())
+
+    def _is_flat(self, change: Floats) -> bool:
+        """Whether a small change of the coefficients leaves the quadratic where it is."""
+        most, moves = SAME_FLAT
+        inside = change[self._curved]
+        if self._point is None or np.abs(change).max() > most:
+            return False
+        stays = np.count_nonzero(change) == np.count_nonzero(inside)
+        return bool(stays and inside @ self._hessian @ inside <= moves**2)
+
+    def _dense(self, query: Query, coef: Floats) -> Floats:
+        """Return the coefficients of all terms, shape (n_terms,)."""
+        dense = np.zeros(len(self.factors))
+        dense[query.terms] = coef
+        return dense
 
     def _objectives(self, sums: CurvatureSums) -> Floats:
         way = self._new - self._old
@@ -384,6 +442,7 @@ class Newton:
         limit = self.penalty * self.factors
         nearness = np.full(len(coef), np.inf)
         np.divide(gradient, limit, out=nearness, where=(coef == 0) & (limit > 0))
+        self._nearness: Floats = nearness
         must = int(np.isinf(nearness).sum())
         if must > MAX_ACTIVE:
             raise FitError(
@@ -392,6 +451,12 @@ class Newton:
             )
         order = np.argsort(-nearness, kind="stable")[: active_room(must, self.max_active)]
         return np.sort(order[nearness[order] >= NEAR])
+
+
+def near_coef(coef: Floats, other: Floats) -> bool:
+    """Whether coefficients are those of the same problem, up to another machine's last digits."""
+    share, least = SAME
+    return bool((np.abs(coef - other) <= least + share * np.abs(other)).all())
 
 
 def active_room(must: int, max_active: int) -> int:
