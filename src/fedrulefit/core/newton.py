@@ -78,9 +78,9 @@ SEPARATED: Final = 1e-4
 SAME: Final = (1e-7, 1e-9)
 """Another machine's coefficients may differ by so much: a share of their size, and at all."""
 
-SAME_FLAT: Final = (1e-3, 1e-8)
-"""And in directions that the data leave open, by so much, if predictors hardly move (their root
-mean square, weighted by the curvature)."""
+FLAT: Final = 1e-7
+"""Where columns cancel out, coefficients are not unique. They may differ by more, if predictors
+(root mean square, weighted by the curvature) move by no more than this share of the change."""
 
 SAME_NEAR: Final = 1e-6
 """And which terms are active, if these are so near to the limit, as a share of their penalty."""
@@ -283,6 +283,7 @@ class Newton:
         self._old = self._new = np.zeros(len(factors)) if start is None else start.coef
         # The first guess needs no data: what is penalised least.
         near = np.full(len(factors), penalty) if start is None else np.abs(start.gradient)
+        self._slopes: Floats = near  # by which the active terms were chosen
         self._active: Ints = self._choose_active(near, self._new)
         self._curved: Ints = self._active  # the terms of the Hessian at the point
         self._hessian: Floats = np.zeros((1, 1))
@@ -357,25 +358,34 @@ class Newton:
         start, end = self._dense(query, query.start), self._dense(query, query.end)
         if query.fold != self.fold or not near_coef(start, self._old):
             return False
-        if not (near_coef(end, self._new) or self._is_flat(end - self._new)):
+        if not (near_coef(end, self._new) or self._is_flat(end)):
             return False
-        # A coefficient of 0 here may be a hair more there, and makes its term active.
-        either = np.setxor1d(query.active, self._active)
-        either = either[(end[either] == 0) == (self._new[either] == 0)]
-        nearness = self._nearness[either]
-        chosen = self._nearness[self._active]
-        least = chosen[np.isfinite(chosen)].min(initial=1.0)
-        at_limit = np.minimum(np.abs(nearness - NEAR), np.abs(nearness - least)) <= SAME_NEAR
-        return bool(at_limit.all())
+        return self._could_choose(query.active, end)
 
-    def _is_flat(self, change: Floats) -> bool:
-        """Whether a small change of the coefficients leaves the quadratic where it is."""
-        most, moves = SAME_FLAT
-        inside = change[self._curved]
-        if self._point is None or np.abs(change).max() > most:
+    def _could_choose(self, active: Ints, coef: Floats) -> bool:
+        """Whether these are the active terms, but for some at the very limit."""
+        if np.array_equal(active, self._active):
+            return True
+        own, nearness = self._choose_active(self._slopes, coef), self._nearness(self._slopes, coef)
+        least = nearness[own].min(initial=np.inf)
+        either = nearness[np.setxor1d(active, own)]
+        limits = NEAR, least
+        at_limit = np.any([np.abs(either - limit) <= SAME_NEAR for limit in limits], axis=0)
+        return bool(np.isfinite(either).all() and at_limit.all())
+
+    def _is_flat(self, end: Floats) -> bool:
+        """Whether a point solves the quadratic like the solver's own: the data do not tell them."""
+        if self._point is None:
             return False
-        stays = np.count_nonzero(change) == np.count_nonzero(inside)
-        return bool(stays and inside @ self._hessian @ inside <= moves**2)
+        change, (_, least) = end - self._new, SAME
+        inside = change[self._curved]
+        moved = np.sqrt(max(inside @ self._hessian @ inside, 0.0))
+        return bool(
+            np.count_nonzero(change) == np.count_nonzero(inside)
+            and np.abs(change).max() <= 1 + np.abs(self._new).max()
+            and moved <= FLAT * np.linalg.norm(inside) + least
+            and self.penalty * abs(self.factors @ (np.abs(end) - np.abs(self._new))) <= least
+        )
 
     def _dense(self, query: Query, coef: Floats) -> Floats:
         """Return the coefficients of all terms, shape (n_terms,)."""
@@ -400,7 +410,8 @@ class Newton:
         predicted = point.gradient.copy()
         predicted[active] += self._hessian @ change
         self._old, self._new = point.coef, new
-        self._active = self._choose_active(np.abs(predicted), new)
+        self._slopes = np.abs(predicted)
+        self._active = self._choose_active(self._slopes, new)
 
     def _solve(self, ridge: float) -> Floats:
         """Minimise the penalised quadratic, which is made steeper by `ridge`."""
@@ -437,12 +448,16 @@ class Newton:
         self.confined = part < SHORTEST
         return old if self.confined else old + part * (new - old)
 
-    def _choose_active(self, gradient: Floats, coef: Floats) -> Ints:
-        """Terms with a coefficient, and the nearest to having one."""
+    def _nearness(self, gradient: Floats, coef: Floats) -> Floats:
+        """Return how near each term is to its penalty; infinite if it must be active."""
         limit = self.penalty * self.factors
         nearness = np.full(len(coef), np.inf)
         np.divide(gradient, limit, out=nearness, where=(coef == 0) & (limit > 0))
-        self._nearness: Floats = nearness
+        return nearness
+
+    def _choose_active(self, gradient: Floats, coef: Floats) -> Ints:
+        """Terms with a coefficient, and the nearest to having one."""
+        nearness = self._nearness(gradient, coef)
         must = int(np.isinf(nearness).sum())
         if must > MAX_ACTIVE:
             raise FitError(

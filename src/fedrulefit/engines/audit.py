@@ -52,10 +52,10 @@ FILES: Final = ("run.json", "study.toml", "journal.sqlite")
 MODEL: Final = "model.json"
 """And this one, if the run is finished."""
 
-_EXACT: Final = frozenset(
-    ("intercept", "coefficient", "cutoffs", "limits", "inside", "events_inside", "by_site")
-    + ("patients", "events", "others", "above", "below", "epsilon_per_histogram")
-)
+_EXACT: Final = {
+    *("intercept", "coefficient", "cutoffs", "limits", "inside", "events_inside", "by_site"),
+    *("patients", "events", "others", "above", "below", "epsilon_per_histogram"),
+}
 """Numbers of a model that are the same on every machine, once the points of the fit are."""
 
 _OWN: Final = frozenset(["software"])
