@@ -367,11 +367,10 @@ class Newton:
         if np.array_equal(active, self._active):
             return True
         own, nearness = self._choose_active(self._slopes, coef), self._nearness(self._slopes, coef)
-        least = nearness[own].min(initial=np.inf)
+        full = len(own) == active_room(int(np.isinf(nearness).sum()), self.max_active)
+        limit = nearness[own].min() if full else NEAR
         either = nearness[np.setxor1d(active, own)]
-        limits = NEAR, least
-        at_limit = np.any([np.abs(either - limit) <= SAME_NEAR for limit in limits], axis=0)
-        return bool(np.isfinite(either).all() and at_limit.all())
+        return bool(np.isfinite(either).all() and (np.abs(either - limit) <= SAME_NEAR).all())
 
     def _is_flat(self, end: Floats) -> bool:
         """Whether a point solves the quadratic like the solver's own: the data do not tell them."""

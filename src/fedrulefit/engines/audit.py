@@ -74,6 +74,8 @@ class Audit:
     run : str
     study : str
         The study's digest.
+    answered : int
+        The last step that this hospital has answered.
     finished : bool
         Whether the record goes on to a model.
     steps : int
@@ -91,6 +93,7 @@ class Audit:
 
     run: str
     study: str
+    answered: int
     finished: bool
     steps: int
     questions: int
@@ -183,6 +186,7 @@ def audit(
     return Audit(
         request.run,
         study.digest,
+        replay.answered,
         replay.finished,
         replay.steps,
         replay.questions,
@@ -219,6 +223,7 @@ class _Replay:
         self._site, self._trust, self._coordinator = site, trust, coordinator
         self.questions, self.replies, self.steps, self._last = 0, 0, 0, -1
         self.finished = False
+        self.answered: int = msgpack.unpackb(memory.get("place") or b"\x91\xff")[0]
         self._others: list[str] = []
         self._beside: list[str] = []
         self._problems: list[str] = []
@@ -245,10 +250,9 @@ class _Replay:
             self._problems.append(f"the record cannot be led to its end: {error}")
             return
         self.finished = model is not None
-        answered = msgpack.unpackb(self._memory.get("place") or b"\x91\xff")[0]
-        if answered > self._last:
+        if self.answered > self._last:
             self._problems.append(
-                f"this hospital answered requests up to step {answered}, the record ends with "
+                f"this hospital answered requests up to step {self.answered}, the record ends with "
                 f"step {self._last}: what came after is not in it"
             )
         if published is None:
