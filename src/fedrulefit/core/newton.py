@@ -378,7 +378,7 @@ class Newton:
             return False
         change, (_, least) = end - self._new, SAME
         inside = change[self._curved]
-        moved = np.sqrt(max(inside @ self._hessian @ inside, 0.0))
+        moved = np.sqrt(max(float(inside @ self._hessian @ inside), 0.0))
         return bool(
             np.count_nonzero(change) == np.count_nonzero(inside)
             and np.abs(change).max() <= 1 + np.abs(self._new).max()

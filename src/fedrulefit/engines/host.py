@@ -313,17 +313,20 @@ class SiteHost:
         try:
             due = without_audit(self._state, read_runs(self._journal))
         except FederationError as error:
-            raise ProtocolError(str(error), "policy") from None
-        if not due:
-            return
-        runs = ", ".join(run for _, run in due)
-        log.warning("never audited ('federation audit'): %s", runs)
-        if self._policy.audits == "require":
-            raise ProtocolError(
-                f"the site's policy asks for an audit of earlier runs first ({runs}): "
-                "give the site their records, and resume this run",
-                "policy",
+            words = str(error)
+            reason = "the site's list of audits cannot be read: see its log"
+        else:
+            if not due:
+                return
+            runs = ", ".join(run for _, run in due)
+            words = f"never audited ('federation audit'): {runs}"
+            reason = (
+                f"the site's policy asks for an audit of earlier runs first ({runs}): give the "
             )
+            reason += "site their records, and resume this run"
+        log.warning("%s", words)
+        if self._policy.audits == "require":
+            raise ProtocolError(reason, "policy")
 
     def _tidy(self) -> None:
         """Erase what lay too long, and say what a person should know."""
