@@ -21,7 +21,7 @@ import pytest
 
 from fedrulefit.core.newton import Newton
 from fedrulefit.engines import runs
-from fedrulefit.engines.audit import Audit, audit, write_record
+from fedrulefit.engines.audit import Audit, _same_facts, audit, write_record
 from fedrulefit.engines.audited import AUDITS, note_audit
 from fedrulefit.engines.host import run_memory
 from fedrulefit.engines.journal import Journal
@@ -350,6 +350,18 @@ def test_another_model_than_the_replies_lead_to(net: Loopback, tmp_path: Path) -
     given = check(net, record, model=tmp_path / "given.json")
     assert given.problems == ()
     assert given.model == hashlib.sha256((tmp_path / "given.json").read_bytes()).hexdigest()
+
+
+def test_numbers_of_a_model_may_differ_in_their_last_digit_only() -> None:
+    told = {"objective": 0.5123, "coefficient": 0.25, "terms": [{"inside": 40.0}], "software": 1}
+    for other, same in (
+        ({"objective": 0.5124, "software": 2}, True),
+        ({"objective": 0.5125}, False),
+        ({"coefficient": 0.2500000001}, False),
+        ({"terms": [{"inside": 45.0}]}, False),
+        ({"terms": []}, False),
+    ):
+        assert _same_facts("", told, told | other) is same
 
 
 def test_what_is_not_a_record(net: Loopback, tmp_path: Path) -> None:
