@@ -215,6 +215,8 @@ class TestRealProcesses:
             audit += ["--model", folder / "model.json"]
             said = invoke(*audit, "--state", made.folder / site)
             assert "questions to this hospital follow from the study" in " ".join(said.split())
+            said = invoke("site", "status", "--state", made.folder / site)
+            assert "sums answered, audited" in " ".join(said.split())
         wrong = invoke(*audit, "--state", made.folder / SITES[0], code=2)
         assert f"state folder of {SITES[0]}, not of {SITES[-1]}" in " ".join(wrong.split())
         (tmp_path / "other.json").write_text(

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, Group
@@ -40,6 +40,9 @@ from fedrulefit.cli.report import (
 from fedrulefit.errors import FederationError
 from fedrulefit.model import Model
 from fedrulefit.study import Study
+
+if TYPE_CHECKING:
+    from fedrulefit.engines.audit import Audit
 
 app = typer.Typer(
     name="federation",
@@ -285,9 +288,10 @@ def record(
     output: Annotated[Path, typer.Option("--output", "-o", help="The record to write.")],
     state: StateOption = STATE,
 ) -> None:
-    """Write the record of a finished run, for hospitals that want to recheck it.
+    """Write the record of a run, finished or not, for hospitals that want to recheck it.
 
-    It holds what the coordinator knew: each site's rules and noisy histograms, and all sums.
+    It holds what the coordinator asked and knew: each site's rules and noisy histograms, and all
+    sums.
     """
     from fedrulefit.engines.audit import write_record
     from fedrulefit.engines.runs import run_folder
@@ -314,13 +318,14 @@ def audit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Recheck, at a hospital, that a finished run was led as the protocol says.
+    """Recheck, at a hospital, that a run was led as the protocol says, as far as it went.
 
-    Leads the run once more from the signed replies of all sites, and compares every question
-    with the one that this hospital answered, and the model. Ends with code 1 if anything does
-    not fit.
+    Compares every question with the one that this hospital answered, and with the one that
+    follows from the signed replies of all sites; and the model. Ends with code 1 if anything does
+    not fit; else notes in the state folder that the run was audited.
     """
     from fedrulefit.engines.audit import audit as check
+    from fedrulefit.engines.audited import note_audit
     from fedrulefit.engines.charter import read_acceptance
     from fedrulefit.engines.consortium import Kit
     from fedrulefit.engines.host import run_memory
@@ -350,19 +355,27 @@ def audit(
     if as_json:
         typer.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
     elif not found.problems:
-        stdout().print(
-            line(
-                f"Run {found.run}: all {found.questions} questions to this hospital follow from "
-                f"the study and the {found.replies} signed replies of all sites. So does the "
-                f"model, {model or 'in the record'} (SHA-256 {found.model})."
-            )
-        )
+        stdout().print(line(_audit_words(found, model)))
     else:
         stderr().print(line(f"Run {found.run} does not fit its record:"))
         for problem in found.problems:
             stderr().print(indented(problem))
     if found.problems:
         raise typer.Exit(EXIT_FINDINGS)
+    note_audit(state, record, study=found.study, run=found.run, step=found.answered)
+
+
+def _audit_words(found: Audit, model: Path | None) -> str:
+    """Say what fits."""
+    fits = (
+        f"Run {found.run}: all {found.questions} questions to this hospital follow from the study "
+        f"and the {found.replies} signed replies of all sites. "
+    )
+    if not found.finished:
+        return f"{fits}The run was not finished: {found.steps} steps fit."
+    if not found.model:
+        return f"{fits}The record holds no model."
+    return f"{fits}So does the model, {model or 'in the record'} (SHA-256 {found.model})."
 
 
 def write_example(text: str, output: Path | None, advice: str) -> None:

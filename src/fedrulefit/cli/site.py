@@ -227,6 +227,7 @@ def status(
         console.print(Text(line))
     for run in facts["runs"]:
         line = f"Run {run['run']} of {run['study']}: {run['state']}, last asked {run['seen']}"
+        line += f"; {run['audit']}" if run["audit"] else ""
         console.print(Text(printable(line)))
     for name in facts["pending"]:
         console.print(Text(printable(f"Waits for a decision ('site review'): {name}")))

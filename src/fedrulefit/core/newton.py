@@ -75,6 +75,16 @@ MAX_ACTIVE: Final = 2000
 SEPARATED: Final = 1e-4
 """A mean loss below this means that the outcomes are separated perfectly."""
 
+SAME: Final = (1e-7, 1e-9)
+"""Another machine's coefficients may differ by so much: a share of their size, and at all."""
+
+FLAT: Final = 1e-7
+"""Where columns cancel out, coefficients are not unique. They may differ by more, if predictors
+(root mean square, weighted by the curvature) move by no more than this share of the change."""
+
+SAME_NEAR: Final = 1e-6
+"""And which terms are active, if these are so near to the limit, as a share of their penalty."""
+
 
 @dataclass(frozen=True, eq=False)
 class Query:
@@ -121,6 +131,8 @@ class CurvatureSums:
 
     Parameters
     ----------
+    query : Query
+        The point at which they were taken.
     weight, held_weight : float
         Of the patients in training, and held out.
     losses : (n_steps,) float64
@@ -133,6 +145,7 @@ class CurvatureSums:
         Upper triangle, row by row, for the active terms.
     """
 
+    query: Query
     weight: float
     held_weight: float
     losses: Floats
@@ -173,6 +186,7 @@ def read_curvature(units: CurvatureUnits, query: Query, bounds: Bounds) -> Curva
     own = bounds.terms[query.active]
     scale = 0.25**ROOT_BITS * bounds.weight * pack_triangle(np.outer(own, own))
     return CurvatureSums(
+        query,
         weight=float(from_units(units.weight)),
         held_weight=float(from_units(units.held_weight)),
         losses=from_units(units.losses, LOSS_BITS),
@@ -269,6 +283,7 @@ class Newton:
         self._old = self._new = np.zeros(len(factors)) if start is None else start.coef
         # The first guess needs no data: what is penalised least.
         near = np.full(len(factors), penalty) if start is None else np.abs(start.gradient)
+        self._slopes: Floats = near  # by which the active terms were chosen
         self._active: Ints = self._choose_active(near, self._new)
         self._curved: Ints = self._active  # the terms of the Hessian at the point
         self._hessian: Floats = np.zeros((1, 1))
@@ -295,8 +310,15 @@ class Newton:
         return Query(self.fold, terms, self._old[terms], self._new[terms], self._active)
 
     def update(self, sums: CurvatureSums) -> None:
-        """Take the summed answer; go on, or go back along the way."""
+        """Take the summed answer; go on, or go back along the way.
+
+        The solver stands where the answer was taken: at its own :meth:`query`, or at one that
+        another machine, whose last digits differ, made of the same sums.
+        """
         self.rounds += 1
+        query = sums.query
+        self._old, self._new = self._dense(query, query.start), self._dense(query, query.end)
+        self._active = query.active
         objectives = self._objectives(sums)
         best = len(STEPS) - 1
         if objectives[-1] > objectives[0] + ROUNDING:
@@ -325,6 +347,51 @@ class Newton:
         self.confined = False
         self._step()
 
+    def could_ask(self, query: Query) -> bool:
+        """Whether another machine, whose last digits differ, could ask for this point here.
+
+        Parameters
+        ----------
+        query : Query
+            Of this problem's terms.
+        """
+        start, end = self._dense(query, query.start), self._dense(query, query.end)
+        if query.fold != self.fold or not near_coef(start, self._old):
+            return False
+        if not (near_coef(end, self._new) or self._is_flat(end)):
+            return False
+        return self._could_choose(query.active, end)
+
+    def _could_choose(self, active: Ints, coef: Floats) -> bool:
+        """Whether these are the active terms, but for some at the very limit."""
+        if np.array_equal(active, self._active):
+            return True
+        own, nearness = self._choose_active(self._slopes, coef), self._nearness(self._slopes, coef)
+        full = len(own) == active_room(int(np.isinf(nearness).sum()), self.max_active)
+        limit = nearness[own].min() if full else NEAR
+        either = nearness[np.setxor1d(active, own)]
+        return bool(np.isfinite(either).all() and (np.abs(either - limit) <= SAME_NEAR).all())
+
+    def _is_flat(self, end: Floats) -> bool:
+        """Whether a point solves the quadratic like the solver's own: the data do not tell them."""
+        if self._point is None:
+            return False
+        change, (_, least) = end - self._new, SAME
+        inside = change[self._curved]
+        moved = np.sqrt(max(float(inside @ self._hessian @ inside), 0.0))
+        return bool(
+            np.count_nonzero(change) == np.count_nonzero(inside)
+            and np.abs(change).max() <= 1 + np.abs(self._new).max()
+            and moved <= FLAT * np.linalg.norm(inside) + least
+            and self.penalty * abs(self.factors @ (np.abs(end) - np.abs(self._new))) <= least
+        )
+
+    def _dense(self, query: Query, coef: Floats) -> Floats:
+        """Return the coefficients of all terms, shape (n_terms,)."""
+        dense = np.zeros(len(self.factors))
+        dense[query.terms] = coef
+        return dense
+
     def _objectives(self, sums: CurvatureSums) -> Floats:
         way = self._new - self._old
         sizes = [self.factors @ np.abs(self._old + t * way) for t in STEPS]
@@ -342,7 +409,8 @@ class Newton:
         predicted = point.gradient.copy()
         predicted[active] += self._hessian @ change
         self._old, self._new = point.coef, new
-        self._active = self._choose_active(np.abs(predicted), new)
+        self._slopes = np.abs(predicted)
+        self._active = self._choose_active(self._slopes, new)
 
     def _solve(self, ridge: float) -> Floats:
         """Minimise the penalised quadratic, which is made steeper by `ridge`."""
@@ -379,11 +447,16 @@ class Newton:
         self.confined = part < SHORTEST
         return old if self.confined else old + part * (new - old)
 
-    def _choose_active(self, gradient: Floats, coef: Floats) -> Ints:
-        """Terms with a coefficient, and the nearest to having one."""
+    def _nearness(self, gradient: Floats, coef: Floats) -> Floats:
+        """Return how near each term is to its penalty; infinite if it must be active."""
         limit = self.penalty * self.factors
         nearness = np.full(len(coef), np.inf)
         np.divide(gradient, limit, out=nearness, where=(coef == 0) & (limit > 0))
+        return nearness
+
+    def _choose_active(self, gradient: Floats, coef: Floats) -> Ints:
+        """Terms with a coefficient, and the nearest to having one."""
+        nearness = self._nearness(gradient, coef)
         must = int(np.isinf(nearness).sum())
         if must > MAX_ACTIVE:
             raise FitError(
@@ -392,6 +465,12 @@ class Newton:
             )
         order = np.argsort(-nearness, kind="stable")[: active_room(must, self.max_active)]
         return np.sort(order[nearness[order] >= NEAR])
+
+
+def near_coef(coef: Floats, other: Floats) -> bool:
+    """Whether coefficients are those of the same problem, up to another machine's last digits."""
+    share, least = SAME
+    return bool((np.abs(coef - other) <= least + share * np.abs(other)).all())
 
 
 def active_room(must: int, max_active: int) -> int:

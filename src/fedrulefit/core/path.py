@@ -120,7 +120,12 @@ class PathSearch:
 
     def queries(self) -> tuple[Query, ...]:
         """Return one point for every fold that is still on its way."""
-        return tuple(track.solver.query() for track in self._open())
+        return tuple(solver.query() for solver in self.solvers)
+
+    @property
+    def solvers(self) -> tuple[Newton, ...]:
+        """The solvers of all folds that are still on their way."""
+        return tuple(track.solver for track in self._open())
 
     def update(self, answers: Sequence[CurvatureSums]) -> None:
         """Take the summed answers to the last queries."""

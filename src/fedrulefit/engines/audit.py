@@ -1,11 +1,14 @@
 """Was a run led as the protocol says? Any hospital can see for itself.
 
 The coordinator is deterministic: from the study and the sites' replies follows every
-question that it may ask. A *record* of a finished run holds these replies as the sites
-signed them. A hospital leads the run once more from the record, and compares each question
-with the one that it was asked and answered itself, of which it kept a hash. A coordinator
-that asked something else, or more, cannot make a record that fits: replies that did not
-happen would need the other sites' signatures.
+question that it may ask. A *record* of a run holds the questions, and these replies as the
+sites signed them. A hospital compares each question with the one that it answered, of which
+it kept a hash: exactly. And it leads the run once more, and compares each question with the
+one that follows from the replies: nearly, since machines differ in the last digits
+(:mod:`fedrulefit.protocol.retrace`). A coordinator that asked something else, or more, cannot
+make a record that fits: replies that did not happen would need the other sites' signatures.
+
+A run that failed, was stopped or is under way has a record, too: the audit goes as far.
 
 A record tells what the coordinator knew: each site's rules and noisy histograms, and all
 pooled sums. Who may see it is for the consortium to say.
@@ -21,13 +24,15 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgpack
 
-from fedrulefit.engines.drive import read_reply, unpack_step
+from fedrulefit.engines.drive import read_question, read_reply, unpack_step
 from fedrulefit.engines.envelope import Letter, verify_letter
 from fedrulefit.engines.journal import Journal
 from fedrulefit.engines.runs import SIGNATURES, read_request, run_folders
@@ -36,13 +41,25 @@ from fedrulefit.model import Model
 from fedrulefit.modelfile import model_facts
 from fedrulefit.privacy.identity import Trust
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.memory import Memory
+from fedrulefit.protocol.retrace import Retracer
 from fedrulefit.protocol.wire import digest, to_bytes
 from fedrulefit.study import Study
 
-FILES: Final = ("run.json", "study.toml", "journal.sqlite", "model.json")
+FILES: Final = ("run.json", "study.toml", "journal.sqlite")
 """What a record holds: the run's own files."""
+
+MODEL: Final = "model.json"
+"""And this one, if the run is finished."""
+
+_EXACT: Final = {
+    *("intercept", "coefficient", "cutoffs", "limits", "inside", "events_inside", "by_site"),
+    *("patients", "events", "others", "above", "below", "epsilon_per_histogram"),
+}
+"""Numbers of a model that are the same on every machine, once the points of the fit are."""
+
+_OWN: Final = frozenset(["software"])
+"""What a model tells of the machine that made it."""
 
 MOST_BYTES: Final = 8 * 2**30
 """The largest record that is unpacked."""
@@ -55,17 +72,30 @@ class Audit:
     Parameters
     ----------
     run : str
+    study : str
+        The study's digest.
+    answered : int
+        The last step that this hospital has answered.
+    finished : bool
+        Whether the record goes on to a model.
+    steps : int
+        Steps that were led through again.
     questions : int
-        Questions to this hospital that were led to again.
+        Questions of the record that are those which this hospital answered.
     replies : int
         Replies of all sites whose signatures hold.
     model : str
-        SHA-256 of the record's model file, which the replies lead to if there is no problem.
+        SHA-256 of the model file, which the replies lead to if there is no problem; empty
+        without one.
     problems : tuple of str
         What does not fit, in words; empty if everything does.
     """
 
     run: str
+    study: str
+    answered: int
+    finished: bool
+    steps: int
     questions: int
     replies: int
     model: str
@@ -73,7 +103,7 @@ class Audit:
 
 
 def write_record(folder: Path, path: Path) -> None:
-    """Write the record of a finished run.
+    """Write the record of a run, as far as it is.
 
     Parameters
     ----------
@@ -85,19 +115,20 @@ def write_record(folder: Path, path: Path) -> None:
     Raises
     ------
     FederationError
-        If the run is not finished, or the file cannot be written.
+        If there is no such run, or the file cannot be written.
     """
     if not (folder / "run.json").exists():
         known = ", ".join(path.name for path in run_folders(folder.parent.parent)) or "none"
         raise FederationError(f"there is no run {folder.name!r}; there are: {known}")
-    if not (folder / "model.json").exists():
-        raise FederationError(f"run {folder.name!r} has no model yet: a record is of finished runs")
+    if not (folder / "journal.sqlite").exists():
+        raise FederationError(f"run {folder.name!r} has not asked anything yet")
+    names = (*FILES, MODEL) if (folder / MODEL).exists() else FILES
     try:
         with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
             copy = Path(scratch) / "journal.sqlite"
             _copy_journal(folder / "journal.sqlite", copy)
             with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as record:
-                for name in FILES:
+                for name in names:
                     record.write(copy if name == "journal.sqlite" else folder / name, name)
     except OSError as error:
         raise FederationError(f"cannot write {path}: {error.strerror}") from None
@@ -143,21 +174,26 @@ def audit(
                 f"this hospital remembers no run {request.run!r} of that study: is the state "
                 "folder the right one?"
             )
-        lead = Coordinator(
-            study,
-            request.sites,
-            run=request.run,
-            secure=request.secure,
-            dropouts=request.dropouts,
-        )
+        if model is None and (folder / MODEL).exists():
+            model = folder / MODEL
         journal = Journal(folder / "journal.sqlite")
         try:
-            replay = _Replay(lead, journal, memory, site, trust, coordinator)
-            replay.lead(Model.load(model or folder / "model.json"))
+            replay = _Replay(folder, journal, memory, site, trust, coordinator)
+            replay.lead(None if model is None else Model.load(model))
         finally:
             journal.close()
-        told = hashlib.sha256((model or folder / "model.json").read_bytes()).hexdigest()
-    return Audit(request.run, replay.questions, replay.replies, told, replay.problems)
+        told = "" if model is None else hashlib.sha256(model.read_bytes()).hexdigest()
+    return Audit(
+        request.run,
+        study.digest,
+        replay.answered,
+        replay.finished,
+        replay.steps,
+        replay.questions,
+        replay.replies,
+        told,
+        replay.problems,
+    )
 
 
 class _Replay:
@@ -165,79 +201,111 @@ class _Replay:
 
     def __init__(
         self,
-        lead: Coordinator,
+        folder: Path,
         journal: Journal,
         memory: Memory,
         site: str,
         trust: Trust,
         coordinator: str,
     ) -> None:
-        self._lead = lead
+        request = read_request(folder)
         self._steps = journal.section("run")
         self._signatures = journal.section(SIGNATURES)
+        self._lead = Retracer(
+            partial(read_question, self._steps),
+            Study.load(folder / "study.toml"),
+            request.sites,
+            run=request.run,
+            secure=request.secure,
+            dropouts=request.dropouts,
+        )
         self._memory = memory
         self._site, self._trust, self._coordinator = site, trust, coordinator
-        self.questions, self.replies, self._last = 0, 0, -1
+        self.questions, self.replies, self.steps, self._last = 0, 0, 0, -1
+        self.finished = False
+        self.answered: int = msgpack.unpackb(memory.get("place") or b"\x91\xff")[0]
         self._others: list[str] = []
+        self._beside: list[str] = []
         self._problems: list[str] = []
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What does not fit, in words."""
-        if not self._others:
-            return tuple(self._problems)
-        asked = f"{self._others[0]}: this hospital was asked something else, or nothing"
-        if len(self._others) > 1:
-            asked += f"; so at {len(self._others) - 1} later steps"
-        return (asked, *self._problems)
+        wrong = (
+            (self._others, "this hospital was asked something else, or nothing"),
+            (self._beside, "the question does not follow from the study and the replies"),
+        )
+        first = [
+            f"{steps[0]}: {what}" + f"; so at {len(steps) - 1} later steps" * (len(steps) > 1)
+            for steps, what in wrong
+            if steps
+        ]
+        return (*first, *self._problems)
 
-    def lead(self, published: Model) -> None:
+    def lead(self, published: Model | None) -> None:
         """Go through all steps, and compare the model that they lead to."""
         try:
             model = self._go()
         except FedRuleFitError as error:
             self._problems.append(f"the record cannot be led to its end: {error}")
             return
-        if model is None:
-            return
-        answered = msgpack.unpackb(self._memory.get("place") or b"\x91\xff")[0]
-        if answered > self._last:
+        self.finished = model is not None
+        if self.answered > self._last:
             self._problems.append(
-                f"this hospital answered requests up to step {answered}, the record ends with "
+                f"this hospital answered requests up to step {self.answered}, the record ends with "
                 f"step {self._last}: what came after is not in it"
             )
-        if model_facts(model) != model_facts(published):
+        if published is None:
+            return
+        if model is None:
+            self._problems.append(f"the record ends after {self.steps} steps, without a model")
+        elif not _same_facts("", model_facts(published), model_facts(model)):
             self._problems.append("the model is not the one that the replies lead to")
 
     def _go(self) -> Model | None:
-        step, outcome = 0, self._lead.step()
+        outcome = self._lead.step()
         while not isinstance(outcome, Model):
-            kept = self._steps.get(f"step/{step}")
-            if kept is None:
-                self._problems.append(f"the record ends after {step} steps, without a model")
+            asked = read_question(self._steps, self.steps)
+            if asked is None:
                 return None
-            data = unpack_step(kept)
-            for name, request in outcome.items():
-                self._compare(name, request, data.get(name))
+            what = f"step {self.steps} ({type(asked).__name__})"
+            kept = self._steps.get(f"step/{self.steps}")
+            data = {} if kept is None else unpack_step(kept)
+            sent = {name: _address(asked, name) for name in outcome}
+            if not all(self._lead.follows(outcome[name], sent[name]) for name in outcome):
+                self._beside.append(what)
+            for name, request in sent.items():
+                self._compare(name, request, data.get(name), what)
+            if kept is None:
+                return None  # asked, but not answered by all: the run ended here
+            if self._site in sent and self._site not in data:
+                self._check_lost(what)
             outcome = self._lead.step({name: read_reply(part) for name, part in data.items()})
-            step += 1
+            self.steps += 1
         return outcome
 
-    def _compare(self, name: str, request: m.Request, reply: bytes | None) -> None:
+    def _compare(self, name: str, request: m.Request, reply: bytes | None, what: str) -> None:
         asked = digest(to_bytes(request))
-        what = f"step {request.header.step} ({type(request).__name__})"
         if reply is not None:
             self._check_signature(name, asked, reply, what)
         if name != self._site:
             return
-        self._last = request.header.step
-        kept = self._memory.get(f"asked/{request.header.step}")
+        self._last = self.steps
+        kept = self._memory.get(f"asked/{self.steps}")
         if kept is None and reply is None:
             return  # lost on its way: not answered, and not counted
         if kept != asked.encode():
             self._others.append(what)
         else:
             self.questions += 1
+
+    def _check_lost(self, what: str) -> None:
+        """Tell of an answer that the coordinator says it never had."""
+        if self._memory.get(f"asked/{self.steps}") is not None:
+            self._problems.append(
+                f"{what}: this hospital answered, but the record calls it lost: the answer came "
+                "too late, or was left out to ask the others again without it"
+            )
 
     def _check_signature(self, name: str, asked: str, reply: bytes, what: str) -> None:
         kept = self._signatures.get(asked)
@@ -261,6 +329,33 @@ class _Replay:
             self.replies += 1
 
 
+def _address(request: m.Request, site: str) -> m.Request:
+    """Return a question as it was put to a site."""
+    return replace(request, header=replace(request.header, site=site))
+
+
+def _same_facts(name: str, told: Any, led: Any) -> bool:
+    """Whether two models are the same, up to the last digit of what machines add differently."""
+    if isinstance(told, dict) and isinstance(led, dict) and name != "study":
+        return told.keys() == led.keys() and all(
+            _same_facts(key, told[key], led[key]) for key in told if key not in _OWN
+        )
+    if isinstance(told, list) and isinstance(led, list):
+        return len(told) == len(led) and all(
+            _same_facts(name, one, other) for one, other in zip(told, led, strict=True)
+        )
+    if isinstance(told, float) and isinstance(led, float) and name not in _EXACT:
+        step = min(_last_digit(told), _last_digit(led))
+        return abs(told - led) <= max(1e-9 * abs(led), 1e-12, 1.001 * step)
+    return bool(told == led)
+
+
+def _last_digit(number: float) -> float:
+    """Return what the last digit of a number counts."""
+    exponent = Decimal(repr(number)).as_tuple().exponent
+    return 10.0**exponent if isinstance(exponent, int) else 0.0
+
+
 def _copy_journal(source: Path, target: Path) -> None:
     """Copy a journal that may be in use."""
     with sqlite3.connect(f"file:{source}?mode=ro", uri=True) as old, sqlite3.connect(target) as new:
@@ -276,10 +371,11 @@ def _unpacked(record: Path) -> Iterator[Path]:
         folder = Path(scratch)
         try:
             with zipfile.ZipFile(record) as archive:
-                size = sum(archive.getinfo(name).file_size for name in FILES)
+                names = (*FILES, MODEL) if MODEL in archive.namelist() else FILES
+                size = sum(archive.getinfo(name).file_size for name in names)
                 if size > MOST_BYTES:
                     raise FederationError(f"{record} is too large for a record")
-                for name in FILES:
+                for name in names:
                     with archive.open(name) as source, (folder / name).open("wb") as target:
                         shutil.copyfileobj(source, target)
             json.loads((folder / "run.json").read_text(encoding="utf-8"))

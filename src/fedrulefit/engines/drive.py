@@ -19,6 +19,7 @@ from fedrulefit.model import Model
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator, Progress
 from fedrulefit.protocol.memory import Memory
+from fedrulefit.protocol.site import read_request
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 
 Exchange = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
@@ -90,8 +91,8 @@ def drive(
         Fresh: what the journal knows is told to it again.
     exchange : Exchange
     journal : Memory, optional
-        Keeps each completed step; with the journal of an interrupted run, it is
-        resumed.
+        Keeps what each step asks, and each completed step; with the journal of an
+        interrupted run, it is resumed.
     on_status : callable, optional
         Told where the run is, before every step and while it waits for a person.
     pause : float
@@ -129,6 +130,7 @@ def drive(
         tell()
         kept = None if journal is None else journal.get(f"step/{step}")
         if kept is None:
+            _note_question(outcome, step, journal)
             answers = _collect(outcome, exchange, traffic, tell, pause, give_up)
         else:
             answers = {site: (read_reply(data), data) for site, data in unpack_step(kept).items()}
@@ -144,6 +146,25 @@ def drive(
         step += 1
     tell()
     return outcome
+
+
+def _note_question(requests: Mapping[str, m.Request], step: int, journal: Memory | None) -> None:
+    """Keep what is asked, before it leaves: of one site, since only the site's name differs."""
+    question = to_bytes(next(iter(requests.values())))
+    if journal is not None and journal.get(f"asked/{step}") != question:
+        journal.put({f"asked/{step}": question})
+
+
+def read_question(journal: Memory, step: int) -> m.Request | None:
+    """Return what was asked in a step, for any one site; None if the step never came.
+
+    Raises
+    ------
+    ProtocolError
+        If the journal holds something else there.
+    """
+    kept = journal.get(f"asked/{step}")
+    return None if kept is None else read_request(kept)
 
 
 def _check_journal(coordinator: Coordinator, journal: Memory) -> None:

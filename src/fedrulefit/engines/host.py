@@ -9,6 +9,7 @@ that must survive a crash in its state folder:
 ``ledger.jsonl``   what left, hash-chained
 ``journal.sqlite`` replies and keys of each run, and where the ledger ends
 ``approvals/``     what a person was asked, and decided
+``audits.json``    which runs were audited
 ``site.json``      what the running host knows, for ``site status``
 ``lock``           held while the host runs
 =================  =========================================================
@@ -36,6 +37,7 @@ from typing import IO, Any, Final, get_args
 
 import msgpack
 
+from fedrulefit.engines.audited import without_audit
 from fedrulefit.engines.charter import Charter
 from fedrulefit.engines.envelope import Letter, close, unseal
 from fedrulefit.engines.journal import Journal, Section
@@ -303,6 +305,28 @@ class SiteHost:
         """Before a run joins, see whether others are abandoned, and what a person should know."""
         self._erase_abandoned(IDLE, but=joining)
         self._tell()
+        if self._memory_of(joining).get("place") is None:
+            self._check_audits()
+
+    def _check_audits(self) -> None:
+        """Before a new run, say which earlier ones were never audited; refuse, if policy wants."""
+        try:
+            due = without_audit(self._state, read_runs(self._journal))
+        except FederationError as error:
+            words = str(error)
+            reason = "the site's list of audits cannot be read: see its log"
+        else:
+            if not due:
+                return
+            runs = ", ".join(run for _, run in due)
+            words = f"never audited ('federation audit'): {runs}"
+            reason = (
+                f"the site's policy asks for an audit of earlier runs first ({runs}): give the "
+            )
+            reason += "site their records, and resume this run"
+        log.warning("%s", words)
+        if self._policy.audits == "require":
+            raise ProtocolError(reason, "policy")
 
     def _tidy(self) -> None:
         """Erase what lay too long, and say what a person should know."""
@@ -415,7 +439,7 @@ def _is_last(site: Site, request: m.Request, memory: Memory) -> bool:
 
 
 def read_runs(journal: Journal) -> list[dict[str, Any]]:
-    """Return the runs that a journal knows: study (hash), name, when last asked, steps, state."""
+    """Return the runs that a journal knows: study (hash), name, when last asked, answers, state."""
     found = []
     for section in journal.names(_RUN + "\0"):
         _, study, run = section.split("\0")
@@ -429,6 +453,7 @@ def read_runs(journal: Journal) -> list[dict[str, Any]]:
                 "run": run,
                 "seen": (memory.get("seen") or b"").decode(),
                 "steps": msgpack.unpackb(place)[0] + 1,
+                "sums": msgpack.unpackb(place)[2],
                 "erased": None if erased is None else erased.decode(),
             }
         )

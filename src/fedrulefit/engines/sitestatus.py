@@ -6,6 +6,7 @@ import datetime as dt
 from pathlib import Path
 from typing import Any, Final
 
+from fedrulefit.engines.audited import RunKey, without_audit
 from fedrulefit.engines.charter import read_acceptance
 from fedrulefit.engines.host import STATUS, approvals, is_held, read_runs
 from fedrulefit.engines.journal import Journal
@@ -75,9 +76,16 @@ def _read_journal(
         return 0.0, [], missing
     journal = Journal(state / JOURNAL, read_only=True)
     try:
+        known = read_runs(journal)
+        due = without_audit(state, known)
         runs = [
-            {**facts, "study": names.get(facts["study"], facts["study"]), "state": _stand(facts)}
-            for facts in read_runs(journal)
+            {
+                **facts,
+                "study": names.get(facts["study"], facts["study"]),
+                "state": _stand(facts),
+                "audit": _audit_words(facts, due),
+            }
+            for facts in known
         ]
         head = Head.read(journal) or Head()
         wrong = check_ledger(state / LEDGER, journal)
@@ -101,6 +109,14 @@ def check_ledger(path: Path, journal: Journal) -> str | None:
         if wrong is None:
             return None
     return wrong
+
+
+def _audit_words(run: dict[str, Any], due: list[RunKey]) -> str:
+    """Say whether a run that answered sums was audited; nothing where it answered none."""
+    if run["sums"] == 0:
+        return ""
+    sums = f"{run['sums']} sums answered"
+    return f"{sums}, never audited" if (run["study"], run["run"]) in due else f"{sums}, audited"
 
 
 def _stand(run: dict[str, Any]) -> str:

@@ -91,6 +91,7 @@ round_counts = 5
 min_published = 10         # some regulators say 11
 
 approval = "auto"          # "review": a person accepts or declines each kind of release
+audits = "tell"            # "require": no new run before each earlier one has passed an audit
 
 # Fingerprints of the other hospitals' certificates, where you want to be sure of them.
 # [peers]
@@ -163,6 +164,10 @@ class Policy(BaseModel):
         many statistical offices ask; some regulators say 11.
     approval : {"auto", "review"}
         ``review``: a person accepts or refuses each kind of release of a run.
+    audits : {"tell", "require"}
+        ``tell``: ``site status`` says which runs answered sums and were never audited.
+        ``require``: no new run while there is one; it is refused until ``federation
+        audit`` has passed.
     peers : mapping of str to str
         Other sites' certificates (SHA-256), where the consortium's root is not
         enough.
@@ -188,6 +193,7 @@ class Policy(BaseModel):
     round_counts: Annotated[int, Field(ge=1, le=1000)] = 5
     min_published: Annotated[int, Field(ge=0, le=1000)] = 10
     approval: Literal["auto", "review"] = "auto"
+    audits: Literal["tell", "require"] = "tell"
     peers: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("epsilon_study", "epsilon_dataset", mode="before")
@@ -274,6 +280,8 @@ class Policy(BaseModel):
             "A person accepts or refuses each kind of release."
             if self.approval == "review"
             else "Releases that fit this policy leave without asking.",
+            *["No new run before every earlier one has passed an audit."]
+            * (self.audits == "require"),
         ]
 
 

@@ -80,10 +80,14 @@ def follows_from(grid: Grid, study: Study, counts: Ints) -> bool:
     Exact spreads are under masks: of them only the study's bounds are known.
     """
     expected = make_grid(study, counts, None)
-    exact = study.settings.spreads == "exact"
-    pairs = zip(grid.axes, expected.axes, strict=False)
-    return len(grid.axes) == len(expected.axes) and all(
-        _same_axis(axis, other, spread=not exact) for axis, other in pairs
+    return same_grid(grid, expected, spread=study.settings.spreads != "exact")
+
+
+def same_grid(grid: Grid, other: Grid, *, spread: bool = True) -> bool:
+    """Whether two grids are the same, up to the last digits of means (and spreads)."""
+    pairs = zip(grid.axes, other.axes, strict=False)
+    return len(grid.axes) == len(other.axes) and all(
+        _same_axis(axis, own, spread=spread) for axis, own in pairs
     )
 
 

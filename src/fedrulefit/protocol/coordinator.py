@@ -394,7 +394,7 @@ class Coordinator:
         history: list[float] = []
         while not search.done and len(history) < settings.max_rounds:
             self.progress = Progress("path", len(history), 0, _last(history))
-            search.update((yield from self._evaluate(search.queries(), bounds)))
+            search.update((yield from self._evaluate(search.solvers, bounds)))
             history.append(search.objective)
         if not search.done:
             raise FitError(
@@ -434,7 +434,7 @@ class Coordinator:
         weight = 0.0
         while not newton.converged and newton.rounds < settings.max_rounds:
             self.progress = Progress("fit", len(history), 0, _last(history))
-            (sums,) = yield from self._evaluate((newton.query(),), bounds)
+            (sums,) = yield from self._evaluate((newton,), bounds)
             newton.update(sums)
             history.append(newton.point.objective)
             weight = sums.weight
@@ -446,7 +446,11 @@ class Coordinator:
         weight = self.study.most_weight if settings.weighting == "patients" else SITE_WEIGHT
         return Bounds(term_bounds(grid, len(candidates.rules), n_terms), weight)
 
-    def _evaluate(self, queries: Sequence[Query], bounds: Bounds) -> Talk[list[CurvatureSums]]:
+    def _evaluate(self, solvers: Sequence[Newton], bounds: Bounds) -> Talk[list[CurvatureSums]]:
+        """Sum the curvature at the solvers' next points."""
+        return (yield from self._sum_curvature([solver.query() for solver in solvers], bounds))
+
+    def _sum_curvature(self, queries: Sequence[Query], bounds: Bounds) -> Talk[list[CurvatureSums]]:
         """Sum the curvature at all points over the sites."""
         n_terms = len(bounds.terms)
         sums = yield from self._sum(

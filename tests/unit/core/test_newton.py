@@ -353,3 +353,77 @@ def test_a_solver_at_the_border_goes_on_with_a_larger_penalty() -> None:
     assert not newton.confined
     fresh = solve(sites, factors, 0.2)
     np.testing.assert_allclose(newton.point.coef, fresh.point.coef, atol=1e-6)
+
+
+# --- the same point, on another machine -----------------------------------------------------
+
+
+def shift(query: Query, terms: Any, by: Any) -> Query:
+    """Return the query with some coefficients of its new point moved."""
+    n_terms = 1 + max([*query.terms, *terms])
+    start, end = np.zeros(n_terms), np.zeros(n_terms)
+    start[query.terms], end[query.terms] = query.start, query.end
+    end[list(terms)] += by
+    used = np.union1d(query.terms, terms).astype(np.int64)
+    return replace(query, terms=used, start=start[used], end=end[used])
+
+
+def twin_columns(penalty: float = 0.01) -> tuple[Newton, Any]:
+    """A solver that has made its first steps, where rules 1 and 2 hold for the same patients."""
+    X, y, w = make_data(4)
+    X[:, 2] = X[:, 1]
+    newton, sites = Newton(ones(X.shape[1]), penalty), one_site(X, 6, y, w)
+    for _ in range(2):
+        newton.update(ask(sites, newton.query()))
+    assert not newton.converged
+    return newton, sites
+
+
+def test_another_machine_asks_for_the_same_point_up_to_its_last_digits() -> None:
+    newton, _ = twin_columns()
+    query = newton.query()
+    assert newton.could_ask(query)
+    assert newton.could_ask(replace(query, end=query.end * (1 + 1e-9)))
+    assert not newton.could_ask(replace(query, end=query.end + 1e-6))
+    assert not newton.could_ask(replace(query, start=query.start + 1e-6))
+    assert not newton.could_ask(replace(query, fold=0))
+
+
+def test_equal_rules_may_share_a_coefficient_otherwise() -> None:
+    newton, _ = twin_columns()
+    query = newton.query()
+    first, second = (shift(query, [k], 0.0).end[k] for k in (1, 2))
+    large, small = (1, 2) if abs(first) >= abs(second) else (2, 1)
+    part = 0.3 * (first if large == 1 else second)
+    assert part != 0
+    assert newton.could_ask(shift(query, [large, small], [-part, part]))
+    # Larger coefficients of opposite signs predict the same, and cost more.
+    assert not newton.could_ask(shift(query, [large, small], [9 * part, -9 * part]))
+    assert not newton.could_ask(shift(query, [large, small], [1e3, -1e3]))
+    assert not newton.could_ask(shift(query, [large], [part]))
+
+
+def test_terms_are_active_by_their_gradient_only() -> None:
+    newton, _ = twin_columns(0.08)
+    query = newton.query()
+    idle = np.setdiff1d(np.arange(len(newton.factors)), query.active)
+    kept = np.setdiff1d(query.active, query.terms)
+    assert len(idle)
+    assert len(kept)
+    assert not newton.could_ask(replace(query, active=np.union1d(query.active, idle[:1])))
+    assert not newton.could_ask(replace(query, active=np.setdiff1d(query.active, [query.terms[1]])))
+    assert not newton.could_ask(replace(query, active=np.setdiff1d(query.active, kept[:1])))
+    # One that is at the very limit may be in or out.
+    limit = newton.penalty * newton.factors
+    newton._slopes[idle[0]] = 0.7 * limit[idle[0]] * (1 - 1e-12)
+    assert newton.could_ask(replace(query, active=np.union1d(query.active, idle[:1])))
+
+
+def test_the_solver_goes_on_from_the_point_that_was_asked() -> None:
+    newton, sites = twin_columns()
+    query = newton.query()
+    moved = replace(query, end=query.end * (1 + 1e-3))
+    newton.update(ask(sites, moved))
+    coef = np.zeros(len(newton.factors))
+    coef[moved.terms] = moved.end
+    np.testing.assert_array_equal(newton.point.coef, coef)

@@ -30,6 +30,7 @@ round_counts = 10
 min_published = 11
 keep_runs_days = 3
 approval = "review"
+audits = "require"
 [peers]
 south = "AB:ababababababababababababababababababababababababababababababab"
 """
@@ -72,6 +73,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         min_published=11,
         keep_runs_days=3.0,
         approval="review",
+        audits="require",
         peers={"south": "ab" * 32},
     )
     assert set(Policy.model_fields) == policy.model_fields_set
@@ -98,6 +100,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("max_runs = 0", "max_runs"),
         ("keep_runs_days = 0", "keep_runs_days"),
         ('approval = "maybe"', "approval"),
+        ('audits = "never"', "audits"),
         ("peers = 3", "peers"),
         ('dataset = ""', "dataset"),
         ("min_cuont = 5", "min_cuont"),
@@ -133,7 +136,8 @@ def test_words_tell_every_rule(tmp_path: Path) -> None:
     path.write_text(FULL, encoding="utf-8")
     text = "\n".join(Policy.load(path).words())
     for said in ("icu registry", "10 patients", "200 rules", "at least 4 sites", "ε ≤ 5 ",
-                 "ε ≤ 12.5", "60 sums", "A person accepts", "without a site"):  # fmt: skip
+                 "ε ≤ 12.5", "60 sums", "A person accepts", "without a site",
+                 "passed an audit"):  # fmt: skip
         assert said in text
     assert KINDS["curvature"] in text
     assert KINDS["dual"] not in text
@@ -141,6 +145,7 @@ def test_words_tell_every_rule(tmp_path: Path) -> None:
     assert "waits for one that is lost" in plain
     assert "20 runs" in plain
     assert "without asking" in plain
+    assert "audit" not in plain
     assert KINDS["spreads"] not in plain
     free = "\n".join(OPEN.words())
     assert "no limit" in free

@@ -1,0 +1,102 @@
+"""Leads a run once more, from what was asked in it.
+
+In: the questions and replies of a run. Out: the same as from a coordinator, and which
+questions do not follow from the replies.
+
+The coordinator is deterministic, but machines differ in the last digits: their linear
+algebra adds in another order. So a question need not be equal to ours, only near; and the
+run goes on *from the point that was asked for*, so that small differences do not add up.
+Whatever is no number of the solver (rules, sites, folds, terms) is equal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedrulefit.core.arrays import Ints
+from fedrulefit.core.fixed import Bounds
+from fedrulefit.core.grid import Grid
+from fedrulefit.core.newton import CurvatureSums, Newton, Query, near_coef
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.agreed import same_grid
+from fedrulefit.protocol.coordinator import Coordinator, Talk
+
+
+class Retracer(Coordinator):
+    """A coordinator that follows a record.
+
+    Parameters
+    ----------
+    recorded : callable
+        Gives what was asked in a step; None if the step never came.
+    *args, **options
+        As for :class:`~fedrulefit.protocol.coordinator.Coordinator`.
+    """
+
+    def __init__(
+        self, recorded: Callable[[int], m.Request | None], *args: Any, **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        self._recorded = recorded
+        self._beside: set[int] = set()
+
+    def follows(self, request: m.Request, recorded: m.Request) -> bool:
+        """Whether what was asked in the present step is what this coordinator asks, or near it."""
+        return request.header.step not in self._beside and _same(request, recorded)
+
+    def _agree_on_grid(self) -> Talk[Any]:
+        grid, noise, counted = yield from super()._agree_on_grid()
+        asked = self._recorded(self._steps)
+        if isinstance(asked, m.RulesRequest) and same_grid(asked.grid, grid):
+            grid = asked.grid
+        return grid, noise, counted
+
+    def _evaluate(self, solvers: Sequence[Newton], bounds: Bounds) -> Talk[list[CurvatureSums]]:
+        asked = self._recorded(self._steps)
+        n_terms = len(bounds.terms)
+        if not isinstance(asked, m.CurvatureRequest) or not _fit(asked.queries, solvers, n_terms):
+            return (yield from super()._evaluate(solvers, bounds))
+        pairs = zip(solvers, asked.queries, strict=True)
+        if not all(solver.could_ask(query) for solver, query in pairs):
+            self._beside.add(self._steps)
+        return (yield from self._sum_curvature(asked.queries, bounds))
+
+
+def _fit(queries: Sequence[Query], solvers: Sequence[Newton], n_terms: int) -> bool:
+    """Whether recorded points can be points of these solvers at all."""
+    return len(queries) == len(solvers) and all(
+        query.fold == solver.fold
+        and _are_terms(query.terms, n_terms)
+        and _are_terms(query.active, n_terms)
+        and query.start.shape == query.end.shape == query.terms.shape
+        for query, solver in zip(queries, solvers, strict=True)
+    )
+
+
+def _are_terms(terms: Ints, n_terms: int) -> bool:
+    """Whether these are places of terms, the intercept first."""
+    return bool(
+        len(terms) > 0 and terms[0] == 0 and terms[-1] < n_terms and (np.diff(terms) > 0).all()
+    )
+
+
+def _same(own: Any, other: Any) -> bool:
+    """Whether two parts of a request are equal: coefficients and the grid's means nearly."""
+    if type(own) is not type(other):
+        return False
+    if isinstance(own, np.ndarray):
+        if own.shape != other.shape or own.dtype != other.dtype:
+            return False
+        return near_coef(other, own) if own.dtype.kind == "f" else np.array_equal(own, other)
+    if isinstance(own, Grid):
+        return same_grid(other, own)
+    if isinstance(own, tuple):
+        return len(own) == len(other) and all(map(_same, own, other))
+    if dataclasses.is_dataclass(own):
+        names = [field.name for field in dataclasses.fields(own)]
+        return all(_same(getattr(own, name), getattr(other, name)) for name in names)
+    return bool(own == other)
