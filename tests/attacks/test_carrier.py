@@ -354,6 +354,46 @@ def test_rubbish_of_a_hospital_breaks_nothing(made: Federation) -> None:
     assert can_connect(part(made, "south"), port_of(made), "south")
 
 
+class WeakPool(flare._Bounded):
+    """How heartbeats were handled before: by the workers."""
+
+    def submit(self, task: Any, /, *facts: Any, **named: Any) -> Any:
+        if Prefix.from_bytes(facts[-1]).type != Types.PING:
+            return super().submit(task, *facts, **named)
+        self._room.acquire()
+        future = flare.ThreadPoolExecutor.submit(self, task, *facts, **named)
+        future.add_done_callback(lambda _: self._room.release())
+        return future
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_hospital_that_reads_nothing_holds_up_no_other(made: Federation, weak: bool) -> None:
+    """South sends heartbeats and reads no answer: all workers waited for it, and nobody's
+    envelopes were handled.
+    """
+    got: list[Any] = []
+    with listening(part(made, "coordinator"), got) as (wire, port):
+        if weak:
+            wire.communicator.conn_manager.frame_mgr_executor = WeakPool(8)
+        wire.driver.listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # soon full
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        sock.connect(("127.0.0.1", port))
+        south = Peer(frames.make_tls(part(made, "south")).wrap_socket(sock))
+        south.greet(endpoint("south"))
+        south.sock.settimeout(1.0)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                south.send(Types.PING, b"\xc0" * 1000)
+        north = Peer.call(frames.make_tls(part(made, "north")), port)
+        north.greet(endpoint("north"))
+        north.send(Types.DATA, b"envelope of north", app=flare.APP)
+        time.sleep(1.0)
+        assert (("north", b"envelope of north") in got) is not weak
+        north.close()
+        south.close()
+
+
 # --- Names and keys -------------------------------------------------------------------------------
 
 
@@ -610,7 +650,9 @@ def test_a_carrier_has_nothing_of_the_site(made: Federation) -> None:
         allowed = {"LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TZ", "PYTHONPATH"}
         assert set(environment) <= allowed
         assert Path(process.cwd()) == kit.folder
-        assert {file.path for file in process.open_files()} <= {str(made.folder / "north.log")}
+        assert process.open_files() == []
+        assert os.getsid(process.pid) == process.pid  # no terminal of the site's
+        assert "INFO fedrulefit.engines.keeper: carrier: INFO: localhost is here" in log.read_text()
         assert [c.raddr.port for c in process.net_connections("tcp")] == [port_of(made)]
         words = " ".join(process.cmdline())
         assert not [word for word in ("parquet", "policy", "study", "state") if word in words]

@@ -49,8 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kit", required=True, type=Path)
     parser.add_argument("--fd", required=True, type=int)
     options = parser.parse_args(arguments)
-    set_up_logging()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, and ends the socket
+    set_up_logging("%(levelname)s: %(message)s")  # the parent adds time and name
     try:
         carrier = Carrier(Kit.load(options.kit, "carrier"))
     except FederationError as error:

@@ -356,7 +356,8 @@ def _endpoint(name: str) -> str:
 class _Bounded(ThreadPoolExecutor):
     """A pool that takes nothing in before it has room: what is not taken stays unread.
 
-    Greetings are handled at once, so that no envelope overtakes them.
+    Greetings are handled at once, so that no envelope overtakes them; heartbeats too, so that
+    who reads no answer to them holds up its own line and no worker.
     """
 
     def __init__(self, workers: int) -> None:
@@ -364,7 +365,7 @@ class _Bounded(ThreadPoolExecutor):
         self._room = threading.Semaphore(2 * workers)
 
     def submit(self, task: Callable[..., Any], /, *facts: Any, **named: Any) -> Future[Any]:
-        if Prefix.from_bytes(facts[-1]).type in (Types.HELLO, Types.READY):
+        if Prefix.from_bytes(facts[-1]).type != Types.DATA:
             task(*facts, **named)
             return Future()
         self._room.acquire()
