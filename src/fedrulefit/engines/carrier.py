@@ -21,6 +21,7 @@ import ssl
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -41,6 +42,9 @@ MEMORY: Final = 4 << 30
 
 FILES: Final = 512
 """Open files, most of them connections."""
+
+MOST_CALLS: Final = 8
+"""To one site, that wait to be sent; and so many of the last ones may be answered."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -103,16 +107,21 @@ class Carrier:
         self._kit = kit
         self._link: Link | None = None
         self._owed: set[int] = set()
+        self._asked = {site: deque[int](maxlen=MOST_CALLS) for site in kit.sites}
+        self._asking = threading.Lock()
         leads = kit.side == "coordinator"
         listener = open_listener(kit) if leads else None
         self.wire = Wire(
             kit.name,
             kit.sites if leads else (kit.coordinator,),
             make_tls(kit),
+            wants=self._wants,
             on_bytes=self._from_network,
             on_gone=self._gone,
         )
+        # A lane per site: a slow line holds up its own calls only.
         self._lanes = {site: ThreadPoolExecutor(1) for site in kit.sites if leads}
+        self._room = {site: threading.Semaphore(MOST_CALLS) for site in kit.sites}
         confine(kit)
         if listener is not None:
             self.wire.listen(listener)
@@ -144,19 +153,37 @@ class Carrier:
             self._owed.discard(frame.number)
             self.wire.send(self._kit.coordinator, to_payload(frame))
         elif frame.name in self._lanes:
-            # A lane per site: a slow line holds up its own calls only.
-            self._lanes[frame.name].submit(self._send_call, frame)
+            if self._room[frame.name].acquire(blocking=False):
+                self._lanes[frame.name].submit(self._send_call, frame)
+            else:
+                self._to_link(Frame("gone", frame.number, frame.name))
 
     def _send_call(self, frame: Frame) -> None:
-        if not self.wire.send(frame.name, to_payload(frame)):
-            self._to_link(Frame("gone", frame.number, frame.name))
+        with self._asking:
+            self._asked[frame.name].append(frame.number)
+        try:
+            if not self.wire.send(frame.name, to_payload(frame)):
+                self._to_link(Frame("gone", frame.number, frame.name))
+        finally:
+            self._room[frame.name].release()
 
-    def _from_network(self, name: str, payload: bytearray) -> None:
-        """Hand on a frame from the network: calls to a site, answers to the coordinator."""
+    def _wants(self, name: str, head: bytes, length: int) -> bool:
+        """Whether a frame is worth reading: a call to a site, one answer to a call of ours."""
+        frame = from_payload(head, name)
+        if frame is None or self._kit.side == "site":
+            return frame is not None and frame.kind == "call"
+        if frame.kind != "answer" and (frame.kind != "gone" or length):
+            return False
+        with self._asking:
+            asked = frame.number in self._asked[name]
+            if asked:
+                self._asked[name].remove(frame.number)
+        return asked
+
+    def _from_network(self, name: str, payload: memoryview) -> None:
+        """Hand on a frame from the network that is wanted."""
         frame = from_payload(payload, name)
-        expected = ("call",) if self._kit.side == "site" else ("answer", "gone")
-        if frame is None or frame.kind not in expected:
-            log.warning("dropped a frame of %s that is not ours", name)
+        if frame is None:
             return
         if frame.kind == "call":
             self._owed.add(frame.number)

@@ -120,7 +120,7 @@ def to_payload(frame: Frame) -> bytes:
     return _PAYLOAD.pack(_KINDS.index(frame.kind), frame.number) + frame.body
 
 
-def from_payload(payload: bytes | bytearray, name: str) -> Frame | None:
+def from_payload(payload: bytes | memoryview, name: str) -> Frame | None:
     """Return the frame that `name` sent, or None if it is none."""
     if not PAYLOAD_BYTES <= len(payload) <= PAYLOAD_BYTES + MAX_BODY:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import logging
 import socket
@@ -10,7 +11,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -333,7 +334,8 @@ def test_a_keeper_tries_on_where_no_process_is_to_be_had(
 ) -> None:
     """A fork that fails for a moment left a hospital without a carrier until its restart."""
     kit = Kit(tmp_path, "north", "carrier", "site", "c", "localhost", 1, ("north",))
-    children: Iterator[Child | Exception] = iter([Child(1), problem, problem, Child(0)])
+    first: list[Child | Exception] = [Child(1), problem, problem]
+    children = itertools.chain(first, (Child(0) for _ in itertools.count()))
 
     def start(kit: Kit, connection: socket.socket) -> Child:
         child = next(children)
@@ -358,7 +360,8 @@ def test_what_a_carrier_says_is_told_under_its_name(caplog: pytest.LogCaptureFix
     said = b"2026 INFO site north is ready\n\xff\x1b[2J\rx\n" + b"y" * (3 * keeper.LONGEST_LINE)
     keeper.tell_lines(io.BytesIO(said + b"\n" * 10_000))
     formatter = keeper._OneLine("%(message)s")
-    lines = [formatter.format(record) for record in caplog.records]
+    records = [record for record in caplog.records if record.funcName == "tell_lines"]
+    lines = [formatter.format(record) for record in records]
     assert lines[:2] == [
         "carrier: 2026 INFO site north is ready",
         "carrier: \ufffd\ufffd[2J\ufffdx",
