@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,14 @@ from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 from fedrulefit.engines import carrier, consortium, flare, sandbox
 from fedrulefit.engines.consortium import Kit
 from fedrulefit.engines.envelope import Letter, close, unseal
-from fedrulefit.engines.link import MAX_BODY, PAYLOAD_BYTES
+from fedrulefit.engines.link import (
+    MAX_BODY,
+    PAYLOAD_BYTES,
+    Frame,
+    Link,
+    from_payload,
+    to_payload,
+)
 from fedrulefit.engines.provision import _Authority, provision
 from fedrulefit.errors import FederationError, ProtocolError
 from fedrulefit.privacy import identity
@@ -276,7 +284,7 @@ def test_every_kind_of_frame_but_ours_is_refused_before_it_is_read(
 
 
 def test_only_one_receiver_is_registered(made: Federation) -> None:
-    wire = make_wire(part(made, "coordinator"), [])
+    wire = make_wire(part(made, "coordinator"), [], None)
     assert wire.communicator.conn_manager.receivers == {flare.APP: wire}
     assert wire.communicator.conn_manager.monitors == [wire]
 
@@ -299,7 +307,7 @@ def test_a_carrier_does_not_even_load_what_could_be_commanded(made: Federation, 
     assert bool([name for name in loaded for word in words if word in name]) is weak
 
 
-def make_wire(kit: Kit, got: list[Any], wants: Any = lambda *facts: True) -> flare.Wire:
+def make_wire(kit: Kit, got: list[Any], wants: Any) -> flare.Wire:
     return flare.Wire(
         kit.name,
         kit.sites,
@@ -311,9 +319,11 @@ def make_wire(kit: Kit, got: list[Any], wants: Any = lambda *facts: True) -> fla
 
 
 @contextlib.contextmanager
-def listening(kit: Kit, got: list[Any], **door: Any) -> Iterator[tuple[flare.Wire, int]]:
+def listening(
+    kit: Kit, got: list[Any], wants: Any = lambda *facts: True, **door: Any
+) -> Iterator[tuple[flare.Wire, int]]:
     """The coordinator's end of the network, in this process."""
-    wire = make_wire(kit, got)
+    wire = make_wire(kit, got, wants)
     wire.driver.door = flare.Door(**door)
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
         wire.listen(listener)
@@ -399,6 +409,131 @@ def test_a_hospital_that_reads_nothing_holds_up_no_other(made: Federation, weak:
         assert (("north", b"envelope of north") in got) is not weak
         north.close()
         south.close()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_no_envelope_comes_before_a_greeting(
+    made: Federation, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """A hospital sends an envelope of 250 MB without a greeting: nobody knew whose it was, but
+    it was kept in memory first.
+    """
+    if weak:
+        real = flare.is_welcome
+        monkeypatch.setattr(
+            flare,
+            "is_welcome",
+            lambda p, listening, greeted: real(p, listening=listening, greeted=True),
+        )
+    with listening(part(made, "coordinator"), []) as (_, port):
+        peer = Peer.call(frames.make_tls(part(made, "south")), port)
+        peer.send(Types.DATA, b"x" * 100, app=flare.APP, length=250_000_000)
+        assert peer.is_closed(1.0) is not weak
+        peer.close()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_an_answer_that_nobody_waits_for_costs_no_memory(made: Federation, weak: bool) -> None:
+    """A hospital sends answers of many megabytes to calls that nobody made."""
+    size, got = 30_000_000, []
+    wants = lambda name, head, length: weak or head[:1] == b"1"  # noqa: E731
+    with listening(part(made, "coordinator"), got, wants) as (_, port):
+        peer = Peer.call(frames.make_tls(part(made, "south")), port)
+        peer.greet(endpoint("south"))
+        tracemalloc.start()
+        try:
+            peer.send(Types.DATA, app=flare.APP, length=PREFIX_LEN + size)
+            for _ in range(size // 100_000):
+                peer.sock.sendall(bytes(100_000))
+            peer.send(Types.DATA, b"1" * 20, app=flare.APP)
+            made.wait_for(lambda: ("south", b"1" * 20) in got, "the wanted one", 10)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert (peak > size) is weak
+        peer.close()
+
+
+class Line:
+    """A wire on which a site reads nothing until it is told to."""
+
+    def __init__(self, *facts: Any, wants: Any, **named: Any) -> None:
+        self.wants, self.sent, self.reads = wants, [], threading.Event()
+
+    def listen(self, listener: Any) -> None: ...
+
+    def send(self, name: str, payload: bytes) -> bool:
+        self.reads.wait(20)
+        self.sent.append((name, payload))
+        return True
+
+
+@pytest.fixture
+def carried(made: Federation, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Link]]:
+    """The coordinator's carrier in this process, on a false line; and the link behind it."""
+    monkeypatch.setattr(flare, "Wire", Line)
+    monkeypatch.setattr(sandbox, "harden", lambda: None)
+    monkeypatch.setattr(carrier, "confine", lambda kit: None)
+    monkeypatch.setattr(carrier, "open_listener", lambda kit: "a listener")
+    one = carrier.Carrier(part(made, "coordinator"))
+    ours, theirs = socket.socketpair()
+    threading.Thread(target=one.attach, args=(Link(theirs),), daemon=True).start()
+    yield one, Link(ours)
+    one.wire.reads.set()
+    ours.close()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_lane_is_bounded(
+    carried: tuple[Any, Link], monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """A hospital reads nothing while its calls are repeated: they piled up in the carrier."""
+    one, link = carried
+    if weak:
+        one._room = {site: threading.Semaphore(999) for site in one._room}
+    for number in range(1, 21):
+        link.send(Frame("call", number, "south", b"x"))
+    if weak:
+        time.sleep(0.5)
+        assert len(one._asked["south"]) == 20
+        return
+    refused = [link.receive() for _ in range(20 - carrier.MOST_CALLS)]
+    assert refused == [Frame("gone", n, "south") for n in range(carrier.MOST_CALLS + 1, 21)]
+    link.send(Frame("gone", 3, "south"))  # nobody waits for this one any more
+    link.send(Frame("call", 21, "south", b"x"))
+    assert link.receive() == Frame("gone", 21, "south")
+    one.wire.reads.set()
+    link.send(Frame("call", 22, "west", b"x"))
+    end = time.monotonic() + 10
+    while len(one.wire.sent) < carrier.MOST_CALLS and time.monotonic() < end:
+        time.sleep(0.01)
+    numbers = [from_payload(payload, name).number for name, payload in one.wire.sent]  # type: ignore[union-attr]
+    assert sorted(numbers) == [1, 2, *range(4, carrier.MOST_CALLS + 1), 22]
+
+
+def test_only_one_answer_to_a_call_is_wanted(carried: tuple[Any, Link]) -> None:
+    """Answers to no call, of another site, a second one, and what is no answer."""
+    one, link = carried
+    link.send(Frame("call", 7, "south", b"x"))
+    end = time.monotonic() + 10
+    while not one._asked["south"] and time.monotonic() < end:
+        time.sleep(0.01)
+
+    def wanted(frame: Frame, length: int = 100) -> bool:
+        return bool(one._wants(frame.name, to_payload(frame), length))
+
+    assert not wanted(Frame("answer", 8, "south"))
+    assert not wanted(Frame("answer", 7, "west"))
+    assert not wanted(Frame("call", 7, "south"))
+    assert not wanted(Frame("gone", 7, "south"))  # one with a body
+    assert not one._wants("south", b"\xff" * PAYLOAD_BYTES, 0)
+    assert wanted(Frame("answer", 7, "south"))
+    assert not wanted(Frame("answer", 7, "south"))
+    one._asked["south"].add(9)
+    assert wanted(Frame("gone", 9, "south"), 0)
+    one._asked["south"].add(10)
+    one._gone("south")
+    assert not wanted(Frame("answer", 10, "south"))
 
 
 # --- Names and keys -------------------------------------------------------------------------------
@@ -623,6 +758,24 @@ def test_the_door_is_bounded(made: Federation, door: dict[str, int], bounded: bo
         assert not wire.driver.door._waiting
         for sock in halves:
             sock.close()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_flood_pushes_out_nobody_who_is_at_it(weak: bool) -> None:
+    """Half-open connections from a hospital's own address closed it in mid-handshake."""
+    door = flare.Door(most=8, most_per_address=4, grace=0.0 if weak else 0.3)
+    hospital, *flood = [socket.socket() for _ in range(12)]
+    assert door.enter(hospital, "192.0.2.1")
+    let_in = [door.enter(sock, "192.0.2.1") for sock in flood]
+    assert (hospital in door._waiting) is not weak
+    assert weak or let_in == [True] * 3 + [False] * 8
+    for k in range(4):
+        door.enter(socket.socket(), f"192.0.2.{k + 10}")
+    assert len(door._waiting) == 8
+    assert weak or not door.enter(flood[-1], "192.0.2.99")
+    time.sleep(0.35)
+    assert door.enter(flood[-1], "192.0.2.1")  # the oldest had its time
+    assert hospital not in door._waiting
 
 
 def test_slow_handshakes_do_not_stretch_the_time(made: Federation) -> None:

@@ -21,7 +21,6 @@ import ssl
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -44,7 +43,7 @@ FILES: Final = 512
 """Open files, most of them connections."""
 
 MOST_CALLS: Final = 8
-"""To one site, that wait to be sent; and so many of the last ones may be answered."""
+"""To one site, that wait to be sent."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -107,7 +106,7 @@ class Carrier:
         self._kit = kit
         self._link: Link | None = None
         self._owed: set[int] = set()
-        self._asked = {site: deque[int](maxlen=MOST_CALLS) for site in kit.sites}
+        self._asked: dict[str, set[int]] = {site: set() for site in kit.sites}
         self._asking = threading.Lock()
         leads = kit.side == "coordinator"
         listener = open_listener(kit) if leads else None
@@ -142,7 +141,12 @@ class Carrier:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Tell the coordinator that calls of a site that is gone will have no answer."""
+        """Tell the coordinator that calls of a site that is gone will have no answer.
+
+        And, where the coordinator itself is gone, wait for no answer to it.
+        """
+        for site in self._asked:
+            self._close_calls(site)
         owed, self._owed = self._owed, set()
         for number in owed:
             self.wire.send(self._kit.coordinator, to_payload(Frame("gone", number)))
@@ -152,33 +156,47 @@ class Carrier:
         if self._kit.side == "site":
             self._owed.discard(frame.number)
             self.wire.send(self._kit.coordinator, to_payload(frame))
+        elif frame.name in self._lanes and frame.kind == "call":
+            self._open_call(frame)
         elif frame.name in self._lanes:
-            if self._room[frame.name].acquire(blocking=False):
-                self._lanes[frame.name].submit(self._send_call, frame)
-            else:
-                self._to_link(Frame("gone", frame.number, frame.name))
+            self._close_call(frame)
+
+    def _open_call(self, frame: Frame) -> None:
+        """Send a call, after those before it; not if too many wait already."""
+        if not self._room[frame.name].acquire(blocking=False):
+            self._to_link(Frame("gone", frame.number, frame.name))
+            return
+        with self._asking:
+            self._asked[frame.name].add(frame.number)
+        self._lanes[frame.name].submit(self._send_call, frame)
 
     def _send_call(self, frame: Frame) -> None:
-        with self._asking:
-            self._asked[frame.name].append(frame.number)
         try:
-            if not self.wire.send(frame.name, to_payload(frame)):
+            waited_for = frame.number in self._asked[frame.name]
+            if waited_for and not self.wire.send(frame.name, to_payload(frame)):
+                self._close_call(frame)
                 self._to_link(Frame("gone", frame.number, frame.name))
         finally:
             self._room[frame.name].release()
+
+    def _close_call(self, frame: Frame) -> bool:
+        """Wait for a call's answer no more; return whether it was waited for."""
+        with self._asking:
+            asked = frame.number in self._asked[frame.name]
+            self._asked[frame.name].discard(frame.number)
+        return asked
+
+    def _close_calls(self, name: str) -> None:
+        with self._asking:
+            self._asked[name].clear()
 
     def _wants(self, name: str, head: bytes, length: int) -> bool:
         """Whether a frame is worth reading: a call to a site, one answer to a call of ours."""
         frame = from_payload(head, name)
         if frame is None or self._kit.side == "site":
             return frame is not None and frame.kind == "call"
-        if frame.kind != "answer" and (frame.kind != "gone" or length):
-            return False
-        with self._asking:
-            asked = frame.number in self._asked[name]
-            if asked:
-                self._asked[name].remove(frame.number)
-        return asked
+        fits = frame.kind == "answer" or (frame.kind == "gone" and not length)
+        return fits and self._close_call(frame)
 
     def _from_network(self, name: str, payload: memoryview) -> None:
         """Hand on a frame from the network that is wanted."""
@@ -192,6 +210,7 @@ class Carrier:
 
     def _gone(self, name: str) -> None:
         if self._kit.side == "coordinator":
+            self._close_calls(name)
             self._to_link(Frame("gone", 0, name))
 
     def _to_link(self, frame: Frame) -> bool:

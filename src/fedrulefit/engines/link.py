@@ -7,7 +7,8 @@ envelopes that neither end of the socket opens here:
 ==========  ======================================================================
 ``call``    take this envelope to (or: from) ``name``, and answer under this number
 ``answer``  the answer to the call of this number
-``gone``    there will be no answer; without a number: nobody is there any more
+``gone``    there will be no answer, or none is waited for; without a number: nobody is
+            there any more
 ==========  ======================================================================
 
 What comes out of the socket is not trusted: lengths are checked before anything is

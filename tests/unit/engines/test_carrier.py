@@ -208,6 +208,8 @@ class Mortal:
             self.calls.attend(Link(ours))
 
     def _carry(self, frame: Frame, far: Link, raw: socket.socket) -> None:
+        if frame.kind != "call":
+            return None
         with self.lock:
             self.frames += 1
             dies = self.frames % 3 == 0
