@@ -887,6 +887,57 @@ def test_a_carrier_that_was_taken_over_reaches_nothing(
     assert set(found.values()) == {not confined}, found
 
 
+@pytest.mark.skipif(sandbox.landlock_abi() < 6, reason="this kernel has no Landlock of version 6")
+@pytest.mark.parametrize("abi", [0, 1, 2, 3, 4, 5, 6])
+def test_an_older_kernel_is_told_of(abi: int, tmp_path: Path) -> None:
+    """On a kernel whose Landlock lacks something, the carrier says what it can do still."""
+    attempts = {
+        "start programs": "open(sys.argv[1]).read()",
+        "empty its user's files": "os.truncate(sys.argv[1], 0)",
+        "TCP": "socket.create_server(('127.0.0.1', 0))",
+        "signals": "os.kill(os.getppid(), 0)",
+    }
+    code = "import os, socket, sys\nfrom fedrulefit.engines import sandbox\n"
+    code += f"sandbox.landlock_abi = lambda: {abi}\n"
+    code += "print(*sandbox.confine(read=sandbox.python_files()))\n"
+    for words, attempt in attempts.items():
+        code += f"try:\n    {attempt}\n    print({('CAN ' + words)!r})\nexcept OSError: pass\n"
+    (tmp_path / "file").write_text("rows")
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code, str(tmp_path / "file")],
+        capture_output=True,
+        timeout=60,
+        check=True,
+        cwd="/",
+    )
+    said, *can = done.stdout.decode().splitlines()
+    assert bool(said) is (abi < 6)
+    for words in attempts:
+        assert (words in said) is (f"CAN {words}" in can), words
+
+
+@pytest.mark.parametrize("how", ["-m", "script", "PYTHONPATH"])
+def test_the_working_folder_is_none_of_pythons(how: str, tmp_path: Path) -> None:
+    """``python -m`` puts the working folder, where a table may lie, among Python's own."""
+    (tmp_path / "program.py").write_text(
+        "from fedrulefit.engines import sandbox\nprint(*sandbox.python_files(), sep='\\n')"
+    )
+    source = str(Path(sandbox.__file__).parents[2])
+    paths = [str(tmp_path), source] if how == "PYTHONPATH" else [source]
+    options = {"-m": ["-m", "program"], "script": ["program.py"]}
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, *options.get(how, ["-P", "-m", "program"])],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        timeout=60,
+        check=True,
+        cwd=tmp_path,
+    )
+    found = done.stdout.decode().splitlines()
+    assert source in found
+    assert str(tmp_path) not in found
+
+
 @pytest.mark.skipif(sandbox.landlock_abi() < 4, reason="this kernel has no Landlock of version 4")
 @pytest.mark.parametrize("weak", [False, True])
 def test_the_process_with_the_table_cannot_connect(weak: bool) -> None:

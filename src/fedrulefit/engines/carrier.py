@@ -82,6 +82,7 @@ def carry_over(kit: Kit, path: Path) -> None:
                 continue
             waiting = False
             carrier.attach(Link(connection))
+            time.sleep(1.0)  # another carrier may have taken over: do not fight over it
 
 
 class Carrier:
@@ -266,8 +267,10 @@ def confine(kit: Kit) -> None:
     threading.stack_size(1 << 20)
     sandbox.limit(memory=MEMORY, files=FILES)
     ports = [] if kit.side == "coordinator" else [kit.port]
-    if not sandbox.confine(read=(*sandbox.python_files(), *sandbox.NAME_FILES), connect=ports):
-        log.warning("this kernel has no Landlock: the carrier can read what its user can")
+    files = (*sandbox.python_files(), *sandbox.NAME_FILES)
+    left = sandbox.confine(read=files, connect=ports)
+    if left:
+        log.warning("on this kernel the carrier can still %s", "; ".join(left))
 
 
 if __name__ == "__main__":

@@ -157,7 +157,7 @@ def tell_lines(said: IO[bytes]) -> None:
 
 
 def accept_carriers(path: Path, take: Callable[[Link], None]) -> None:
-    """Serve carriers of another user over a Unix socket, one after another; for ever."""
+    """Serve carriers of another user over a Unix socket, for ever; the newest takes over."""
     if path.is_socket():
         path.unlink()  # left by a process that was killed
     with socket.socket(socket.AF_UNIX) as listener:
@@ -167,11 +167,21 @@ def accept_carriers(path: Path, take: Callable[[Link], None]) -> None:
             raise FederationError(f"cannot make the socket {path}: {error.strerror}") from None
         path.chmod(0o660)
         listener.listen(1)
+        link, thread = None, threading.Thread()
         while True:
             connection, _ = listener.accept()
             log.info("a carrier is here%s", _peer(connection))
-            take(Link(connection))
-            log.warning("the carrier is gone")
+            if link is not None:
+                link.close()  # it may be silent, and keep the others waiting
+                thread.join()
+            link = Link(connection)
+            thread = threading.Thread(target=_take_one, args=(take, link), daemon=True)
+            thread.start()
+
+
+def _take_one(take: Callable[[Link], None], link: Link) -> None:
+    take(link)
+    log.warning("the carrier is gone")
 
 
 def _peer(connection: socket.socket) -> str:

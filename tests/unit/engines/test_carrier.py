@@ -400,6 +400,14 @@ def test_a_carrier_of_another_user_comes_over_a_socket(tmp_path: Path) -> None:
             mine.send(Frame("call", number, "c", b"envelope"))
             assert mine.receive() == Frame("answer", number, "c", b"envelope")
     assert len(served) == 2
+    with socket.socket(socket.AF_UNIX) as silent, socket.socket(socket.AF_UNIX) as sock:
+        silent.connect(str(path))
+        silent.sendall(b"\0\0")  # half a frame, and then nothing
+        sock.connect(str(path))
+        sock.settimeout(10.0)
+        mine = Link(sock)
+        mine.send(Frame("call", 3, "c", b"envelope"))
+        assert mine.receive() == Frame("answer", 3, "c", b"envelope")
     assert path.stat().st_mode & 0o777 == 0o660
     with pytest.raises(FederationError, match="cannot make the socket"):
         keeper.accept_carriers(tmp_path / "none" / "link", take)
