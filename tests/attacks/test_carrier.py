@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,14 @@ from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 from fedrulefit.engines import carrier, consortium, flare, sandbox
 from fedrulefit.engines.consortium import Kit
 from fedrulefit.engines.envelope import Letter, close, unseal
-from fedrulefit.engines.link import MAX_BODY, PAYLOAD_BYTES
+from fedrulefit.engines.link import (
+    MAX_BODY,
+    PAYLOAD_BYTES,
+    Frame,
+    Link,
+    from_payload,
+    to_payload,
+)
 from fedrulefit.engines.provision import _Authority, provision
 from fedrulefit.errors import FederationError, ProtocolError
 from fedrulefit.privacy import identity
@@ -252,9 +260,13 @@ def test_every_kind_of_frame_but_ours_is_refused_before_it_is_read(
 ) -> None:
     """All kinds of frames, application numbers, headers and lengths; and one receiver."""
 
-    def welcome(kind: int, app: int, body: int, header: int = 0) -> set[bool]:
+    def welcome(kind: int, app: int, body: int, header: int = 0, greeted: bool = True) -> set[bool]:
         prefix = Prefix(PREFIX_LEN + body, header, kind, 0, 0, app, 0, 0)
-        return {listens for listens in (True, False) if flare.is_welcome(prefix, listening=listens)}
+        return {
+            listens
+            for listens in (True, False)
+            if flare.is_welcome(prefix, listening=listens, greeted=greeted)
+        }
 
     both = {True, False}
     small = {Types.PING: both, Types.PONG: both, Types.HELLO: {True}, Types.READY: {False}}
@@ -262,6 +274,8 @@ def test_every_kind_of_frame_but_ours_is_refused_before_it_is_read(
         expected = both if kind == Types.DATA else small.get(kind, set())
         assert welcome(kind, flare.APP, 100) == expected
         assert welcome(kind, flare.APP, 100, header=1) == set()
+        ungreeted = set() if kind == Types.DATA else expected
+        assert welcome(kind, flare.APP, 100, greeted=False) == ungreeted
         assert welcome(kind, flare.APP, flare.MAX_SMALL + 1) == (both if kind == 1 else set())
     apps = [app for app in range(65536) if welcome(Types.DATA, app, 100)]
     assert apps == [flare.APP]
@@ -270,7 +284,7 @@ def test_every_kind_of_frame_but_ours_is_refused_before_it_is_read(
 
 
 def test_only_one_receiver_is_registered(made: Federation) -> None:
-    wire = make_wire(part(made, "coordinator"), [])
+    wire = make_wire(part(made, "coordinator"), [], None)
     assert wire.communicator.conn_manager.receivers == {flare.APP: wire}
     assert wire.communicator.conn_manager.monitors == [wire]
 
@@ -293,20 +307,23 @@ def test_a_carrier_does_not_even_load_what_could_be_commanded(made: Federation, 
     assert bool([name for name in loaded for word in words if word in name]) is weak
 
 
-def make_wire(kit: Kit, got: list[Any]) -> flare.Wire:
+def make_wire(kit: Kit, got: list[Any], wants: Any) -> flare.Wire:
     return flare.Wire(
         kit.name,
         kit.sites,
         carrier.make_tls(kit),
+        wants=wants,
         on_bytes=lambda name, body: got.append((name, bytes(body))),
         on_gone=lambda name: got.append((name, None)),
     )
 
 
 @contextlib.contextmanager
-def listening(kit: Kit, got: list[Any], **door: Any) -> Iterator[tuple[flare.Wire, int]]:
+def listening(
+    kit: Kit, got: list[Any], wants: Any = lambda *facts: True, **door: Any
+) -> Iterator[tuple[flare.Wire, int]]:
     """The coordinator's end of the network, in this process."""
-    wire = make_wire(kit, got)
+    wire = make_wire(kit, got, wants)
     wire.driver.door = flare.Door(**door)
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
         wire.listen(listener)
@@ -322,7 +339,7 @@ def test_a_huge_frame_is_refused_by_its_first_bytes(
 ) -> None:
     """A greeting of 200 MB (objects of many times that, once decoded) closes the line at once."""
     if weak:
-        monkeypatch.setattr(flare, "is_welcome", lambda prefix, listening: True)
+        monkeypatch.setattr(flare, "is_welcome", lambda prefix, **facts: True)
     with listening(part(made, "coordinator"), []) as (_, port):
         peer = Peer.call(frames.make_tls(part(made, "south")), port)
         peer.send(Types.HELLO, b"\x80", length=200_000_000)
@@ -352,6 +369,171 @@ def test_rubbish_of_a_hospital_breaks_nothing(made: Federation) -> None:
     assert made.carrier("coordinator").pid == process.pid
     assert process.memory_info().rss - before < 60e6
     assert can_connect(part(made, "south"), port_of(made), "south")
+
+
+class WeakPool(flare._Bounded):
+    """How heartbeats were handled before: by the workers."""
+
+    def submit(self, task: Any, /, *facts: Any, **named: Any) -> Any:
+        if Prefix.from_bytes(facts[-1]).type != Types.PING:
+            return super().submit(task, *facts, **named)
+        self._room.acquire()
+        future = flare.ThreadPoolExecutor.submit(self, task, *facts, **named)
+        future.add_done_callback(lambda _: self._room.release())
+        return future
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_hospital_that_reads_nothing_holds_up_no_other(made: Federation, weak: bool) -> None:
+    """South sends heartbeats and reads no answer: all workers waited for it, and nobody's
+    envelopes were handled.
+    """
+    got: list[Any] = []
+    with listening(part(made, "coordinator"), got) as (wire, port):
+        if weak:
+            wire.communicator.conn_manager.frame_mgr_executor = WeakPool(8)
+        wire.driver.listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # soon full
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        sock.connect(("127.0.0.1", port))
+        south = Peer(frames.make_tls(part(made, "south")).wrap_socket(sock))
+        south.greet(endpoint("south"))
+        south.sock.settimeout(1.0)
+        with contextlib.suppress(TimeoutError):
+            while True:
+                south.send(Types.PING, b"\xc0" * 1000)
+        north = Peer.call(frames.make_tls(part(made, "north")), port)
+        north.greet(endpoint("north"))
+        north.send(Types.DATA, b"envelope of north", app=flare.APP)
+        time.sleep(1.0)
+        assert (("north", b"envelope of north") in got) is not weak
+        north.close()
+        south.close()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_no_envelope_comes_before_a_greeting(
+    made: Federation, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """A hospital sends an envelope of 250 MB without a greeting: nobody knew whose it was, but
+    it was kept in memory first.
+    """
+    if weak:
+        real = flare.is_welcome
+        monkeypatch.setattr(
+            flare,
+            "is_welcome",
+            lambda p, listening, greeted: real(p, listening=listening, greeted=True),
+        )
+    with listening(part(made, "coordinator"), []) as (_, port):
+        peer = Peer.call(frames.make_tls(part(made, "south")), port)
+        peer.send(Types.DATA, b"x" * 100, app=flare.APP, length=250_000_000)
+        assert peer.is_closed(1.0) is not weak
+        peer.close()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_an_answer_that_nobody_waits_for_costs_no_memory(made: Federation, weak: bool) -> None:
+    """A hospital sends answers of many megabytes to calls that nobody made."""
+    size, got = 30_000_000, []
+    wants = lambda name, head, length: weak or head[:1] == b"1"  # noqa: E731
+    with listening(part(made, "coordinator"), got, wants) as (_, port):
+        peer = Peer.call(frames.make_tls(part(made, "south")), port)
+        peer.greet(endpoint("south"))
+        tracemalloc.start()
+        try:
+            peer.send(Types.DATA, app=flare.APP, length=PREFIX_LEN + size)
+            for _ in range(size // 100_000):
+                peer.sock.sendall(bytes(100_000))
+            peer.send(Types.DATA, b"1" * 20, app=flare.APP)
+            made.wait_for(lambda: ("south", b"1" * 20) in got, "the wanted one", 10)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert (peak > size) is weak
+        peer.close()
+
+
+class Line:
+    """A wire on which a site reads nothing until it is told to."""
+
+    def __init__(self, *facts: Any, wants: Any, **named: Any) -> None:
+        self.wants, self.sent, self.reads = wants, [], threading.Event()
+
+    def listen(self, listener: Any) -> None: ...
+
+    def send(self, name: str, payload: bytes) -> bool:
+        self.reads.wait(20)
+        self.sent.append((name, payload))
+        return True
+
+
+@pytest.fixture
+def carried(made: Federation, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Link]]:
+    """The coordinator's carrier in this process, on a false line; and the link behind it."""
+    monkeypatch.setattr(flare, "Wire", Line)
+    monkeypatch.setattr(sandbox, "harden", lambda: None)
+    monkeypatch.setattr(carrier, "confine", lambda kit: None)
+    monkeypatch.setattr(carrier, "open_listener", lambda kit: "a listener")
+    one = carrier.Carrier(part(made, "coordinator"))
+    ours, theirs = socket.socketpair()
+    threading.Thread(target=one.attach, args=(Link(theirs),), daemon=True).start()
+    yield one, Link(ours)
+    one.wire.reads.set()
+    ours.close()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_lane_is_bounded(
+    carried: tuple[Any, Link], monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    """A hospital reads nothing while its calls are repeated: they piled up in the carrier."""
+    one, link = carried
+    if weak:
+        one._room = {site: threading.Semaphore(999) for site in one._room}
+    for number in range(1, 21):
+        link.send(Frame("call", number, "south", b"x"))
+    if weak:
+        time.sleep(0.5)
+        assert len(one._asked["south"]) == 20
+        return
+    refused = [link.receive() for _ in range(20 - carrier.MOST_CALLS)]
+    assert refused == [Frame("gone", n, "south") for n in range(carrier.MOST_CALLS + 1, 21)]
+    link.send(Frame("gone", 3, "south"))  # nobody waits for this one any more
+    link.send(Frame("call", 21, "south", b"x"))
+    assert link.receive() == Frame("gone", 21, "south")
+    one.wire.reads.set()
+    link.send(Frame("call", 22, "west", b"x"))
+    end = time.monotonic() + 10
+    while len(one.wire.sent) < carrier.MOST_CALLS and time.monotonic() < end:
+        time.sleep(0.01)
+    numbers = [from_payload(payload, name).number for name, payload in one.wire.sent]  # type: ignore[union-attr]
+    assert sorted(numbers) == [1, 2, *range(4, carrier.MOST_CALLS + 1), 22]
+
+
+def test_only_one_answer_to_a_call_is_wanted(carried: tuple[Any, Link]) -> None:
+    """Answers to no call, of another site, a second one, and what is no answer."""
+    one, link = carried
+    link.send(Frame("call", 7, "south", b"x"))
+    end = time.monotonic() + 10
+    while not one._asked["south"] and time.monotonic() < end:
+        time.sleep(0.01)
+
+    def wanted(frame: Frame, length: int = 100) -> bool:
+        return bool(one._wants(frame.name, to_payload(frame), length))
+
+    assert not wanted(Frame("answer", 8, "south"))
+    assert not wanted(Frame("answer", 7, "west"))
+    assert not wanted(Frame("call", 7, "south"))
+    assert not wanted(Frame("gone", 7, "south"))  # one with a body
+    assert not one._wants("south", b"\xff" * PAYLOAD_BYTES, 0)
+    assert wanted(Frame("answer", 7, "south"))
+    assert not wanted(Frame("answer", 7, "south"))
+    one._asked["south"].add(9)
+    assert wanted(Frame("gone", 9, "south"), 0)
+    one._asked["south"].add(10)
+    one._gone("south")
+    assert not wanted(Frame("answer", 10, "south"))
 
 
 # --- Names and keys -------------------------------------------------------------------------------
@@ -546,7 +728,8 @@ def test_half_open_connections_neither_fill_nor_lock_the_coordinator(made: Feder
     before, files = process.memory_info().rss, count_files(process)
     halves = open_halves(port_of(made), 400)
     try:
-        assert can_connect(part(made, "south"), port_of(made), "south")
+        south = part(made, "south")
+        made.wait_for(lambda: can_connect(south, port_of(made), "south"), "south", 5)
         assert count_files(process) - files <= 64
         assert process.memory_info().rss - before < 60e6
     finally:
@@ -564,7 +747,7 @@ def test_half_open_connections_neither_fill_nor_lock_the_coordinator(made: Feder
     ids=["by address", "in all", "weak"],
 )
 def test_the_door_is_bounded(made: Federation, door: dict[str, int], bounded: bool) -> None:
-    """The oldest go, the newest come in, and all must show a certificate within a time."""
+    """After a grace the oldest go and the newest come in; all must show a certificate in time."""
     with listening(part(made, "coordinator"), [], seconds=2.0, **door) as (wire, port):
         halves = open_halves(port, 200)
         time.sleep(0.5)
@@ -575,6 +758,24 @@ def test_the_door_is_bounded(made: Federation, door: dict[str, int], bounded: bo
         assert not wire.driver.door._waiting
         for sock in halves:
             sock.close()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_flood_pushes_out_nobody_who_is_at_it(weak: bool) -> None:
+    """Half-open connections from a hospital's own address closed it in mid-handshake."""
+    door = flare.Door(most=8, most_per_address=4, grace=0.0 if weak else 0.3)
+    hospital, *flood = [socket.socket() for _ in range(12)]
+    assert door.enter(hospital, "192.0.2.1")
+    let_in = [door.enter(sock, "192.0.2.1") for sock in flood]
+    assert (hospital in door._waiting) is not weak
+    assert weak or let_in == [True] * 3 + [False] * 8
+    for k in range(4):
+        door.enter(socket.socket(), f"192.0.2.{k + 10}")
+    assert len(door._waiting) == 8
+    assert weak or not door.enter(flood[-1], "192.0.2.99")
+    time.sleep(0.35)
+    assert door.enter(flood[-1], "192.0.2.1")  # the oldest had its time
+    assert hospital not in door._waiting
 
 
 def test_slow_handshakes_do_not_stretch_the_time(made: Federation) -> None:
@@ -610,7 +811,9 @@ def test_a_carrier_has_nothing_of_the_site(made: Federation) -> None:
         allowed = {"LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TZ", "PYTHONPATH"}
         assert set(environment) <= allowed
         assert Path(process.cwd()) == kit.folder
-        assert {file.path for file in process.open_files()} <= {str(made.folder / "north.log")}
+        assert process.open_files() == []
+        assert os.getsid(process.pid) == process.pid  # no terminal of the site's
+        assert "INFO fedrulefit.engines.keeper: carrier: INFO: localhost is here" in log.read_text()
         assert [c.raddr.port for c in process.net_connections("tcp")] == [port_of(made)]
         words = " ".join(process.cmdline())
         assert not [word for word in ("parquet", "policy", "study", "state") if word in words]
@@ -682,6 +885,57 @@ def test_a_carrier_that_was_taken_over_reaches_nothing(
     found = json.loads(done.stdout)
     assert found.pop("names") is True
     assert set(found.values()) == {not confined}, found
+
+
+@pytest.mark.skipif(sandbox.landlock_abi() < 6, reason="this kernel has no Landlock of version 6")
+@pytest.mark.parametrize("abi", [0, 1, 2, 3, 4, 5, 6])
+def test_an_older_kernel_is_told_of(abi: int, tmp_path: Path) -> None:
+    """On a kernel whose Landlock lacks something, the carrier says what it can do still."""
+    attempts = {
+        "start programs": "open(sys.argv[1]).read()",
+        "empty its user's files": "os.truncate(sys.argv[1], 0)",
+        "TCP": "socket.create_server(('127.0.0.1', 0))",
+        "signals": "os.kill(os.getppid(), 0)",
+    }
+    code = "import os, socket, sys\nfrom fedrulefit.engines import sandbox\n"
+    code += f"sandbox.landlock_abi = lambda: {abi}\n"
+    code += "print(*sandbox.confine(read=sandbox.python_files()))\n"
+    for words, attempt in attempts.items():
+        code += f"try:\n    {attempt}\n    print({('CAN ' + words)!r})\nexcept OSError: pass\n"
+    (tmp_path / "file").write_text("rows")
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code, str(tmp_path / "file")],
+        capture_output=True,
+        timeout=60,
+        check=True,
+        cwd="/",
+    )
+    said, *can = done.stdout.decode().splitlines()
+    assert bool(said) is (abi < 6)
+    for words in attempts:
+        assert (words in said) is (f"CAN {words}" in can), words
+
+
+@pytest.mark.parametrize("how", ["-m", "script", "PYTHONPATH"])
+def test_the_working_folder_is_none_of_pythons(how: str, tmp_path: Path) -> None:
+    """``python -m`` puts the working folder, where a table may lie, among Python's own."""
+    (tmp_path / "program.py").write_text(
+        "from fedrulefit.engines import sandbox\nprint(*sandbox.python_files(), sep='\\n')"
+    )
+    source = str(Path(sandbox.__file__).parents[2])
+    paths = [str(tmp_path), source] if how == "PYTHONPATH" else [source]
+    options = {"-m": ["-m", "program"], "script": ["program.py"]}
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, *options.get(how, ["-P", "-m", "program"])],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        timeout=60,
+        check=True,
+        cwd=tmp_path,
+    )
+    found = done.stdout.decode().splitlines()
+    assert source in found
+    assert str(tmp_path) not in found
 
 
 @pytest.mark.skipif(sandbox.landlock_abi() < 4, reason="this kernel has no Landlock of version 4")

@@ -42,6 +42,9 @@ MEMORY: Final = 4 << 30
 FILES: Final = 512
 """Open files, most of them connections."""
 
+MOST_CALLS: Final = 8
+"""To one site, that wait to be sent."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Carry envelopes until the process behind is gone (``python -m``)."""
@@ -49,8 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kit", required=True, type=Path)
     parser.add_argument("--fd", required=True, type=int)
     options = parser.parse_args(arguments)
-    set_up_logging()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, and ends the socket
+    set_up_logging("%(levelname)s: %(message)s")  # the parent adds time and name
     try:
         carrier = Carrier(Kit.load(options.kit, "carrier"))
     except FederationError as error:
@@ -80,6 +82,7 @@ def carry_over(kit: Kit, path: Path) -> None:
                 continue
             waiting = False
             carrier.attach(Link(connection))
+            time.sleep(1.0)  # another carrier may have taken over: do not fight over it
 
 
 class Carrier:
@@ -104,16 +107,21 @@ class Carrier:
         self._kit = kit
         self._link: Link | None = None
         self._owed: set[int] = set()
+        self._asked: dict[str, set[int]] = {site: set() for site in kit.sites}
+        self._asking = threading.Lock()
         leads = kit.side == "coordinator"
         listener = open_listener(kit) if leads else None
         self.wire = Wire(
             kit.name,
             kit.sites if leads else (kit.coordinator,),
             make_tls(kit),
+            wants=self._wants,
             on_bytes=self._from_network,
             on_gone=self._gone,
         )
+        # A lane per site: a slow line holds up its own calls only.
         self._lanes = {site: ThreadPoolExecutor(1) for site in kit.sites if leads}
+        self._room = {site: threading.Semaphore(MOST_CALLS) for site in kit.sites}
         confine(kit)
         if listener is not None:
             self.wire.listen(listener)
@@ -134,7 +142,12 @@ class Carrier:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Tell the coordinator that calls of a site that is gone will have no answer."""
+        """Tell the coordinator that calls of a site that is gone will have no answer.
+
+        And, where the coordinator itself is gone, wait for no answer to it.
+        """
+        for site in self._asked:
+            self._close_calls(site)
         owed, self._owed = self._owed, set()
         for number in owed:
             self.wire.send(self._kit.coordinator, to_payload(Frame("gone", number)))
@@ -144,20 +157,52 @@ class Carrier:
         if self._kit.side == "site":
             self._owed.discard(frame.number)
             self.wire.send(self._kit.coordinator, to_payload(frame))
+        elif frame.name in self._lanes and frame.kind == "call":
+            self._open_call(frame)
         elif frame.name in self._lanes:
-            # A lane per site: a slow line holds up its own calls only.
-            self._lanes[frame.name].submit(self._send_call, frame)
+            self._close_call(frame)
+
+    def _open_call(self, frame: Frame) -> None:
+        """Send a call, after those before it; not if too many wait already."""
+        if not self._room[frame.name].acquire(blocking=False):
+            self._to_link(Frame("gone", frame.number, frame.name))
+            return
+        with self._asking:
+            self._asked[frame.name].add(frame.number)
+        self._lanes[frame.name].submit(self._send_call, frame)
 
     def _send_call(self, frame: Frame) -> None:
-        if not self.wire.send(frame.name, to_payload(frame)):
-            self._to_link(Frame("gone", frame.number, frame.name))
+        try:
+            waited_for = frame.number in self._asked[frame.name]
+            if waited_for and not self.wire.send(frame.name, to_payload(frame)):
+                self._close_call(frame)
+                self._to_link(Frame("gone", frame.number, frame.name))
+        finally:
+            self._room[frame.name].release()
 
-    def _from_network(self, name: str, payload: bytearray) -> None:
-        """Hand on a frame from the network: calls to a site, answers to the coordinator."""
+    def _close_call(self, frame: Frame) -> bool:
+        """Wait for a call's answer no more; return whether it was waited for."""
+        with self._asking:
+            asked = frame.number in self._asked[frame.name]
+            self._asked[frame.name].discard(frame.number)
+        return asked
+
+    def _close_calls(self, name: str) -> None:
+        with self._asking:
+            self._asked[name].clear()
+
+    def _wants(self, name: str, head: bytes, length: int) -> bool:
+        """Whether a frame is worth reading: a call to a site, one answer to a call of ours."""
+        frame = from_payload(head, name)
+        if frame is None or self._kit.side == "site":
+            return frame is not None and frame.kind == "call"
+        fits = frame.kind == "answer" or (frame.kind == "gone" and not length)
+        return fits and self._close_call(frame)
+
+    def _from_network(self, name: str, payload: memoryview) -> None:
+        """Hand on a frame from the network that is wanted."""
         frame = from_payload(payload, name)
-        expected = ("call",) if self._kit.side == "site" else ("answer", "gone")
-        if frame is None or frame.kind not in expected:
-            log.warning("dropped a frame of %s that is not ours", name)
+        if frame is None:
             return
         if frame.kind == "call":
             self._owed.add(frame.number)
@@ -166,6 +211,7 @@ class Carrier:
 
     def _gone(self, name: str) -> None:
         if self._kit.side == "coordinator":
+            self._close_calls(name)
             self._to_link(Frame("gone", 0, name))
 
     def _to_link(self, frame: Frame) -> bool:
@@ -221,8 +267,10 @@ def confine(kit: Kit) -> None:
     threading.stack_size(1 << 20)
     sandbox.limit(memory=MEMORY, files=FILES)
     ports = [] if kit.side == "coordinator" else [kit.port]
-    if not sandbox.confine(read=(*sandbox.python_files(), *sandbox.NAME_FILES), connect=ports):
-        log.warning("this kernel has no Landlock: the carrier can read what its user can")
+    files = (*sandbox.python_files(), *sandbox.NAME_FILES)
+    left = sandbox.confine(read=files, connect=ports)
+    if left:
+        log.warning("on this kernel the carrier can still %s", "; ".join(left))
 
 
 if __name__ == "__main__":

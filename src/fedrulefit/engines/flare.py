@@ -12,8 +12,9 @@ What we put around it:
 * our own TLS 1.3, with certificates on both sides that say what they are for; the name in
   the certificate must be one of the consortium, and is the only name that counts;
 * a frame is judged by its first 16 bytes, before anything is read or decoded: greetings
-  and heartbeats of at most a kilobyte, and envelopes up to the largest. Anything else
-  closes the connection (:func:`is_welcome`);
+  and heartbeats of at most a kilobyte, and after a greeting envelopes up to the largest.
+  Anything else closes the connection (:func:`is_welcome`);
+* an envelope that nobody waits for is passed over, byte by byte, without being kept;
 * a door (:class:`Door`) that bounds the connections which have not shown a certificate yet.
 
 This is the only module that imports nvflare (``pip install "fedrulefit[flare]"``), and only
@@ -35,6 +36,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from nvflare.fuel.f3.cellnet.identity import CellIdentityResolver
@@ -78,7 +80,7 @@ MOST_CONNECTIONS: Final = 4
 # --- What may come in -------------------------------------------------------------------------
 
 
-def is_welcome(prefix: Prefix, *, listening: bool) -> bool:
+def is_welcome(prefix: Prefix, *, listening: bool, greeted: bool) -> bool:
     """Whether a frame that begins so is one of ours; the others are not read."""
     length: int = prefix.length - PREFIX_LEN
     small = 0 <= length <= MAX_SMALL
@@ -86,9 +88,8 @@ def is_welcome(prefix: Prefix, *, listening: bool) -> bool:
         case _ if prefix.header_len:
             return False
         case Types.DATA:
-            return bool(
-                prefix.app_id == APP and PAYLOAD_BYTES <= length <= PAYLOAD_BYTES + MAX_BODY
-            )
+            fits = PAYLOAD_BYTES <= length <= PAYLOAD_BYTES + MAX_BODY
+            return bool(greeted and prefix.app_id == APP and fits)
         case Types.HELLO:
             return listening and small
         case Types.READY:
@@ -99,14 +100,21 @@ def is_welcome(prefix: Prefix, *, listening: bool) -> bool:
             return False
 
 
+Wants = Callable[[str, bytes, int], bool]
+"""Told who sends an envelope, its first bytes and its length; says whether to read it."""
+
+
 class _Connection(SocketConnection):  # type: ignore[misc]
     """A TLS connection, read and written by different threads under one lock."""
 
-    def __init__(self, sock: ssl.SSLSocket, connector: ConnectorInfo) -> None:
+    def __init__(
+        self, sock: ssl.SSLSocket, connector: ConnectorInfo, wants: Callable[[bytes, int], bool]
+    ) -> None:
         _keep_alive(sock)
         sock.setblocking(False)
         super().__init__(sock, connector, secure=True)
         self._tls = threading.Lock()
+        self._wants = wants
 
     def read_loop(self) -> None:
         """Read until the line breaks; say so where the other end refused us."""
@@ -118,18 +126,40 @@ class _Connection(SocketConnection):  # type: ignore[misc]
         except (CommError, OSError, ValueError) as error:
             log.debug("the line was closed (%s)", type(error).__name__)
 
-    def read_frame(self) -> bytearray:
-        """Read a frame, if it is welcome."""
-        head = bytearray(PREFIX_LEN)
+    def read_frame(self) -> memoryview:
+        """Read the next frame that is wanted; a view, so that FLARE makes no copy of it."""
+        while True:
+            prefix, head = self._read_head()
+            rest = prefix.length - len(head)
+            if prefix.type != Types.DATA or self._wants(bytes(head[PREFIX_LEN:]), rest):
+                frame = bytearray(prefix.length)
+                frame[: len(head)] = head
+                self.read_into(frame, len(head), rest)
+                return memoryview(frame)
+            self._pass_over(rest)
+
+    def _read_head(self) -> tuple[Prefix, bytearray]:
+        """Read how a frame begins, and of an envelope what is in front of it; if welcome."""
+        head = bytearray(PREFIX_LEN + PAYLOAD_BYTES)
         self.read_into(head, 0, PREFIX_LEN)
         prefix = Prefix.from_bytes(head)
-        if not is_welcome(prefix, listening=self.connector.mode == Mode.PASSIVE):
+        listening = self.connector.mode == Mode.PASSIVE
+        greeted = self.frame_receiver.conn.sfm_endpoint is not None
+        if not is_welcome(prefix, listening=listening, greeted=greeted):
             log.warning("closed a connection for a frame that is not ours")
             raise CommError(CommError.BAD_DATA, "not a frame of ours")
-        frame = bytearray(prefix.length)
-        frame[:PREFIX_LEN] = head
-        self.read_into(frame, PREFIX_LEN, prefix.length - PREFIX_LEN)
-        return frame
+        if prefix.type != Types.DATA:
+            return prefix, head[:PREFIX_LEN]
+        self.read_into(head, PREFIX_LEN, PAYLOAD_BYTES)
+        return prefix, head
+
+    def _pass_over(self, length: int) -> None:
+        """Read and forget."""
+        scrap = bytearray(min(length, 1 << 16))
+        while length:
+            part = min(length, len(scrap))
+            self.read_into(scrap, 0, part)
+            length -= part
 
     def read_into(self, buffer: Any, offset: int, length: int) -> None:
         view = memoryview(buffer)[offset : offset + length]
@@ -169,8 +199,8 @@ class _Connection(SocketConnection):  # type: ignore[misc]
 class Door:
     """Bounds the connections that have not shown a certificate yet.
 
-    Where there are too many the oldest is closed, not the newest refused: a hospital
-    needs a tenth of a second, and who only holds connections open waits longer.
+    Where there are too many the oldest is closed, if it had the time that a hospital far
+    away needs; else the newest is refused, so that a flood pushes out nobody who is at it.
 
     Parameters
     ----------
@@ -180,29 +210,40 @@ class Door:
         Of one address (of one /64 in IPv6).
     seconds : float
         Within which a certificate must be shown.
+    grace : float
+        Seconds that each one has, however many come after it.
     """
 
-    most: int = 64
-    most_per_address: int = 8
+    most: int = 128
+    most_per_address: int = 16
     seconds: float = HANDSHAKE_SECONDS
-    _waiting: OrderedDict[socket.socket, str] = field(default_factory=OrderedDict)
+    grace: float = 0.5
+    _waiting: OrderedDict[socket.socket, tuple[str, float]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def enter(self, sock: socket.socket, address: str) -> None:
-        """Let a connection in, and if need be the oldest out."""
-        near = _neighbourhood(address)
+    def enter(self, sock: socket.socket, address: str) -> bool:
+        """Let a connection in, and if need be the oldest out; return whether it is in."""
+        near, now = _neighbourhood(address), time.monotonic()
         with self._lock:
-            mine = [other for other, home in self._waiting.items() if home == near]
-            if len(mine) >= self.most_per_address:
-                self._drop(mine[0])
-            elif len(self._waiting) >= self.most:
-                self._drop(next(iter(self._waiting)))
-            self._waiting[sock] = near
+            oldest = self._in_the_way(near)
+            if oldest is not None:
+                if now - self._waiting[oldest][1] < self.grace:
+                    return False
+                self._drop(oldest)
+            self._waiting[sock] = near, now
+            return True
 
     def leave(self, sock: socket.socket) -> None:
         """Count a connection no more."""
         with self._lock:
             self._waiting.pop(sock, None)
+
+    def _in_the_way(self, near: str) -> socket.socket | None:
+        """Return who has waited longest, of an address or of all, where there is no room."""
+        mine = [other for other, (home, _) in self._waiting.items() if home == near]
+        if len(mine) >= self.most_per_address:
+            return mine[0]
+        return next(iter(self._waiting)) if len(self._waiting) >= self.most else None
 
     def _drop(self, sock: socket.socket) -> None:
         del self._waiting[sock]
@@ -221,9 +262,9 @@ def _neighbourhood(address: str) -> str:
 class _Driver(TcpDriver):  # type: ignore[misc]
     """FLARE's TCP driver with our own TLS, checks and bounds."""
 
-    def __init__(self, tls: ssl.SSLContext, names: tuple[str, ...]) -> None:
+    def __init__(self, tls: ssl.SSLContext, names: tuple[str, ...], wants: Wants) -> None:
         super().__init__()
-        self._tls, self._names = tls, names
+        self._tls, self._names, self._wants = tls, names, wants
         self._failures = 0
         self.listener: socket.socket | None = None
         self.door = Door()
@@ -242,7 +283,9 @@ class _Driver(TcpDriver):  # type: ignore[misc]
             except OSError:  # it has gone already
                 sock.close()
                 continue
-            self.door.enter(secured, address[0])
+            if not self.door.enter(secured, address[0]):
+                secured.close()
+                continue
             threading.Thread(target=self._welcome, args=(secured, connector), daemon=True).start()
 
     def connect(self, connector: ConnectorInfo) -> None:
@@ -295,7 +338,7 @@ class _Driver(TcpDriver):  # type: ignore[misc]
             sock.close()
             return
         self._make_room(name)
-        connection = _Connection(sock, connector)
+        connection = _Connection(sock, connector, partial(self._wants, name))
         self.add_connection(connection)
         try:
             connection.read_loop()
@@ -356,7 +399,8 @@ def _endpoint(name: str) -> str:
 class _Bounded(ThreadPoolExecutor):
     """A pool that takes nothing in before it has room: what is not taken stays unread.
 
-    Greetings are handled at once, so that no envelope overtakes them.
+    Greetings are handled at once, so that no envelope overtakes them; heartbeats too, so that
+    who reads no answer to them holds up its own line and no worker.
     """
 
     def __init__(self, workers: int) -> None:
@@ -364,7 +408,7 @@ class _Bounded(ThreadPoolExecutor):
         self._room = threading.Semaphore(2 * workers)
 
     def submit(self, task: Callable[..., Any], /, *facts: Any, **named: Any) -> Future[Any]:
-        if Prefix.from_bytes(facts[-1]).type in (Types.HELLO, Types.READY):
+        if Prefix.from_bytes(facts[-1]).type != Types.DATA:
             task(*facts, **named)
             return Future()
         self._room.acquire()
@@ -383,6 +427,7 @@ class Wire(MessageReceiver, EndpointMonitor):  # type: ignore[misc]
     names : tuple of str
         The names at the other ends.
     tls : ssl.SSLContext
+    wants : Wants
     on_bytes : callable
         Takes a name and what it sent.
     on_gone : callable
@@ -395,12 +440,13 @@ class Wire(MessageReceiver, EndpointMonitor):  # type: ignore[misc]
         names: tuple[str, ...],
         tls: ssl.SSLContext,
         *,
-        on_bytes: Callable[[str, bytearray], None],
+        wants: Wants,
+        on_bytes: Callable[[str, memoryview], None],
         on_gone: Callable[[str], None],
     ) -> None:
         self._names = {_endpoint(other): other for other in names}
         self._on_bytes, self._on_gone = on_bytes, on_gone
-        self.driver = _Driver(tls, names)
+        self.driver = _Driver(tls, names, wants)
         me = Endpoint(_endpoint(name), properties={}, conn_props={})
         self.communicator = Communicator(me, _Names(_endpoint(name)))
         self.communicator.conn_manager.frame_mgr_executor = _Bounded(8)

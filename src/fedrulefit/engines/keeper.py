@@ -1,9 +1,10 @@
 """Whoever is behind a carrier keeps one: as a child of its own, or over a Unix socket.
 
 The child gets one end of a socket pair, its part of the kit, and nothing else: no other
-open file, an environment without paths, its own working folder. It is started again when
-it dies. As another user or container the carrier comes by itself, to a socket in a folder
-that only the two may enter.
+open file, no terminal, an environment without paths, its own working folder. What it says
+is printed here, line by line and under its name. It is started again when it dies. As
+another user or container the carrier comes by itself, to a socket in a folder that only the
+two may enter.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
-from typing import Final
+from typing import IO, Final
 
 from fedrulefit.engines.consortium import Kit
 from fedrulefit.engines.link import Link
@@ -38,6 +39,12 @@ SHORT_LIFE: Final = 10.0
 """Seconds; a carrier that dies earlier is started again more slowly."""
 
 LONGEST_PAUSE: Final = 30.0
+
+LONGEST_LINE: Final = 2000
+"""Bytes of a line that a carrier says; what is longer goes on in the next."""
+
+MOST_LINES: Final = 300
+"""Of a carrier in a minute; the others are left out."""
 
 
 class Keeper(threading.Thread):
@@ -87,24 +94,37 @@ class Keeper(threading.Thread):
         pause, tried = 0.1, 0
         while True:
             began = time.monotonic()
-            ours, theirs = socket.socketpair()
-            self._process = start_carrier(self._kit, theirs)
-            theirs.close()
-            self._links.put(Link(ours))
-            code = self._process.wait()
+            code = self._keep_one()
             tried += 1
             if code == CANNOT_START and tried == 1:
                 self._links.put(FederationError("the carrier could not start: see above"))
                 return
             pause = 0.1 if time.monotonic() - began > SHORT_LIFE else min(2 * pause, LONGEST_PAUSE)
-            if not self._ending.is_set():
+            if code is not None and not self._ending.is_set():
                 log.warning("the carrier ended (%d): starting it again", code)
             if self._ending.wait(pause):
                 return
 
+    def _keep_one(self) -> int | None:
+        """Start a carrier and wait for its end; return how it ended, None if it never began."""
+        try:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                process = start_carrier(self._kit, theirs)
+            teller = threading.Thread(target=tell_lines, args=(process.stdout,), daemon=True)
+            teller.start()
+        except (OSError, RuntimeError) as error:  # no process, thread or file to be had just now
+            log.error("cannot start a carrier (%s): trying on", error)
+            return None
+        self._process = process
+        self._links.put(Link(ours))
+        code = process.wait()
+        teller.join(2.0)  # its last words come before ours
+        return code
+
 
 def start_carrier(kit: Kit, connection: socket.socket) -> subprocess.Popen[bytes]:
-    """Start a carrier that has one end of a socket and nothing else of ours."""
+    """Start a carrier that has one end of a socket and nothing else of ours, nor our terminal."""
     source = str(Path(__file__).resolve().parents[2])
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     return subprocess.Popen(  # noqa: S603 - our own interpreter
@@ -115,12 +135,29 @@ def start_carrier(kit: Kit, connection: socket.socket) -> subprocess.Popen[bytes
         env={**environment, "PYTHONPATH": source},
         cwd=kit.folder,
         stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
         pass_fds=[connection.fileno()],
     )
 
 
+def tell_lines(said: IO[bytes]) -> None:
+    """Print what a carrier says as lines of its own, until it ends; not more than we can bear."""
+    began, told = time.monotonic(), 0
+    for line in iter(lambda: said.readline(LONGEST_LINE), b""):
+        if time.monotonic() - began > 60.0:
+            began, told = time.monotonic(), 0
+        told += 1
+        if told <= MOST_LINES:
+            log.info("carrier: %s", line.decode(errors="replace").rstrip())
+        elif told == MOST_LINES + 1:
+            log.warning("the carrier says too much: its words of this minute are left out")
+    said.close()
+
+
 def accept_carriers(path: Path, take: Callable[[Link], None]) -> None:
-    """Serve carriers of another user over a Unix socket, one after another; for ever."""
+    """Serve carriers of another user over a Unix socket, for ever; the newest takes over."""
     if path.is_socket():
         path.unlink()  # left by a process that was killed
     with socket.socket(socket.AF_UNIX) as listener:
@@ -130,11 +167,21 @@ def accept_carriers(path: Path, take: Callable[[Link], None]) -> None:
             raise FederationError(f"cannot make the socket {path}: {error.strerror}") from None
         path.chmod(0o660)
         listener.listen(1)
+        link, thread = None, threading.Thread()
         while True:
             connection, _ = listener.accept()
             log.info("a carrier is here%s", _peer(connection))
-            take(Link(connection))
-            log.warning("the carrier is gone")
+            if link is not None:
+                link.close()  # it may be silent, and keep the others waiting
+                thread.join()
+            link = Link(connection)
+            thread = threading.Thread(target=_take_one, args=(take, link), daemon=True)
+            thread.start()
+
+
+def _take_one(take: Callable[[Link], None], link: Link) -> None:
+    take(link)
+    log.warning("the carrier is gone")
 
 
 def _peer(connection: socket.socket) -> str:
@@ -155,10 +202,10 @@ class _OneLine(logging.Formatter):
         return super().formatMessage(record)
 
 
-def set_up_logging() -> None:
+def set_up_logging(shape: str = "%(asctime)s %(levelname)s %(name)s: %(message)s") -> None:
     """Write warnings, and what we say ourselves, to the standard error."""
     handler = logging.StreamHandler()
-    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_OneLine(shape))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("fedrulefit").setLevel(logging.INFO)
     # A line that breaks is told by us, once in a while; FLARE tells every try, in its own words.

@@ -7,7 +7,8 @@ envelopes that neither end of the socket opens here:
 ==========  ======================================================================
 ``call``    take this envelope to (or: from) ``name``, and answer under this number
 ``answer``  the answer to the call of this number
-``gone``    there will be no answer; without a number: nobody is there any more
+``gone``    there will be no answer, or none is waited for; without a number: nobody is
+            there any more
 ==========  ======================================================================
 
 What comes out of the socket is not trusted: lengths are checked before anything is
@@ -120,7 +121,7 @@ def to_payload(frame: Frame) -> bytes:
     return _PAYLOAD.pack(_KINDS.index(frame.kind), frame.number) + frame.body
 
 
-def from_payload(payload: bytes | bytearray, name: str) -> Frame | None:
+def from_payload(payload: bytes | memoryview, name: str) -> Frame | None:
     """Return the frame that `name` sent, or None if it is none."""
     if not PAYLOAD_BYTES <= len(payload) <= PAYLOAD_BYTES + MAX_BODY:
         return None

@@ -61,11 +61,17 @@ CALL_SECONDS: Final = 15.0
 SECONDS_PER_MB: Final = 10.0
 """And so much more for each megabyte sent or expected: slow lines are slow."""
 
+MOST_EXPECTED: Final = 64_000_000
+"""Bytes of an answer that a call waits for, at most: eleven minutes."""
+
 SIGNATURES: Final = "signatures"
 """Section of a run's journal: of each question, who signed which answer."""
 
 SLOW_SECONDS: Final = 600.0
 """After so long without an answer to a step, a run's status says which site it waits for."""
+
+AFTER_TROUBLE: Final = 5.0
+"""Seconds until the coordinator goes on after an error of its own."""
 
 MOST_RUNS: Final = 4
 """Runs carried out at the same time."""
@@ -285,7 +291,6 @@ class Caller:
         answer = self._send(site, envelope, CALL_SECONDS + SECONDS_PER_MB * size / 1e6)
         if answer is None:
             return None
-        self._largest[site] = max(self._largest.get(site, 0), len(answer))
         try:
             reply = unseal(answer, trust=self._trust, sender=site, recipient=self._name)
         except ProtocolError as error:
@@ -293,6 +298,8 @@ class Caller:
             self._troubles[site] = str(error)
             return None  # not from this site: as if nothing had come
         self._troubles.pop(site, None)
+        expected = max(self._largest.get(site, 0), len(answer))
+        self._largest[site] = min(expected, MOST_EXPECTED)
         if reply.kind == "here":
             self.expires[site] = expiry(reply.signed[0])
         if reply.instance:
@@ -379,24 +386,34 @@ def read_request(folder: Path) -> RunRequest:
 
 def serve(state: Path, caller: Caller, sites: tuple[str, ...], stop: threading.Event) -> None:
     """Carry out every run that is not finished, and watch who is there, until stopped."""
-    make_private_folder(state)
-    make_private_folder(state / "runs")
-    ends = read_json(state / "sites.json").get("expires", {})
-    caller.expires |= {site: dt.date.fromisoformat(end) for site, end in ends.items()}
-    told = _tell_sites(state, caller, dict.fromkeys(sites, False), set())
+    told: set[str] | None = None
     busy: dict[Path, threading.Thread] = {}
     greeted = 0.0
     while not stop.wait(0.2):
         try:
+            if told is None:
+                told = _open_state(state, caller, sites)
             _take_up_runs(state, caller, busy)
             if time.monotonic() - greeted > 3.0:
                 told = _tell_sites(state, caller, caller.greet(sites), told)
                 greeted = time.monotonic()
         except Exception:  # a full disk must not end the service
             log.exception("the coordinator goes on after an error")
-            stop.wait(5.0)
+            stop.wait(AFTER_TROUBLE)
     for thread in busy.values():
         thread.join(CALL_SECONDS)
+
+
+def _open_state(state: Path, caller: Caller, sites: tuple[str, ...]) -> set[str]:
+    """Make the state folder ready; return what was told a person."""
+    make_private_folder(state)
+    make_private_folder(state / "runs")
+    ends = read_json(state / "sites.json").get("expires", {})
+    try:
+        caller.expires |= {site: dt.date.fromisoformat(end) for site, end in ends.items()}
+    except (AttributeError, TypeError, ValueError):
+        log.warning("sites.json is not as it was written: sites tell anew when certificates end")
+    return _tell_sites(state, caller, dict.fromkeys(sites, False), set())
 
 
 def _tell_sites(state: Path, caller: Caller, sites: Mapping[str, bool], told: set[str]) -> set[str]:

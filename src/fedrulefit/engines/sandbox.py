@@ -29,6 +29,15 @@ _SCOPES: Final = 0b11  # abstract Unix sockets, signals
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
 _M_ARENA_MAX = -8
 
+_SINCE: Final = (
+    (1, "read and write its user's files and start programs"),
+    (3, "empty its user's files"),
+    (4, "open and take TCP connections at any port"),
+    (5, "control devices that are open"),
+    (6, "send signals to its user's processes and reach their abstract sockets"),
+)
+"""What each version of Landlock was the first to forbid."""
+
 NAME_FILES: Final = tuple(
     Path("/etc") / name
     for name in ("hosts", "resolv.conf", "nsswitch.conf", "host.conf", "gai.conf", "services")
@@ -64,11 +73,13 @@ def python_files() -> tuple[Path, ...]:
     """Return the folders that Python itself reads: its libraries, and ours."""
     ours = Path(__file__).resolve().parents[2]
     system = [Path(folder) for folder in ("/usr/lib", "/usr/lib64", "/lib", "/lib64")]
-    own = [Path(folder) for folder in sys.path if folder]
+    # Python may put the folder of its program, or the working folder, in front.
+    found = [Path(folder) for folder in sys.path[0 if sys.flags.safe_path else 1 :] if folder]
+    own = [folder for folder in found if folder.resolve() != Path.cwd().resolve()]
     return tuple(dict.fromkeys([ours, *own, Path(sys.base_prefix) / "lib", *system]))
 
 
-def confine(*, read: Iterable[Path], connect: Iterable[int] = ()) -> bool:
+def confine(*, read: Iterable[Path], connect: Iterable[int] = ()) -> tuple[str, ...]:
     """Give up all files but some to read, all TCP but some ports to call, and all signals.
 
     Parameters
@@ -80,12 +91,13 @@ def confine(*, read: Iterable[Path], connect: Iterable[int] = ()) -> bool:
 
     Returns
     -------
-    done : bool
-        Whether the kernel has Landlock.
+    left : tuple of str
+        What the process can do still, as this kernel cannot forbid it; in words.
     """
     abi = landlock_abi()
+    left = tuple(words for since, words in _SINCE if abi < since)
     if abi < 1:
-        return False
+        return left
     files = (1 << (13 if abi < 2 else 14 if abi < 3 else 15 if abi < 5 else 16)) - 1
     net = _ALL_NET if abi >= 4 else 0
     with _ruleset(abi, files, net, _SCOPES if abi >= 6 else 0) as rules:
@@ -94,7 +106,7 @@ def confine(*, read: Iterable[Path], connect: Iterable[int] = ()) -> bool:
         for port in connect if net else ():
             _call(_ADD_RULE, rules, _NET_PORT, struct.pack("=QQ", _CONNECT_TCP, port), 0)
         _call(_RESTRICT_SELF, rules, 0)
-    return True
+    return left
 
 
 def forbid_tcp() -> bool:

@@ -143,8 +143,8 @@ class Calls:
             number = next(self._numbers)
             self._open[number] = call
         try:
-            if link.send(Frame("call", number, site, envelope)):
-                call.ended.wait(seconds)
+            if link.send(Frame("call", number, site, envelope)) and not call.ended.wait(seconds):
+                link.send(Frame("gone", number, site))  # too late: the carrier need not keep it
             return call.answer
         finally:
             with self._lock:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 import logging
 import socket
 import struct
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -205,6 +208,8 @@ class Mortal:
             self.calls.attend(Link(ours))
 
     def _carry(self, frame: Frame, far: Link, raw: socket.socket) -> None:
+        if frame.kind != "call":
+            return None
         with self.lock:
             self.frames += 1
             dies = self.frames % 3 == 0
@@ -275,6 +280,7 @@ class Child:
 
     def __init__(self, code: int) -> None:
         self.code = code
+        self.stdout = io.BytesIO()
 
     def wait(self, timeout: float | None = None) -> int:
         return self.code
@@ -317,8 +323,54 @@ def test_a_carrier_is_given_its_kit_and_one_socket(
     assert seen["pass_fds"] == [theirs.fileno()]
     assert seen["cwd"] == tmp_path
     assert "close_fds" not in seen  # Python closes all others
+    assert seen["start_new_session"]
+    assert seen["stdin"] == subprocess.DEVNULL
+    assert (seen["stdout"], seen["stderr"]) == (subprocess.PIPE, subprocess.STDOUT)
     ours.close()
     theirs.close()
+
+
+@pytest.mark.parametrize("problem", [BlockingIOError(11, "no process"), RuntimeError("no thread")])
+def test_a_keeper_tries_on_where_no_process_is_to_be_had(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, problem: Exception
+) -> None:
+    """A fork that fails for a moment left a hospital without a carrier until its restart."""
+    kit = Kit(tmp_path, "north", "carrier", "site", "c", "localhost", 1, ("north",))
+    first: list[Child | Exception] = [Child(1), problem, problem]
+    children = itertools.chain(first, (Child(0) for _ in itertools.count()))
+
+    def start(kit: Kit, connection: socket.socket) -> Child:
+        child = next(children)
+        if isinstance(child, Exception):
+            raise child
+        return child
+
+    monkeypatch.setattr(keeper, "start_carrier", start)
+    kept = keeper.Keeper(kit)
+    kept.start()
+    found: list[Link] = []
+    thread = threading.Thread(target=lambda: found.extend([kept.next(), kept.next()]), daemon=True)
+    thread.start()
+    thread.join(10)
+    kept.end()
+    assert len(found) == 2
+
+
+def test_what_a_carrier_says_is_told_under_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    """Many lines, long lines and bytes that are no text: bounded, and none imitates ours."""
+    caplog.set_level(logging.INFO, "fedrulefit")
+    said = b"2026 INFO site north is ready\n\xff\x1b[2J\rx\n" + b"y" * (3 * keeper.LONGEST_LINE)
+    keeper.tell_lines(io.BytesIO(said + b"\n" * 10_000))
+    formatter = keeper._OneLine("%(message)s")
+    records = [record for record in caplog.records if record.funcName == "tell_lines"]
+    lines = [formatter.format(record) for record in records]
+    assert lines[:2] == [
+        "carrier: 2026 INFO site north is ready",
+        "carrier: \ufffd\ufffd[2J\ufffdx",
+    ]
+    assert all(line.startswith(("carrier: ", "the carrier says too much")) for line in lines)
+    assert len(lines) == keeper.MOST_LINES + 1
+    assert max(map(len, lines)) < keeper.LONGEST_LINE + 20
 
 
 @pytest.mark.parametrize("weak", [False, True])
@@ -348,6 +400,14 @@ def test_a_carrier_of_another_user_comes_over_a_socket(tmp_path: Path) -> None:
             mine.send(Frame("call", number, "c", b"envelope"))
             assert mine.receive() == Frame("answer", number, "c", b"envelope")
     assert len(served) == 2
+    with socket.socket(socket.AF_UNIX) as silent, socket.socket(socket.AF_UNIX) as sock:
+        silent.connect(str(path))
+        silent.sendall(b"\0\0")  # half a frame, and then nothing
+        sock.connect(str(path))
+        sock.settimeout(10.0)
+        mine = Link(sock)
+        mine.send(Frame("call", 3, "c", b"envelope"))
+        assert mine.receive() == Frame("answer", 3, "c", b"envelope")
     assert path.stat().st_mode & 0o777 == 0o660
     with pytest.raises(FederationError, match="cannot make the socket"):
         keeper.accept_carriers(tmp_path / "none" / "link", take)

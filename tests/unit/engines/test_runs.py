@@ -274,6 +274,56 @@ def test_a_slow_answer_is_polled_for(
     assert found(folder) == expected(study_path)
 
 
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_call_waits_no_longer_for_what_nobody_signed(net: Loopback, signed: bool) -> None:
+    """A carrier answers once with 60 MB of rubbish: each call then waited ten minutes."""
+    body = bytes(100_000_000 if signed else 60_000_000)
+    answer = close(Letter("done", "x", body), sender=net.identity("a"), recipient=COORDINATOR)
+    waits: list[float] = []
+
+    def send(site: str, envelope: bytes, seconds: float) -> bytes:
+        waits.append(seconds)
+        return answer if signed else body
+
+    caller = runs.Caller(send, net.identity(COORDINATOR), net._trust, COORDINATOR)
+    for _ in range(2):
+        caller._call("a", Letter("poll", "x"))
+    most = runs.CALL_SECONDS + runs.SECONDS_PER_MB * runs.MOST_EXPECTED / 1e6
+    assert waits[0] < runs.CALL_SECONDS + 1.0
+    assert waits[1] == (most if signed else waits[0])
+
+
+@pytest.mark.parametrize("trouble", ['{"expires": []}', '{"expires": {"a": "soon"}}', "full disk"])
+def test_the_service_outlives_trouble_at_its_start(
+    net: Loopback, study_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    """A full disk or an odd file ended the service before its first run, without a word."""
+    net.state.mkdir(exist_ok=True)
+    if trouble == "full disk":
+        real, failed = runs.write_json, threading.Event()
+
+        def write_json(path: Path, facts: Any) -> None:
+            if not failed.is_set():
+                failed.set()
+                raise OSError(28, "No space left on device")
+            real(path, facts)
+
+        monkeypatch.setattr(runs, "write_json", write_json)
+        monkeypatch.setattr(runs, "AFTER_TROUBLE", 0.1)
+    else:
+        (net.state / "sites.json").write_text(trouble)
+    with net.serving():
+        end = time.monotonic() + 10
+        while not _all_here(net.state) and time.monotonic() < end:
+            time.sleep(0.05)
+    assert _all_here(net.state)
+
+
+def _all_here(state: Path) -> bool:
+    sites = runs.read_json(state / "sites.json").get("sites", {})
+    return bool(sites) and all(sites.values())
+
+
 def test_requests_are_plain_facts() -> None:
     facts = dataclasses.asdict(request())
     assert json.loads(json.dumps(facts))["sites"] == ["a", "b", "c"]
