@@ -77,6 +77,13 @@ _NUMBERS: Final = (
     "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL",
 )  # fmt: skip
 
+_NESTED: Final = ("STRUCT", "MAP", "UNION", "VARIANT")
+
+_LENGTH: Final = (
+    "sum(CASE WHEN strlen({0}) = length({0}) THEN strlen({0}) ELSE 4 * length({0}) END)"
+)
+"""Bytes of texts in Python: up to four per character where one is not ASCII."""
+
 _DECIMAL_COMMA: Final = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 
 _UNKNOWN: Final = -1.0
@@ -354,13 +361,13 @@ def _duckdb() -> Iterator[DuckDBPyConnection]:
 def _read_csv(path: Path, only: Collection[str] | None) -> Columns:
     import duckdb
 
-    n_lines = _check_utf8(path)
+    n_lines, n_bytes = _check_utf8(path)
     delimiter, names = _read_csv_header(path)
     positions = _wanted(names, only)
     if not positions:
         return Columns(names, {}, 0)
     cells = n_lines * len(positions) * _TEXT_CELL + len(names) * _CSV_COLUMN
-    _check_memory(path, cells + path.stat().st_size)
+    _check_memory(path, cells + n_bytes)
     types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
     chosen = ", ".join(f"c{i}" for i in positions.values())
     # Only positions are pasted in; names and cells never are.
@@ -379,19 +386,25 @@ def _read_csv(path: Path, only: Collection[str] | None) -> Columns:
     return Columns(names, arrays, next(iter(arrays.values())).size)
 
 
-def _check_utf8(path: Path) -> int:
-    """Refuse a file that is not UTF-8; return its number of lines, or a few more."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    n_lines = 1
+def _check_utf8(path: Path) -> tuple[int, int]:
+    """Refuse a file that is not UTF-8; return its lines and the bytes of its text, or a few more.
+
+    Python gives every character of a text as many bytes as the widest one needs.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    n_lines, n_characters, largest = 1, 0, 0
     try:
         with path.open("rb") as file:
             while chunk := file.read(1 << 22):
-                decoder.decode(chunk)
+                n_characters += len(decoder.decode(chunk))
+                text = np.frombuffer(chunk.removeprefix(codecs.BOM_UTF8), np.uint8)
+                largest = max(largest, int(text.max(initial=0)))
                 n_lines += max(chunk.count(b"\n"), chunk.count(b"\r"))
                 if b"\0" in chunk:
                     raise UnicodeError
             decoder.decode(b"", final=True)
-            return n_lines
+            # The first byte of a character in UTF-8 tells how wide it is.
+            return n_lines, n_characters * (4 if largest >= 0xF0 else 2 if largest >= 0xC4 else 1)
     except UnicodeError:
         raise _unreadable(
             "not-utf-8",
@@ -482,7 +495,9 @@ def _read_parquet(path: Path, only: Collection[str] | None, *, as_text: bool = F
             names = tuple(own) if len(own) == len(labels) else tuple(labels)
             positions = _wanted(names, only)
             quoted = ['"' + labels[i].replace('"', '""') + '"' for i in positions.values()]
-            kinds = ["VARCHAR" if as_text else described[i][1] for i in positions.values()]
+            found_kinds = {name: described[i][1] for name, i in positions.items()}
+            _refuse_nested(path, found_kinds)
+            kinds = ["VARCHAR" if as_text else kind for kind in found_kinds.values()]
             _check_memory(path, _measure_parquet(connection, pattern, quoted, kinds))
             if as_text:
                 quoted = [f"CAST({label} AS VARCHAR)" for label in quoted]
@@ -512,6 +527,20 @@ def _check_footer(path: Path) -> None:
         )
 
 
+def _refuse_nested(path: Path, kinds: Mapping[str, str]) -> None:
+    """Refuse columns of lists or records, which unfold as soon as they are looked at."""
+    for name, kind in kinds.items():
+        if kind.endswith("]") or kind.partition("(")[0] in _NESTED:
+            raise UnreadableError(
+                error_finding(
+                    "nested-column",
+                    name,
+                    f"its cells in {path} hold lists or records",
+                    "export one value per patient and column",
+                )
+            )
+
+
 def _measure_parquet(
     connection: DuckDBPyConnection,
     pattern: dict[str, str],
@@ -522,9 +551,9 @@ def _measure_parquet(
     texts = [
         label
         for label, kind in zip(quoted, kinds, strict=True)
-        if kind.endswith("]") or kind.partition("(")[0] not in _NUMBERS
+        if kind.partition("(")[0] not in _NUMBERS
     ]
-    lengths = [f"sum(strlen(CAST({label} AS VARCHAR)))" for label in texts]
+    lengths = [_LENGTH.format(f"CAST({label} AS VARCHAR)") for label in texts]
     asked = ", ".join(["count(*)", *lengths])
     query = f"SELECT {asked} FROM read_parquet($path)"  # noqa: S608
     ((n_rows, *characters),) = connection.execute(query, pattern).fetchall()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedrulefit.errors import FederationError
@@ -38,7 +40,38 @@ def make_private_folder(path: Path) -> None:
 
 def touch_private(path: Path) -> None:
     """Make an empty file for its owner alone, whatever the umask, or leave the one there."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+    os.close(open_private(path))
+
+
+def open_private(path: Path) -> int:
+    """Open a file for its owner alone, made if it is not there; return its descriptor.
+
+    Raises
+    ------
+    FederationError
+        If a link lies in its place, which could lead to any file of the user.
+    """
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise FederationError(f"{path} is a link: put the file itself there") from None
+
+
+@contextmanager
+def passing_file(data: bytes) -> Iterator[str]:
+    """Give a path to bytes that were checked, for a library that takes nothing but paths."""
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("passing"), "wb") as file:
+            file.write(data)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile() as named:
+            named.write(data)
+            named.flush()
+            yield named.name
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -75,7 +108,8 @@ def close_to_others(folder: Path, parts: Iterable[Path] | None = None) -> list[P
         If it is another user's, so that it cannot be closed.
     """
     inside = [folder] if parts is None else list(parts)
-    every = [folder, *inside, *(path for part in inside for path in part.rglob("*"))]
+    every = [folder, *inside]
+    every += [path for part in inside if not part.is_symlink() for path in part.rglob("*")]
     mended = []
     for path in dict.fromkeys(every):
         try:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import sqlite3
 import subprocess
 import sys
 import zipfile
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 
 from fedrulefit.core.newton import Newton
+from fedrulefit.engines import audit as audits
 from fedrulefit.engines import runs
 from fedrulefit.engines.audit import Audit, _same_facts, audit, write_record
 from fedrulefit.engines.audited import AUDITS, note_audit
@@ -381,3 +383,123 @@ def test_what_is_not_a_record(net: Loopback, tmp_path: Path) -> None:
             coordinator=COORDINATOR,
         )
     other.close()
+
+
+# --- Records that are bombs -----------------------------------------------------------------------
+
+
+def parts_of(record: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(record) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def write_parts(record: Path, parts: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> None:
+    with zipfile.ZipFile(record, "w", method) as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+
+
+def test_a_record_that_unfolds_is_refused_before_it_is_unpacked(
+    net: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record of a megabyte held 1.5 GB of ``run.json``, or of a journal of nothing.
+
+    The twin allows as much as before, and unpacks it.
+    """
+    record = run(net, tmp_path)
+    parts = parts_of(record)
+    for name, size in (("run.json", 2 * 10**6), ("study.toml", 2 * 10**6)):
+        write_parts(record, {**parts, name: parts[name] + b"\n" * size})
+        with pytest.raises(FederationError, match=f"its {name} would take"):
+            check(net, record)
+        with monkeypatch.context() as patch:
+            patch.setattr(audits, "_check_entry", lambda entry: None)
+            with audits._unpacked(record) as folder:
+                assert (folder / name).stat().st_size > size
+    write_parts(record, {**parts, "journal.sqlite": bytes(10**8)})
+    with pytest.raises(FederationError, match=r"its journal\.sqlite would take"):
+        check(net, record)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 100_000, "[]", "5", '{"run": "r", "sites": 5}', '{"run": 1, "sites": ["a"]}', "{}"],
+    ids=["deep", "list", "number", "sites", "name", "nothing"],
+)
+def test_a_request_that_is_none_is_no_record(net: Loopback, tmp_path: Path, text: str) -> None:
+    files = dict.fromkeys(audits.FILES, b"")
+    write_parts(tmp_path / "r.zip", {**files, "run.json": text.encode()})
+    with pytest.raises(FederationError, match="not the record of a run"):
+        check(net, tmp_path / "r.zip")
+
+
+def test_locked_and_oddly_packed_records_are_refused(net: Loopback, tmp_path: Path) -> None:
+    """An encrypted entry, or one of an unknown method, ended the program with a traceback."""
+    record = tmp_path / "r.zip"
+    files = dict.fromkeys(audits.FILES, b"x")
+    write_parts(record, files, zipfile.ZIP_BZIP2)
+    with pytest.raises(FederationError, match="packed in an unknown way"):
+        check(net, record)
+    for local, central, value in ((6, 8, 1), (8, 10, 77)):
+        write_parts(record, files)
+        data = bytearray(record.read_bytes())
+        for mark, offset in ((b"PK\x03\x04", local), (b"PK\x01\x02", central)):
+            data[data.index(mark) + offset] = value
+        record.write_bytes(data)
+        with pytest.raises(FederationError, match="encrypted, or packed in an unknown way"):
+            check(net, record)
+
+
+ENTRIES = "(section TEXT, key TEXT, value BLOB{}, PRIMARY KEY (section, key)) WITHOUT ROWID"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "CREATE VIEW entries AS WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) "
+        "SELECT 'run' AS section, 'step/' || n AS key, x'00' AS value FROM c WHERE n < 0",
+        f"CREATE TABLE entries {ENTRIES.format(' AS (zeroblob(900000000))')}",
+        f"CREATE TABLE entries {ENTRIES.format('')}; CREATE TABLE other (a)",
+        "CREATE TABLE other (a)",
+        "",
+    ],
+    ids=["endless view", "computed column", "second table", "other table", "empty"],
+)
+def test_a_journal_that_is_a_program_is_not_run(tmp_path: Path, schema: str) -> None:
+    """A view in the place of the table never ended, or gave a gigabyte for each entry."""
+    path = tmp_path / "journal.sqlite"
+    with sqlite3.connect(path) as made:
+        made.executescript(schema)
+    made.close()
+    with pytest.raises(FederationError, match="is not a journal"):
+        Journal(path, read_only=True)
+
+
+def test_entries_that_nobody_wrote_are_refused(net: Loopback, tmp_path: Path) -> None:
+    """A number in the place of bytes asked for as many; a step of tiny lists took gigabytes."""
+    record = run(net, tmp_path)
+
+    def put_number(journal: Journal) -> None:
+        journal._connection.execute("UPDATE entries SET value = 1000000000000 WHERE key = 'step/0'")
+
+    def put_lists(journal: Journal) -> None:
+        lists = b"\x81\xa1a\xdd" + (10**6).to_bytes(4, "big") + b"\x90" * 10**6
+        journal.section("run").put({"step/0": lists})
+
+    for edit, words in ((put_number, "not one of fedrulefit's"), (put_lists, "not readable")):
+        change(record, edit)
+        assert any(words in problem for problem in check(net, record).problems)
+
+
+def test_signatures_that_are_none_are_told(net: Loopback, tmp_path: Path) -> None:
+    record = run(net, tmp_path)
+
+    def spoil(journal: Journal) -> None:
+        journal._connection.execute(
+            "UPDATE entries SET value = x'90' WHERE section = ?", (runs.SIGNATURES,)
+        )
+
+    change(record, spoil)
+    found = check(net, record)
+    assert found.replies == 0
+    assert "its signature is not readable" in found.problems[0]

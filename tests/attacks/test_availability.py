@@ -537,6 +537,59 @@ def test_ten_gigabytes_in_a_kilobyte_are_refused_by_default(tmp_path: Path) -> N
     assert time.monotonic() - started < 10
 
 
+def write_nested_parquet(path: Path, cell: str, n_rows: int) -> Path:
+    with duckdb.connect() as connection:
+        connection.execute(
+            f"COPY (SELECT {cell} AS ward FROM (SELECT repeat('x', 2_000_000) AS t), "  # noqa: S608
+            f"range({n_rows})) TO '{path}' (FORMAT parquet, COMPRESSION zstd)"
+        )
+    return path
+
+
+def test_a_nested_column_is_refused_before_it_unfolds(tmp_path: Path) -> None:
+    """A record of one long text, repeated, took 2.9 GB from 1.4 kB while it was measured."""
+    path = write_nested_parquet(tmp_path / "nested.parquet", "{'a': t}", 200)
+    taken, words = memory_of(READ, path, limit="100")
+    assert "column 'ward': its cells in" in words
+    assert "hold lists or records" in words
+    assert taken < 60 * MB
+    weak = (
+        "import fedrulefit.columns as c; c._refuse_nested = lambda *_: None; "
+        f"c._LENGTH = 'sum(strlen({{0}}))'; {READ}"
+    )
+    taken, _ = memory_of(weak, path, limit="100")  # the twin
+    assert taken > 200 * MB
+
+
+@pytest.mark.parametrize("cell", ["[t]", "MAP {t: 1}", "[{'a': 1}]", "[1, 2]::INTEGER[2]"])
+def test_lists_and_maps_are_refused(tmp_path: Path, cell: str) -> None:
+    path = write_nested_parquet(tmp_path / "nested.parquet", cell, 2)
+    with pytest.raises(UnreadableError, match="lists or records"):
+        read_columns(path)
+    assert read_columns(path, only={"died"}).names == ("ward",)
+
+
+def test_one_wide_character_makes_a_text_four_times_as_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one emoji per text, a table of 190 MB took 760 MB."""
+    path = tmp_path / "wide.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(
+            "COPY (SELECT repeat('x', 100_000) || chr(128512) AS ward FROM range(400)) "  # noqa: S608
+            f"TO '{path}' (FORMAT parquet, COMPRESSION zstd)"
+        )
+    line = "x" * 100_000
+    plain, wide = tmp_path / "plain.csv", tmp_path / "wide.csv"
+    plain.write_text("ward,died\n" + f"{line}é,1\n" * 400, encoding="utf-8-sig")
+    wide.write_text("ward,died\n" + f"{line}\N{GRINNING FACE},1\n" * 400, encoding="utf-8-sig")
+    monkeypatch.setenv("FEDRULEFIT_MAX_TABLE_MB", "100")
+    assert read_columns(plain, only={"ward"}).n_rows == 400
+    for each in (path, wide):
+        with pytest.raises(UnreadableError, match="would take about 160 MB"):
+            read_columns(each, only={"ward"})
+
+
 def test_a_table_of_many_rows_is_refused(tmp_path: Path) -> None:
     """A constant column of hundreds of millions of rows takes a kilobyte on disk."""
     path = tmp_path / "long.parquet"

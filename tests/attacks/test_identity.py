@@ -7,7 +7,9 @@ thing, and fails.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,16 +19,19 @@ from typing import Any
 import msgpack
 import pytest
 
+from fedrulefit.engines import consortium as consortia
 from fedrulefit.engines import host as hosts
 from fedrulefit.engines import runs, startup
-from fedrulefit.engines.consortium import Kit
+from fedrulefit.engines.charter import Charter, accept, check_successor, read_acceptance
+from fedrulefit.engines.consortium import Consortium as Plan
+from fedrulefit.engines.consortium import Kit, seal_part
 from fedrulefit.engines.envelope import Letter, close, unseal
 from fedrulefit.engines.host import SiteHost
 from fedrulefit.engines.journal import Journal
 from fedrulefit.engines.kept import KeptLedger
-from fedrulefit.engines.provision import provision
+from fedrulefit.engines.provision import _Authority, provision
 from fedrulefit.engines.runs import Caller
-from fedrulefit.engines.state import SourceFile
+from fedrulefit.engines.state import SourceFile, open_state
 from fedrulefit.errors import FederationError, LedgerError
 from fedrulefit.privacy.identity import Identity, Trust, make_consortium
 from fedrulefit.privacy.ledger import read_rows
@@ -478,6 +483,10 @@ def _touch(path: Path) -> None:
     path.touch()
 
 
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT)
+
+
 @pytest.mark.parametrize("weak", [True, False])
 def test_other_users_read_the_state_folder(
     consortium: Consortium,
@@ -488,8 +497,9 @@ def test_other_users_read_the_state_folder(
 ) -> None:
     """Another user of the hospital's or the coordinator's machine reads ledger, keys, runs."""
     if weak:
-        for module in ("privacy.ledger", "engines.journal", "engines.host", "engines.runs"):
+        for module in ("privacy.ledger", "engines.journal", "engines.runs"):
             monkeypatch.setattr(f"fedrulefit.{module}.touch_private", _touch)
+        monkeypatch.setattr(hosts, "open_private", _open)
         monkeypatch.setattr(runs, "write_private", lambda path, data: path.write_bytes(data))
     before = os.umask(0)
     try:
@@ -536,3 +546,170 @@ def test_the_ledger_of_an_honest_run_is_whole(
     assert consortium.run(identities[COORDINATOR], trust, study_path, "two")["state"] == "done"
     rows = list(read_rows(tmp_path / "a" / "ledger.jsonl"))
     assert {row["run"] for row in rows} == {"one", "two"}
+
+
+# --- Names, seals and links -----------------------------------------------------------------------
+
+
+def plan(*sites: str, host: str = "localhost") -> Plan:
+    facts = {
+        "name": "c",
+        "coordinator": {"host": host},
+        "sites": [{"name": site} for site in sites],
+    }
+    return Plan.model_validate(facts)
+
+
+@pytest.mark.parametrize("name", ["authority", "Authority", "coordinator", "charter.toml"])
+def test_a_site_named_as_a_part_of_the_kits_folder(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site named ``authority`` deleted the root's key. The twin reserves no names."""
+    with pytest.raises(ValueError, match="names a part of the kits' folder"):
+        plan("north", name)
+    if name == "authority":
+        monkeypatch.setattr(consortia, "_RESERVED", frozenset())
+        provision(plan("north", name), tmp_path)
+        assert not (tmp_path / "authority" / "root.json").exists()
+
+
+@pytest.mark.parametrize("sites", [("north", "North"), ("a b",), ("n\u043erth",), ("x" * 64,)])
+def test_names_that_people_confuse(sites: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="differ in case only|a name has letters"):
+        plan(*sites)
+
+
+@pytest.mark.parametrize("host", ["", "a b", "\x1b[2J", "fe80::1%\x1b[2J", "x" * 65])
+def test_hosts_that_are_none(host: str) -> None:
+    with pytest.raises(ValueError, match="not the name or address of a machine"):
+        plan("north", host=host)
+    for good in ("fed.example.org", "10.0.0.1", "2001:db8::1"):
+        assert plan("north", host=good).coordinator.host == good
+
+
+@pytest.mark.parametrize(
+    "name", ["east".ljust(80) + "Hash of this charter", "n\u043erth", "NORTH", "a:b", "10.0.0.1:1"]
+)
+def test_a_charter_s_names_are_plain(name: str) -> None:
+    """Spaces made a name look like lines of the charter itself; Cyrillic letters like another's."""
+    identities, trust = make_consortium([COORDINATOR, "north", "south"])
+    facts = charter_of(identities, trust).model_dump(mode="json")
+    facts["sites"][1]["name"] = name
+    with pytest.raises(ValueError, match="a name has letters|case only|address of a machine"):
+        Charter.model_validate(facts)
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Identity]:
+    """A site's part of a kit, and the root that could seal another."""
+    folder = tmp_path_factory.mktemp("kits")
+    kits = provision(make_plan(), folder)
+    return kits["north"] / "site", _Authority.open(folder / "authority", "c").identity
+
+
+def reseal(sealed: tuple[Path, Identity], folder: Path, **changes: Any) -> Path:
+    part, root = sealed
+    copy = Path(shutil.copytree(part, folder / "part"))
+    facts = json.loads((copy / "seal.json").read_text())
+    for name in ("seal.json", "seal.sig"):
+        (copy / name).unlink()
+    del facts["files"]
+    seal_part(copy, {**facts, **changes}, root)
+    return copy
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "\x1b[2Jnorth\nSite ok"},
+        {"name": 5},
+        {"name": "elsewhere"},
+        {"sites": "north"},
+        {"sites": ["north", "no\nrth"]},
+        {"sites": ["north", "North"]},
+        {"coordinator": "a b"},
+        {"port": "x"},
+        {"port": -1},
+        {"side": "coordinator"},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_what_a_seal_says_is_checked(
+    sealed: tuple[Path, Identity], tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    """Whoever holds the root wrote lines of text into a kit's facts, and people read them."""
+    with pytest.raises(FederationError, match="something else than a kit's facts"):
+        Kit.load(reseal(sealed, tmp_path, **changes), "site")
+
+
+@pytest.mark.parametrize("text", ["[]", "5", '{"files": {}}', "[" * 100_000, "x"])
+def test_a_seal_that_is_no_seal(sealed: tuple[Path, Identity], tmp_path: Path, text: str) -> None:
+    part = reseal(sealed, tmp_path)
+    assert Kit.load(part, "site").name == "north"
+    (part / "seal.json").write_text(text)
+    (part / "seal.sig").write_bytes(sealed[1].sign(text.encode()))
+    with pytest.raises(FederationError, match="something else than a kit's facts"):
+        Kit.load(part, "site")
+
+
+def test_certificate_key_and_name_of_a_kit_belong_together(
+    sealed: tuple[Path, Identity], tmp_path: Path
+) -> None:
+    part = reseal(sealed, tmp_path, name="south")
+    with pytest.raises(FederationError, match="not those of 'south'"):
+        Kit.load(part, "site")
+    shutil.rmtree(part)
+    other = provision(make_plan(), tmp_path / "other")["north"] / "site"
+    copy = Path(shutil.copytree(sealed[0], tmp_path / "copy"))
+    shutil.copyfile(other / "key.pem", copy / "key.pem")
+    with pytest.raises(FederationError, match="not those of 'north'"):
+        Kit.load(reseal((copy, sealed[1]), tmp_path), "site")
+
+
+def test_files_swapped_after_the_check_are_not_used(
+    sealed: tuple[Path, Identity], tmp_path: Path
+) -> None:
+    """A kit's root was read again after its seal was checked: another could lie there by then."""
+    kit = Kit.load(reseal(sealed, tmp_path), "site")
+    root, own = kit.root_fingerprint, kit.identity
+    other = provision(make_plan(), tmp_path / "other")["north"] / "site"
+    for name in ("root.pem", "certificate.pem", "key.pem"):
+        shutil.copyfile(other / name, kit.folder / name)
+    assert kit.root_fingerprint == root
+    assert kit.identity == own
+
+
+def test_links_in_a_state_folder_are_not_followed(tmp_path: Path) -> None:
+    """A link named ``lock`` emptied the file it led to; one named ``approvals`` closed a folder."""
+    outside, state = tmp_path / "outside", tmp_path / "state"
+    outside.mkdir()
+    state.mkdir(mode=0o700)
+    precious = outside / "precious.txt"
+    precious.write_text("precious")
+    for name in ("lock", "journal.sqlite"):
+        (state / name).symlink_to(precious)
+    (state / "approvals").symlink_to(outside)
+    open_state(state)
+    assert stat.S_IMODE(precious.stat().st_mode) == 0o644
+    with pytest.raises(FederationError, match="is a link"):
+        hosts.lock_folder(state)
+    with pytest.raises(FederationError, match="is a link"):
+        Journal(state / "journal.sqlite")
+    assert precious.read_text() == "precious"
+
+
+def test_a_broken_charter_is_accepted_again(tmp_path: Path) -> None:
+    """The advice "accept the charter again" failed with the same words."""
+    identities, trust = make_consortium([COORDINATOR, "north", "south"])
+    charter = charter_of(identities, trust)
+    (tmp_path / "charter.json").write_text("[")
+    with pytest.raises(FederationError, match="accept the charter again"):
+        read_acceptance(tmp_path)
+    check_successor(tmp_path, charter, "north", new_root=False)
+    accept(tmp_path, charter, site="north", dataset="d", by="me")
+    kept = read_acceptance(tmp_path)
+    assert kept is not None
+    assert kept.charter == charter
+    (aside,) = tmp_path.glob("charter.json.broken-*")
+    assert aside.read_text() == "["

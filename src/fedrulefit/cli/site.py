@@ -171,7 +171,7 @@ def accept(
     found.check_kit(checked)
     charters.join_pins(rules, found)
     charters.check_successor(state, found, checked.name, new_root=new_root)
-    earlier = charters.read_acceptance(state)
+    earlier = charters.find_earlier(state)
     console = stdout()
     for line in found.words():
         console.print(Text(printable(line)))

@@ -17,11 +17,11 @@ pooled sums. Who may see it is for the consortium to say.
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import sqlite3
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -33,12 +33,12 @@ from typing import Any, Final
 import msgpack
 
 from fedrulefit.engines.drive import read_question, read_reply, unpack_step
-from fedrulefit.engines.envelope import Letter, verify_letter
+from fedrulefit.engines.envelope import Letter, unpack_parts, verify_letter
 from fedrulefit.engines.journal import Journal
 from fedrulefit.engines.runs import SIGNATURES, read_request, run_folders
 from fedrulefit.errors import FederationError, FedRuleFitError, ProtocolError
 from fedrulefit.model import Model
-from fedrulefit.modelfile import model_facts
+from fedrulefit.modelfile import MAX_BYTES, model_facts
 from fedrulefit.privacy.identity import Trust
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.memory import Memory
@@ -61,8 +61,19 @@ _EXACT: Final = {
 _OWN: Final = frozenset(["software"])
 """What a model tells of the machine that made it."""
 
-MOST_BYTES: Final = 8 * 2**30
-"""The largest record that is unpacked."""
+MOST_BYTES: Final = {
+    "run.json": 2**20,
+    "study.toml": 2**20,
+    "journal.sqlite": 8 * 2**30,
+    "model.json": MAX_BYTES,
+}
+"""Most bytes of each file of a record."""
+
+MOST_RATIO: Final = 100
+"""How often a file may be larger than what it takes in the record, beyond `_SMALL` bytes."""
+
+_SMALL: Final = 2**26
+_ZIP_ERRORS: Final = (zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -176,7 +187,7 @@ def audit(
             )
         if model is None and (folder / MODEL).exists():
             model = folder / MODEL
-        journal = Journal(folder / "journal.sqlite")
+        journal = Journal(folder / "journal.sqlite", read_only=True)
         try:
             replay = _Replay(folder, journal, memory, site, trust, coordinator)
             replay.lead(None if model is None else Model.load(model))
@@ -312,7 +323,7 @@ class _Replay:
         try:
             if kept is None:
                 raise ProtocolError("there is no signature of it")
-            body, instance, certificate, signature = msgpack.unpackb(kept)
+            body, instance, certificate, signature = _read_signature(kept)
             if body != digest(reply):
                 raise ProtocolError("what it signed is another reply")
             letter = Letter("done", asked, reply, instance)
@@ -372,15 +383,37 @@ def _unpacked(record: Path) -> Iterator[Path]:
         try:
             with zipfile.ZipFile(record) as archive:
                 names = (*FILES, MODEL) if MODEL in archive.namelist() else FILES
-                size = sum(archive.getinfo(name).file_size for name in names)
-                if size > MOST_BYTES:
-                    raise FederationError(f"{record} is too large for a record")
                 for name in names:
+                    _check_entry(archive.getinfo(name))
                     with archive.open(name) as source, (folder / name).open("wb") as target:
                         shutil.copyfileobj(source, target)
-            json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+            read_request(folder)
+        # Whatever a hostile archive or file can make the readers underneath say.
+        except (OSError, LookupError, ValueError, RuntimeError, EOFError, *_ZIP_ERRORS) as error:
+            why = f" ({error})" if isinstance(error, _EntryError) else ""
             raise FederationError(
-                f"{record} is not the record of a run: 'fedrulefit federation record' writes them"
+                f"{record} is not the record of a run{why}: 'fedrulefit federation record' writes "
+                "them"
             ) from None
         yield folder
+
+
+class _EntryError(ValueError):
+    """A file of a record is not one that we wrote."""
+
+
+def _check_entry(entry: zipfile.ZipInfo) -> None:
+    """Refuse a file that is locked, packed in an odd way, or would fill disk or memory."""
+    if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise _EntryError(f"its {entry.filename} is encrypted, or packed in an unknown way")
+    most = min(MOST_BYTES[entry.filename], _SMALL + MOST_RATIO * entry.compress_size)
+    if entry.file_size > most:
+        raise _EntryError(f"its {entry.filename} would take {entry.file_size} bytes")
+
+
+def _read_signature(kept: bytes) -> tuple[str, str, bytes, bytes]:
+    """Return what a site signed: the reply's digest, its instance, certificate and signature."""
+    match unpack_parts(kept, 4):
+        case [str() as body, str() as instance, bytes() as certificate, bytes() as signature]:
+            return body, instance, certificate, signature
+    raise ProtocolError("its signature is not readable")

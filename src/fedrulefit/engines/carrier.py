@@ -33,6 +33,7 @@ from fedrulefit.engines.consortium import CERTIFICATE, KEY, ROOT, Kit
 from fedrulefit.engines.keeper import CANNOT_START, set_up_logging
 from fedrulefit.engines.link import Frame, Link, from_payload, to_payload
 from fedrulefit.errors import FederationError
+from fedrulefit.files import passing_file
 
 log = logging.getLogger("fedrulefit.engines.carrier")  # also as a program
 
@@ -242,8 +243,9 @@ def make_tls(kit: Kit) -> ssl.SSLContext:
     tls.check_hostname = not leads
     if leads:
         tls.num_tickets = 0  # each connection shows its certificate
-    tls.load_verify_locations(kit.folder / ROOT)
-    tls.load_cert_chain(kit.folder / CERTIFICATE, kit.folder / KEY)
+    tls.load_verify_locations(cadata=kit.files[ROOT].decode("ascii"))
+    with passing_file(kit.files[CERTIFICATE] + kit.files[KEY]) as path:
+        tls.load_cert_chain(path)
     return tls
 
 

@@ -18,18 +18,17 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Field,
     ValidationError,
     field_validator,
     model_validator,
 )
 
-from fedrulefit.engines.consortium import Kit
+from fedrulefit.engines.consortium import Host, Kit, Name, check_distinct, check_name
 from fedrulefit.engines.state import read_owner
 from fedrulefit.errors import FederationError, PolicyError, explain
 from fedrulefit.files import write_private
@@ -45,8 +44,6 @@ WITHOUT: Final = (
     "three, two of them invented, is this hospital's own number"
 )
 """What a site gives up that starts without a charter."""
-
-_Name = Annotated[str, Field(min_length=1, max_length=253)]
 
 
 class _Part(BaseModel):
@@ -65,16 +62,9 @@ class Party(_Part):
         The certificate's last day; for people, not part of the charter's hash.
     """
 
-    name: _Name
+    name: Host
     fingerprint: str
     expires: dt.date
-
-    @field_validator("name")
-    @classmethod
-    def _check_name(cls, name: str) -> str:
-        if not name.isprintable():
-            raise ValueError("a name has no control characters")
-        return name
 
     @field_validator("fingerprint")
     @classmethod
@@ -94,7 +84,7 @@ class Charter(_Part):
     sites : tuple of Party
     """
 
-    consortium: _Name
+    consortium: Name
     root: str
     coordinator: Party
     sites: tuple[Party, ...]
@@ -107,15 +97,15 @@ class Charter(_Part):
     @field_validator("sites")
     @classmethod
     def _check_sites(cls, sites: tuple[Party, ...]) -> tuple[Party, ...]:
-        for what in ("name", "fingerprint"):
-            if len({getattr(site, what) for site in sites}) < len(sites):
-                raise ValueError(f"two sites have the same {what}")
+        check_distinct([check_name(site.name) for site in sites])
+        if len({site.fingerprint for site in sites}) < len(sites):
+            raise ValueError("two sites have the same fingerprint")
         return tuple(sorted(sites, key=lambda site: site.name))
 
     @model_validator(mode="after")
     def _check_coordinator(self) -> Charter:
         for site in self.sites:
-            if self.coordinator.name == site.name:
+            if self.coordinator.name.casefold() == site.name.casefold():
                 raise ValueError("a site has the name of the coordinator")
             if self.coordinator.fingerprint == site.fingerprint:
                 raise ValueError("a site has the certificate of the coordinator")
@@ -288,9 +278,13 @@ class Acceptance:
 
 
 def accept(state: Path, charter: Charter, *, site: str, dataset: str, by: str) -> None:
-    """Keep a charter as accepted; earlier ones stay in the file."""
+    """Keep a charter as accepted; earlier ones stay in the file, a broken one beside it."""
     path = state / ACCEPTED
-    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    earlier = []
+    if find_earlier(state) is not None:
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+    elif path.exists():
+        path.rename(path.with_name(f"{ACCEPTED}.broken-{now().replace(':', '-')}"))
     facts: dict[str, Any] = {
         "charter": charter.model_dump(mode="json"),
         "site": site,
@@ -315,8 +309,16 @@ def read_acceptance(state: Path) -> Acceptance | None:
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))[-1]
         return Acceptance(**{**facts, "charter": Charter.model_validate(facts["charter"])})
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         raise FederationError(f"{path} cannot be read: accept the charter again") from None
+
+
+def find_earlier(state: Path) -> Acceptance | None:
+    """Return what a new charter replaces; a file that cannot be read counts as none."""
+    try:
+        return read_acceptance(state)
+    except FederationError:
+        return None
 
 
 def check_successor(state: Path, charter: Charter, site: str, *, new_root: bool) -> None:
@@ -327,7 +329,7 @@ def check_successor(state: Path, charter: Charter, site: str, *, new_root: bool)
     FederationError
         If it is.
     """
-    owner, earlier = read_owner(state), read_acceptance(state)
+    owner, earlier = read_owner(state), find_earlier(state)
     known = owner.name if owner else earlier.site if earlier else site
     if known != site:
         raise FederationError(

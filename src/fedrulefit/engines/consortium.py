@@ -16,17 +16,26 @@ way is not started. Only files that the seal lists are read. Links are refused.
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from fedrulefit.errors import FederationError, explain
 from fedrulefit.privacy.identity import Identity, Trust, load_pem, verifies
@@ -59,6 +68,38 @@ _MOST_BYTES = 1 << 20
 """Of one file of a kit that are read; no file is as long."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")  # as long as a certificate's name
+
+_RESERVED: Final = frozenset(["authority", "coordinator", "charter.toml"])
+"""What lies beside the sites' kits, so that no site can have the name."""
+
+
+def check_name(name: str) -> str:
+    """Return the name of a site or consortium, if it is plain."""
+    if not _NAME.fullmatch(name):
+        raise ValueError("a name has letters, digits, '-', '_' and '.', and begins with neither")
+    return name
+
+
+def check_host(host: str) -> str:
+    """Return the name or address of a machine, if it is one."""
+    try:
+        ipaddress.ip_address(host.replace("%", " "))  # an address with a zone is no host's
+    except ValueError:
+        if not _HOST.fullmatch(host):
+            raise ValueError("this is not the name or address of a machine") from None
+    return host
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Refuse names that are the same, or differ in case only: people and folders confuse them."""
+    if len({name.casefold() for name in names}) < len(names):
+        raise ValueError("two sites have the same name, or names that differ in case only")
+
+
+Name = Annotated[str, AfterValidator(check_name)]
+Host = Annotated[str, AfterValidator(check_host)]
+Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class _Part(BaseModel):
@@ -68,14 +109,14 @@ class _Part(BaseModel):
 class CoordinatorPart(_Part):
     """Where the coordinator listens."""
 
-    host: Annotated[str, Field(min_length=1, max_length=64)]  # as long as a certificate's name
-    port: Annotated[int, Field(ge=1, le=65535)] = 8102
+    host: Host
+    port: Port = 8102
 
 
 class SitePart(_Part):
     """One hospital."""
 
-    name: str
+    name: Name
 
 
 class Consortium(_Part):
@@ -88,23 +129,20 @@ class Consortium(_Part):
     sites : tuple of SitePart
     """
 
-    name: str
+    name: Name
     coordinator: CoordinatorPart
     sites: tuple[SitePart, ...]
-
-    @field_validator("name")
-    @classmethod
-    def _check_name(cls, name: str) -> str:
-        return _checked(name)
 
     @field_validator("sites")
     @classmethod
     def _check_sites(cls, sites: tuple[SitePart, ...]) -> tuple[SitePart, ...]:
-        names = [_checked(site.name) for site in sites]
+        names = [site.name for site in sites]
         if not names:
             raise ValueError("name at least one site")
-        if len(set(names)) < len(names):
-            raise ValueError("two sites have the same name")
+        check_distinct(names)
+        for name in names:
+            if name.casefold() in _RESERVED:
+                raise ValueError(f"{name!r} names a part of the kits' folder: name it otherwise")
         return sites
 
     @property
@@ -134,15 +172,31 @@ class Consortium(_Part):
             raise FederationError(f"{path} is not TOML: {error}") from None
         except ValidationError as error:
             raise FederationError(explain(error, f"{path} is not valid:")) from None
-        if consortium.coordinator.host in consortium.site_names:
+        if consortium.coordinator.host.casefold() in map(str.casefold, consortium.site_names):
             raise FederationError(f"{path}: a site has the name of the coordinator's host")
         return consortium
 
 
-def _checked(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise ValueError("a name has letters, digits, '-', '_' and '.', and begins with neither")
-    return name
+class _Seal(_Part):
+    """What the root signed of one part of a kit."""
+
+    consortium: Name
+    coordinator: Host
+    name: Host
+    port: Port
+    role: Part
+    side: Literal["site", "coordinator"]
+    sites: tuple[Name, ...]
+    files: dict[str, str]
+
+    @model_validator(mode="after")
+    def _check_owner(self) -> _Seal:
+        check_distinct(self.sites)
+        if self.role not in ("carrier", self.side):
+            raise ValueError("role and side contradict each other")
+        if self.name not in (self.sites if self.side == "site" else (self.coordinator,)):
+            raise ValueError("its owner does not take part")
+        return self
 
 
 @dataclass(frozen=True)
@@ -164,6 +218,8 @@ class Kit:
     port : int
         Where the coordinator's carrier listens.
     sites : tuple of str
+    files : mapping of str to bytes
+        The part's files as they were checked; they are not read again.
     """
 
     folder: Path
@@ -174,6 +230,7 @@ class Kit:
     coordinator: str
     port: int
     sites: tuple[str, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def load(cls, folder: str | Path, role: Part) -> Kit:
@@ -188,7 +245,6 @@ class Kit:
         files = _read_files(part)
         try:
             text, signature = files.pop(SEAL), files.pop(SIGNATURE)
-            facts = json.loads(text)
             root = load_pem(files[ROOT])
         except (KeyError, ValueError):
             raise FederationError(
@@ -196,29 +252,31 @@ class Kit:
             ) from None
         if not verifies(root.public_key(), text, signature):
             raise FederationError(f"{part}: the kit's seal is broken: ask for a new kit")
-        if {name: hashlib.sha256(data).hexdigest() for name, data in files.items()} != facts[
-            "files"
-        ]:
+        try:
+            facts = _Seal.model_validate(json.loads(text))
+        except (ValueError, RecursionError):
+            raise FederationError(
+                f"{part}: the kit's seal holds something else than a kit's facts: ask for a new kit"
+            ) from None
+        if {name: hashlib.sha256(data).hexdigest() for name, data in files.items()} != facts.files:
             raise FederationError(
                 f"{part}: files were changed, added or taken out: ask for a new kit"
             )
-        if facts["role"] != role:
-            raise FederationError(f"{part} is the kit of a {facts['role']}, not of a {role}")
-        return cls(
-            folder=part,
-            name=facts["name"],
-            role=facts["role"],
-            side=facts["side"],
-            consortium=facts["consortium"],
-            coordinator=facts["coordinator"],
-            port=facts["port"],
-            sites=tuple(facts["sites"]),
-        )
+        if facts.role != role:
+            raise FederationError(f"{part} is the kit of a {facts.role}, not of a {role}")
+        kit = cls(folder=part, **{**dict(facts), "files": files})
+        try:
+            kit.identity.check(kit.name)
+        except (KeyError, ValueError, TypeError):
+            raise FederationError(
+                f"{part}: certificate and key are not those of {kit.name!r}: ask for a new kit"
+            ) from None
+        return kit
 
     @property
     def identity(self) -> Identity:
         """The part's certificate and key."""
-        return Identity.load(self.folder / CERTIFICATE, self.folder / KEY)
+        return Identity.from_pem(self.files[CERTIFICATE], self.files[KEY])
 
     @property
     def root_fingerprint(self) -> str:
@@ -227,7 +285,7 @@ class Kit:
 
     def trust(self, pinned: Mapping[str, str] | None = None) -> Trust:
         """Return whom the kit's owner believes."""
-        return Trust.load(self.folder / ROOT, pinned)
+        return Trust.from_pem(self.files[ROOT], pinned)
 
     def carrier(self) -> Kit:
         """Return the carrier's part that lies beside this one.

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgpack
 
+from fedrulefit.engines.envelope import read_value
 from fedrulefit.errors import FederationError, ProtocolError
 from fedrulefit.model import Model
 from fedrulefit.protocol import messages as m
@@ -255,8 +256,24 @@ def _is_pending(reply: m.Reply, header: m.Header) -> bool:
 
 
 def unpack_step(kept: bytes) -> dict[str, bytes]:
-    """Return the replies of a completed step, by site, as the journal keeps them."""
-    replies: dict[str, bytes] = msgpack.unpackb(kept)
+    """Return the replies of a completed step, by site, as the journal keeps them.
+
+    Raises
+    ------
+    ProtocolError
+        If the journal holds something else there: a record's could be anybody's.
+    """
+    unpacker = msgpack.Unpacker(max_ext_len=0, max_buffer_size=max(len(kept), 1))
+    unpacker.feed(kept)
+    replies: dict[str, bytes] = {}
+    try:
+        for _ in range(unpacker.read_map_header()):
+            site, reply = read_value(unpacker, kept), read_value(unpacker, kept)
+            if not isinstance(site, str) or not isinstance(reply, bytes):
+                raise ValueError
+            replies[site] = reply
+    except Exception:
+        raise ProtocolError("a journal's step is not readable", "unreadable") from None
     return replies
 
 

@@ -78,7 +78,7 @@ def unseal(data: bytes, *, trust: Trust, sender: str, recipient: str) -> Letter:
     """
     if len(data) > MAX_BYTES + _SLACK:
         raise ProtocolError("an envelope is over the limit", "unreadable")
-    match _unpack(data):
+    match unpack_parts(data, _PARTS):
         case [
             str() as kind,
             str() as subject,
@@ -108,26 +108,30 @@ def verify_letter(
     trust.verify(sender, certificate, _claim(letter, recipient), signature)
 
 
-def _unpack(data: bytes) -> Any:
-    """Read six single values: anybody can send an envelope, so none may hold lists of lists."""
+def unpack_parts(data: bytes, n_parts: int) -> list[Any] | None:
+    """Read a list of single values; None if it is anything else.
+
+    Anybody can send an envelope, so none may hold lists of lists.
+    """
     unpacker = msgpack.Unpacker(
         max_ext_len=0,
         max_map_len=0,
-        max_array_len=_PARTS,
+        max_array_len=n_parts,
         max_str_len=_TEXT,
         max_buffer_size=max(len(data), 1),
     )
     unpacker.feed(data)
     try:
-        if unpacker.read_array_header() != _PARTS:
+        if unpacker.read_array_header() != n_parts:
             return None
-        parts = [_value(unpacker, data) for _ in range(_PARTS)]
+        parts = [read_value(unpacker, data) for _ in range(n_parts)]
     except Exception:
         return None
     return parts if unpacker.tell() == len(data) else None
 
 
-def _value(unpacker: Any, data: bytes) -> Any:
+def read_value(unpacker: Any, data: bytes) -> Any:
+    """Return the next value of `data`, if it is a single one: no list and no map."""
     first = data[unpacker.tell()]
     if first & 0xE0 == 0x80 or 0xDC <= first <= 0xDF:  # a list or a map
         raise ValueError

@@ -55,7 +55,7 @@ from fedrulefit.engines.state import (
     write_owner,
 )
 from fedrulefit.errors import FederationError, PolicyError, ProtocolError
-from fedrulefit.files import make_private_folder, touch_private, write_private
+from fedrulefit.files import make_private_folder, open_private, write_private
 from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.ledger import now
 from fedrulefit.privacy.mechanisms import Noise
@@ -489,8 +489,7 @@ class _Work(threading.Thread):
 
 def lock_folder(folder: Path) -> IO[str]:
     """Hold a folder for this process; the file must stay open."""
-    touch_private(folder / "lock")
-    file = (folder / "lock").open("a+")
+    file = os.fdopen(open_private(folder / "lock"), "r+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -11,9 +11,15 @@ import sqlite3
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from fedrulefit.errors import FederationError
 from fedrulefit.files import make_private_folder, touch_private
+
+_TABLE: Final = (
+    "CREATE TABLE entries ("
+    "section TEXT, key TEXT, value BLOB, PRIMARY KEY (section, key)) WITHOUT ROWID"
+)
 
 
 class Journal:
@@ -24,7 +30,9 @@ class Journal:
     path : Path
         Made, with its folder, if it is not there.
     read_only : bool
-        Look into the journal of another process, and change nothing.
+        Look into the journal of another process, or of somebody else's record, and change
+        nothing. A file that holds more than a journal's own table is refused: a view, a
+        trigger or a computed column would be a program of whoever made it.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -40,17 +48,22 @@ class Journal:
                 check_same_thread=False,
             )
             if read_only:
-                self._connection.execute("SELECT 1 FROM entries LIMIT 1")
+                self._check_schema(path)
                 return
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA secure_delete = ON")
-            self._connection.execute(
-                "CREATE TABLE IF NOT EXISTS entries ("
-                "section TEXT, key TEXT, value BLOB, PRIMARY KEY (section, key)) WITHOUT ROWID"
-            )
+            self._connection.execute(_TABLE.replace("TABLE", "TABLE IF NOT EXISTS", 1))
         except (OSError, sqlite3.Error) as error:
             raise FederationError(f"cannot use the journal {path}: {error}") from None
+
+    def _check_schema(self, path: Path) -> None:
+        self._connection.execute("PRAGMA trusted_schema = OFF")
+        self._connection.execute("PRAGMA cell_size_check = ON")
+        found = self._connection.execute("SELECT type, name, sql FROM sqlite_master LIMIT 2")
+        if found.fetchall() != [("table", "entries", _TABLE)]:
+            self._connection.close()
+            raise FederationError(f"{path} is not a journal of fedrulefit")
 
     def section(self, name: str) -> Section:
         """Return one part of the journal, as a memory."""
@@ -58,11 +71,18 @@ class Journal:
 
     def get(self, section: str, key: str) -> bytes | None:
         """Return what was put under `key` of a section."""
-        with self._lock:
-            row = self._connection.execute(
-                "SELECT value FROM entries WHERE section = ? AND key = ?", (section, key)
-            ).fetchone()
-        return None if row is None else bytes(row[0])
+        try:
+            with self._lock:
+                row = self._connection.execute(
+                    "SELECT value FROM entries WHERE section = ? AND key = ?", (section, key)
+                ).fetchone()
+        except sqlite3.Error as error:
+            raise FederationError(f"the journal cannot be read: {error}") from None
+        if row is None:
+            return None
+        if not isinstance(row[0], bytes):
+            raise FederationError(f"the journal's entry {key!r} is not one of fedrulefit's")
+        return row[0]
 
     def put(self, sections: Mapping[str, Mapping[str, bytes | None]]) -> None:
         """Keep all entries of all sections, or none; None deletes."""

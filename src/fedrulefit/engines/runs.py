@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgpack
+from pydantic import TypeAdapter
 from threadpoolctl import threadpool_limits
 
 from fedrulefit.engines.drive import Status, drive
@@ -100,6 +101,9 @@ class RunRequest:
     dropouts: Literal["wait", "continue"] = "wait"
     wait: float = 86_400.0
     give_up: float | None = None
+
+
+_REQUEST: Final = TypeAdapter(RunRequest)
 
 
 class _StoppedError(Exception):
@@ -379,9 +383,18 @@ def _evidence(letter: Letter) -> bytes:
 
 
 def read_request(folder: Path) -> RunRequest:
-    """Return what was asked for in a run's folder."""
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    return RunRequest(**{**facts, "sites": tuple(facts["sites"])})
+    """Return what was asked for in a run's folder.
+
+    Raises
+    ------
+    FederationError
+        If its file says something else.
+    """
+    try:
+        facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        return _REQUEST.validate_python(facts)
+    except (ValueError, RecursionError):
+        raise FederationError(f"{folder / 'run.json'} is not what a run was asked for") from None
 
 
 def serve(state: Path, caller: Caller, sites: tuple[str, ...], stop: threading.Event) -> None:

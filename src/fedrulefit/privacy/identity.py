@@ -18,7 +18,6 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from fedrulefit.errors import ProtocolError
@@ -38,8 +37,8 @@ class Identity:
     private_key: bytes = field(repr=False)
 
     @classmethod
-    def load(cls, certificate: Path, private_key: Path) -> Identity:
-        """Read the PEM files of a start-up kit."""
+    def from_pem(cls, certificate: bytes, private_key: bytes) -> Identity:
+        """Read the files of a start-up kit."""
         from cryptography.hazmat.primitives.serialization import (
             Encoding,
             NoEncryption,
@@ -47,9 +46,9 @@ class Identity:
             load_pem_private_key,
         )
 
-        key = load_pem_private_key(private_key.read_bytes(), password=None)
+        key = load_pem_private_key(private_key, password=None)
         return cls(
-            load_pem(certificate.read_bytes()).public_bytes(Encoding.DER),
+            load_pem(certificate).public_bytes(Encoding.DER),
             key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()),
         )
 
@@ -68,6 +67,24 @@ class Identity:
         from cryptography.hazmat.primitives.serialization import load_der_private_key
 
         return load_der_private_key(self.private_key, password=None)
+
+    def check(self, name: str) -> None:
+        """Check that certificate and key belong together, and to `name`.
+
+        Raises
+        ------
+        ValueError
+            If they do not.
+        """
+        from cryptography.x509 import load_der_x509_certificate
+        from cryptography.x509.oid import NameOID
+
+        certificate = load_der_x509_certificate(self.certificate)
+        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        if [part.value for part in names] != [name]:
+            raise ValueError("the certificate is of another name")
+        if certificate.public_key() != self._key.public_key():
+            raise ValueError("the key is of another certificate")
 
     def sign(self, data: bytes) -> bytes:
         """Sign `data`."""
@@ -114,11 +131,11 @@ class Trust:
     clock: Callable[[], dt.datetime] = _utc_now
 
     @classmethod
-    def load(cls, root: Path, pinned: Mapping[str, str] | None = None) -> Trust:
-        """Read the root's PEM file."""
+    def from_pem(cls, root: bytes, pinned: Mapping[str, str] | None = None) -> Trust:
+        """Read the root's file."""
         from cryptography.hazmat.primitives.serialization import Encoding
 
-        return cls(load_pem(root.read_bytes()).public_bytes(Encoding.DER), pinned or {})
+        return cls(load_pem(root).public_bytes(Encoding.DER), pinned or {})
 
     def verify(self, name: str, certificate: bytes, data: bytes, signature: bytes) -> None:
         """Check that the site or coordinator `name` signed `data`.

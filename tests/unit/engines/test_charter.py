@@ -87,7 +87,7 @@ def test_the_hash_is_of_what_it_says_not_how(tmp_path: Path) -> None:
         (IDENTITIES["south"].fingerprint, IDENTITIES["north"].fingerprint, "same fingerprint"),
         (IDENTITIES["south"].fingerprint, "abc", "64 hexadecimal"),
         ('name = "south"', f'name = "{COORDINATOR}"', "name of the coordinator"),
-        ('name = "south"', 'name = "a\\u001b[2J"', "control characters"),
+        ('name = "south"', 'name = "a\\u001b[2J"', "name or address of a machine"),
         ("consortium", "consorcium", "consorcium"),
         ("[coordinator]", "[coordinator", "is not TOML"),
     ],

@@ -207,12 +207,10 @@ def test_files_of_a_kit_are_read(kind: str, tmp_path: Path) -> None:
         else key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
         "root.crt": root.certificate.public_bytes(Encoding.PEM),
     }
-    for file, data in files.items():
-        (tmp_path / file).write_bytes(data)
-    identity = Identity.load(tmp_path / "site.crt", tmp_path / "site.key")
-    trust = Trust.load(tmp_path / "root.crt", {"north": identity.fingerprint})
+    identity = Identity.from_pem(files["site.crt"], files["site.key"])
+    trust = Trust.from_pem(files["root.crt"], {"north": identity.fingerprint})
     assert trust.pinned == {"north": identity.fingerprint}
-    assert Trust.load(tmp_path / "root.crt").pinned == {}
+    assert Trust.from_pem(files["root.crt"]).pinned == {}
     checked = dataclasses.replace(trust, clock=lambda: NOW)
     checked.verify("north", identity.certificate, DATA, identity.sign(DATA))
 
