@@ -18,6 +18,8 @@ from fedrulefit.errors import FederationError
 _OTHERS = 0o077
 """What a private file or folder allows nobody but its owner."""
 
+_NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)  # Windows has none, and no state folders of ours
+
 MAX_TOML: Final = 10**6
 MAX_DEPTH: Final = 16
 """Most tables and lists inside each other in a TOML file; ours have four."""
@@ -110,7 +112,7 @@ def open_private(path: Path) -> int:
         If a link lies in its place, which could lead to any file of the user.
     """
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        return os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o600)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
