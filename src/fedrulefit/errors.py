@@ -62,6 +62,9 @@ class ModelFileError(FedRuleFitError):
 MOST_WORDS: Final = 500
 """Most characters of another's text that are shown."""
 
+MOST_FAULTS: Final = 50
+"""Most faults of a file that are listed."""
+
 
 def printable(text: str, keep: str = "") -> str:
     """Escape control characters and turns of direction, which could steer a terminal."""
@@ -83,12 +86,15 @@ def explain(error: ValidationError, heading: str, whole: str = "file") -> str:
     `whole` names what a fault is in that is not in one place.
     """
     lines = [heading]
-    for fault in error.errors(include_url=False, include_context=False):
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    for fault in faults[:MOST_FAULTS]:
         place = [str(part) for part in fault["loc"]]
         if place[:1] == ["covariates"]:
             del place[2:3]  # pydantic repeats the kind after the covariate's name
         if place[-1:] and place[-1].startswith(("literal[", "constrained-")):
             del place[-1]  # and names the members of a union
         message = fault["msg"].removeprefix("Value error, ")
-        lines.append(f"  {'.'.join(place) or whole}: {message}")
+        lines.append(f"  {one_line('.'.join(place)) or whole}: {message}")
+    if len(faults) > MOST_FAULTS:
+        lines.append(f"  and {len(faults) - MOST_FAULTS} more")
     return "\n".join(lines)

@@ -1,19 +1,79 @@
-"""Files that are there whole or not at all, and files that are their owner's alone."""
+"""Files: whole or not at all, their owner's alone, and plain though anybody wrote them."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, Final
 
 from fedrulefit.errors import FederationError
 
 _OTHERS = 0o077
 """What a private file or folder allows nobody but its owner."""
+
+_NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)  # Windows has none, and no state folders of ours
+
+MAX_TOML: Final = 10**6
+MAX_DEPTH: Final = 16
+"""Most tables and lists inside each other in a TOML file; ours have four."""
+
+_LONG_KEY = re.compile(
+    r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""", re.ASCII
+)
+"""A key of so many parts that reading it would take for ever."""
+
+
+class TomlError(ValueError):
+    """A file is not plain TOML; the message goes on after the file's name."""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a small, plain TOML file, whoever wrote it.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened.
+    TomlError
+        If it is too large, too deep, not UTF-8 or not TOML.
+    """
+    with path.open("rb") as file:
+        data = file.read(MAX_TOML + 1)
+    if len(data) > MAX_TOML:
+        raise TomlError(f"has over {MAX_TOML} bytes: give the file itself")
+    try:
+        text = data.decode("utf-8").replace("\r\n", "\n")
+        if _LONG_KEY.search(text):
+            raise RecursionError
+        facts = tomllib.loads(text)
+        _check_depth(facts)
+    except UnicodeDecodeError:
+        raise TomlError("is not UTF-8 text: save it as UTF-8") from None
+    except RecursionError:
+        raise TomlError("is not valid: tables, lists or keys are nested too deeply") from None
+    except ValueError as error:  # of a number of thousands of digits, too
+        raise TomlError(f"is not valid TOML: {error}") from None
+    return facts
+
+
+def _check_depth(facts: dict[str, Any]) -> None:
+    level: list[Any] = [facts]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for part in level
+            for inner in (part.values() if isinstance(part, dict) else part)
+            if isinstance(inner, (dict, list))
+        ]
+    if level:
+        raise RecursionError
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -52,7 +112,7 @@ def open_private(path: Path) -> int:
         If a link lies in its place, which could lead to any file of the user.
     """
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        return os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o600)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise

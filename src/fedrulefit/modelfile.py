@@ -50,6 +50,7 @@ MAX_LENGTHS: Final = {
 }  # fmt: skip
 """Most entries of the lists of a model file, by their names."""
 
+MAX_TEXT: Final = 100_000
 MAX_COEFFICIENT: Final = 300.0
 """Most log-odds that a term can add: far more than data can show, and exp() still holds them."""
 
@@ -414,6 +415,8 @@ def _check_limits(facts: dict[str, Any]) -> None:
 
 
 def _check_text(text: str) -> None:
+    if len(text) > MAX_TEXT:
+        raise ModelFileError(f"a text of {len(text)} characters: no model has that")
     if not text.isascii():
         text.encode()  # half a character, as JSON can hold, is no text
 

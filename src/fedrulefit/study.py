@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
@@ -33,6 +32,7 @@ from pydantic import (
 from fedrulefit.core.arrays import MAX_CODES
 from fedrulefit.core.grid import Bins, Grid, check_linear, on_public_edges
 from fedrulefit.errors import StudyError, explain
+from fedrulefit.files import TomlError, read_toml
 
 STUDY_FORMAT: Final = 1
 
@@ -507,17 +507,15 @@ class Study(_Frozen):
         """Read ``study.toml``."""
         path = Path(path)
         try:
-            facts = tomllib.loads(path.read_text(encoding="utf-8"))
+            facts = read_toml(path)
         except FileNotFoundError:
             raise StudyError(
                 f"study file {path} does not exist: write one with 'fedrulefit study draft'"
             ) from None
         except IsADirectoryError:
             raise StudyError(f"{path} is a folder: give the study file itself") from None
-        except UnicodeDecodeError:
-            raise StudyError(f"{path} is not UTF-8 text: save it as UTF-8") from None
         except OSError as error:
             raise StudyError(f"study file {path} cannot be read: {error.strerror}") from None
-        except tomllib.TOMLDecodeError as error:
-            raise StudyError(f"{path} is not valid TOML: {error}") from None
+        except TomlError as error:
+            raise StudyError(f"{path} {error}") from None
         return cls.from_mapping(facts, source=str(path))

@@ -676,6 +676,16 @@ def test_numbers_that_no_model_has_are_refused(place: tuple[Any, ...], value: An
         build_model(facts)
 
 
+def test_a_text_that_no_model_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study's name of 20 MB was loaded, and shown wherever the model was."""
+    facts = copy.deepcopy(small_model())
+    facts["study"]["name"] = "x" * 200_000
+    with pytest.raises(ModelFileError, match="a text of 200000 characters"):
+        build_model(facts)
+    monkeypatch.setattr("fedrulefit.modelfile.MAX_TEXT", 10**9)  # the twin
+    assert len(build_model(facts).study.name) == 200_000
+
+
 def test_a_tiny_spread_does_not_make_an_infinite_odds_ratio() -> None:
     """The coefficient is small, but divided by a tiny spread it is beyond all numbers."""
     facts = copy.deepcopy(small_model())

@@ -69,8 +69,7 @@ def run(*arguments: Any, code: int = 0) -> Result:
     result = runner.invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
     assert result.exception is None or isinstance(result.exception, SystemExit)
-    shown = result.output if "--json" not in arguments else ""
-    assert all(c.isprintable() or c == "\n" for c in shown)
+    assert all(c.isprintable() or c == "\n" for c in result.output)
     return result
 
 
@@ -306,3 +305,13 @@ def test_a_name_of_the_graph_s_own_is_refused_in_words() -> None:
     """A covariate called like a node of the ONNX graph would take its place."""
     with pytest.raises(FedRuleFitError, match="has the name of a result of the graph"):
         model_with("fedrulefit/3").to_onnx()
+
+
+def test_json_of_a_run_holds_no_turns_of_direction(tmp_path: Path) -> None:
+    """A site's words stood as they came in ``federation status --json``, for any terminal."""
+    words = "\u202egnitset \u009b2J \u2066 done"
+    facts = {"sites": {"a": True}, "updated": "now", "warnings": [words]}
+    (tmp_path / "sites.json").write_text(json.dumps(facts))
+    shown = run("federation", "status", "--state", tmp_path, "--json").stdout
+    assert json.loads(shown)["warnings"] == [words]
+    assert shown.isascii()

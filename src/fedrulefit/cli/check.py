@@ -54,7 +54,7 @@ def check(
     if as_json:
         facts = {"ok": not failed, **_as_object(agreed, inspections)}
         facts["budget"] = _budget_facts(budget)
-        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(facts, indent=2))
     else:
         _show(stdout(), agreed, inspections)
         if not no_outcome:

@@ -40,7 +40,7 @@ def explain(
     patient = _typed_patient(value or [], loaded) if data is None else _patient_of(data, row)
     (explanation,) = loaded.explain(patient)
     if as_json:
-        typer.echo(json.dumps(asdict(explanation), ensure_ascii=False, indent=2))
+        typer.echo(json.dumps(asdict(explanation), indent=2))
     else:
         _show(explanation, loaded)
 

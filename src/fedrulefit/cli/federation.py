@@ -253,7 +253,7 @@ def status(
     facts = _sites_facts(state)
     found = {folder.name: runs.read_status(folder) for folder in runs.run_folders(state)}
     if as_json:
-        typer.echo(json.dumps({**facts, "runs": found}, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps({**facts, "runs": found}, indent=2))
         return
     console = stdout()
     if not is_held(state):
@@ -353,7 +353,7 @@ def audit(
     finally:
         journal.close()
     if as_json:
-        typer.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(asdict(found), indent=2))
     elif not found.problems:
         stdout().print(line(_audit_words(found, model)))
     else:

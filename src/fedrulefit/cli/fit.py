@@ -111,7 +111,7 @@ def fit(
         for name, result in judged.items():
             if result is not None:
                 facts[name] = result.metrics_frame().to_dict("records")
-        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        typer.echo(json.dumps(facts, indent=2))
     elif not quiet:
         show.print_model(stdout(), model, output, top=top, written=written(output, page))
 

@@ -42,7 +42,7 @@ def show(
             "epsilon": {"add_or_remove_one": spent, "replace_one": 2 * spent},
             "last_hash": last,
         }
-        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(facts, indent=2))
         return
     console = stdout()
     _print_rows(console, releases, every=every)

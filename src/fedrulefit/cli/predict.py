@@ -64,7 +64,7 @@ def predict(
 def _write(file: TextIO, found: dict[str, list[Any]], *, as_json: bool) -> None:
     rows = zip(*found.values(), strict=True)
     if as_json:
-        json.dump([dict(zip(found, row, strict=True)) for row in rows], file, ensure_ascii=False)
+        json.dump([dict(zip(found, row, strict=True)) for row in rows], file)
         file.write("\n")
         return
     writer = csv.writer(file, lineterminator="\n")

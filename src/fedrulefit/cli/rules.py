@@ -42,7 +42,7 @@ def rules(
     if figure is not None:
         _draw(loaded, figure)
     if as_json:
-        typer.echo(json.dumps(json.loads(frame.to_json(orient="records")), ensure_ascii=False))
+        typer.echo(json.dumps(json.loads(frame.to_json(orient="records"))))
         return
     console = stdout()
     show.print_summary(console, loaded, model)

@@ -209,7 +209,7 @@ def status(
 
     facts = read_site_status(state)
     if as_json:
-        typer.echo(json.dumps(facts, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(facts, indent=2))
         return
     console = stdout()
     running = "running" if facts["running"] else "not running; this is how it was left"

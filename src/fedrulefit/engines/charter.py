@@ -14,7 +14,6 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +30,7 @@ from pydantic import (
 from fedrulefit.engines.consortium import Host, Kit, Name, check_distinct, check_name
 from fedrulefit.engines.state import read_owner
 from fedrulefit.errors import FederationError, PolicyError, explain
-from fedrulefit.files import write_private
+from fedrulefit.files import TomlError, read_toml, write_private
 from fedrulefit.privacy.ledger import now
 from fedrulefit.privacy.policy import Policy, read_fingerprint
 
@@ -121,12 +120,11 @@ class Charter(_Part):
             Saying which key is wrong.
         """
         try:
-            facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-            return cls.model_validate(facts)
+            return cls.model_validate(read_toml(Path(path)))
         except OSError as error:
             raise FederationError(f"cannot read {path}: {error.strerror}") from None
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise FederationError(f"{path} is not TOML: {error}") from None
+        except TomlError as error:
+            raise FederationError(f"{path} {error}") from None
         except ValidationError as error:
             raise FederationError(explain(error, f"{path} is not a charter:")) from None
 

@@ -21,7 +21,6 @@ import json
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +37,7 @@ from pydantic import (
 )
 
 from fedrulefit.errors import FederationError, explain
+from fedrulefit.files import TomlError, read_toml
 from fedrulefit.privacy.identity import Identity, Trust, load_pem, verifies
 
 Part = Literal["carrier", "site", "coordinator"]
@@ -160,16 +160,16 @@ class Consortium(_Part):
             Saying which key is wrong.
         """
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            facts = read_toml(Path(path))
         except OSError as error:
             raise FederationError(
                 f"cannot read {path}: {error.strerror}. Write one with "
                 f"'fedrulefit federation draft -o {path}'"
             ) from None
+        except TomlError as error:
+            raise FederationError(f"{path} {error}") from None
         try:
-            consortium = cls.model_validate(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise FederationError(f"{path} is not TOML: {error}") from None
+            consortium = cls.model_validate(facts)
         except ValidationError as error:
             raise FederationError(explain(error, f"{path} is not valid:")) from None
         if consortium.coordinator.host.casefold() in map(str.casefold, consortium.site_names):

@@ -226,7 +226,7 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
         try:
             row = json.loads(line)
             release = Release.from_facts(row)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise LedgerError(f"{path}: row {number} is not a row of a ledger") from None
         spent += release.epsilon or 0.0
         if row != _row(release, spent, last):

@@ -9,13 +9,13 @@ lie in one process anyway.
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from fedrulefit.errors import PolicyError, explain
+from fedrulefit.files import TomlError, read_toml
 
 ReleaseKind = Literal[
     "histograms",
@@ -222,9 +222,11 @@ class Policy(BaseModel):
             Saying which key is wrong.
         """
         try:
-            facts = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            facts = read_toml(Path(path))
+        except OSError as error:
             raise PolicyError(f"{path}: cannot read the policy: {error}") from None
+        except TomlError as error:
+            raise PolicyError(f"{path}: cannot read the policy: it {error}") from None
         try:
             return cls.model_validate(facts)
         except ValidationError as error:

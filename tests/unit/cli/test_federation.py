@@ -181,7 +181,7 @@ def test_a_consortium_file_to_start_from(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("name = 3", "name"),
-        ("not toml", "is not TOML"),
+        ("not toml", "is not valid TOML"),
         (CONSORTIUM.replace('"south"', '"north"'), "two sites have the same name"),
         (CONSORTIUM.replace('"south"', '"../south"'), "a name has letters"),
         (CONSORTIUM.replace("8102", "99999999"), "port"),

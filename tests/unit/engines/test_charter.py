@@ -89,7 +89,7 @@ def test_the_hash_is_of_what_it_says_not_how(tmp_path: Path) -> None:
         ('name = "south"', f'name = "{COORDINATOR}"', "name of the coordinator"),
         ('name = "south"', 'name = "a\\u001b[2J"', "name or address of a machine"),
         ("consortium", "consorcium", "consorcium"),
-        ("[coordinator]", "[coordinator", "is not TOML"),
+        ("[coordinator]", "[coordinator", "is not valid TOML"),
     ],
     ids=range(7),  # fingerprints differ from process to process
 )

@@ -165,6 +165,13 @@ def test_an_unfinished_row_in_the_middle_is_no_power_cut(path: Path) -> None:
     check_found(path, lines[0] + lines[1][:-1] + "".join(lines[2:]), 2)
 
 
+@pytest.mark.parametrize("row", ["[" * 100_000, "1", "[]", "9" * 10_000])
+def test_a_row_that_is_none_is_refused_in_words(path: Path, row: str) -> None:
+    path.write_text(f"{row}\n", encoding="utf-8")
+    with pytest.raises(LedgerError, match="row 1 is not a row of a ledger"):
+        Ledger(path)
+
+
 @pytest.mark.parametrize("text", ["\u2028", "\x85", "\u2029", "\x1c", "\x0b", "\r", "\n", '"'])
 def test_a_name_with_a_line_end_of_any_script_is_one_row(path: Path, text: str) -> None:
     """A study may be called anything; `str.splitlines` knows ten kinds of line end."""
