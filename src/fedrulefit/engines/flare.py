@@ -215,9 +215,9 @@ class Door:
     """
 
     most: int = 128
-    most_per_address: int = 16
+    most_per_address: int = 32
     seconds: float = HANDSHAKE_SECONDS
-    grace: float = 0.5
+    grace: float = 0.3
     _waiting: OrderedDict[socket.socket, tuple[str, float]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
