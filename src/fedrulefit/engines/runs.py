@@ -402,17 +402,20 @@ def serve(state: Path, caller: Caller, sites: tuple[str, ...], stop: threading.E
     told: set[str] | None = None
     busy: dict[Path, threading.Thread] = {}
     greeted = 0.0
-    while not stop.wait(0.2):
+    while True:
         try:
             if told is None:
                 told = _open_state(state, caller, sites)
+            if stop.wait(0.2):
+                break
             _take_up_runs(state, caller, busy)
             if time.monotonic() - greeted > 3.0:
                 told = _tell_sites(state, caller, caller.greet(sites), told)
                 greeted = time.monotonic()
         except Exception:  # a full disk must not end the service
             log.exception("the coordinator goes on after an error")
-            stop.wait(AFTER_TROUBLE)
+            if stop.wait(AFTER_TROUBLE):
+                break
     for thread in busy.values():
         thread.join(CALL_SECONDS)
 
