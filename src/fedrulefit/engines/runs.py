@@ -350,13 +350,7 @@ def _carry_out(folder: Path, caller: Caller, teller: _Teller) -> None:
             give_up=request.give_up,
             stopped=teller.stopped,
             on_sign=teller.sign,
-            on_letter=lambda letter: signatures.put(
-                {
-                    letter.subject: msgpack.packb(
-                        [digest(letter.body), letter.instance, *letter.signed]
-                    )
-                }
-            ),
+            on_letter=lambda letter: signatures.put({letter.subject: _evidence(letter)}),
         )
         if teller.stopped():
             raise _StoppedError

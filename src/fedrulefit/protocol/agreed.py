@@ -29,6 +29,7 @@ from fedrulefit.core.rules import (
     mirror,
     plausible_rules,
 )
+from fedrulefit.privacy.sums import keystream
 from fedrulefit.protocol import messages as m
 from fedrulefit.study import Study
 
@@ -146,22 +147,26 @@ def fill_ballot(enough: Bools, deals: Sequence[bool], site: str, sites: Collecti
     backed by a random number: the sum over all sites outside the group is 0 only if none of
     them votes for the rule, and no site can change that for its own group.
     """
-    groups = group_sites(sites)
     n_rules = len(enough)
     ballot = np.zeros(count_ballot(n_rules, len(sites)), dtype=np.int64)
     ballot[:n_rules] = enough
     ballot[n_rules : n_rules + FLAGS] = deals
-    for part, group in zip(backing_parts(n_rules, len(groups)), groups, strict=True):
+    for part, group in backing_parts(len(ballot), sites):
         if site not in group:
             drawn = np.frombuffer(secrets.token_bytes(VOTE_BYTES * n_rules), dtype="<u4")
             ballot[part] = np.where(enough, np.maximum(drawn, 1), 0)
     return ballot
 
 
-def backing_parts(n_rules: int, n_groups: int) -> list[slice]:
-    """Return where each group's backing stands in a ballot."""
+def backing_parts(n_votes: int, sites: Collection[str]) -> list[tuple[slice, tuple[str, ...]]]:
+    """Return where the backing outside each group stands in a ballot, and the group."""
+    groups = group_sites(sites)
+    n_rules = (n_votes - FLAGS) // (len(groups) + 1)
     first = n_rules + FLAGS
-    return [slice(first + k * n_rules, first + (k + 1) * n_rules) for k in range(n_groups)]
+    return [
+        (slice(first + k * n_rules, first + (k + 1) * n_rules), group)
+        for k, group in enumerate(groups)
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +204,13 @@ class Tally:
         """Return which rules have enough votes, shape (n_rules,)."""
         chosen: Bools = self.rules >= min_votes
         return chosen & self.backed if min_votes > 1 else chosen
+
+
+def count_votes(ballots: Sequence[m.Ballot], n_rules: int) -> Tally:
+    """Add the ballots of all sites up, their own masks taken off where they have some."""
+    n_votes = count_ballot(n_rules, len(ballots))
+    masks = [keystream(ballot.seed, n_votes) for ballot in ballots if ballot.seed]
+    return Tally.of(add_votes([ballot.votes for ballot in ballots], masks, n_votes), n_rules)
 
 
 def add_votes(parts: Sequence[bytes], masks: Sequence[Ints], n_votes: int) -> Ints:

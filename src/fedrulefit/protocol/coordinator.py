@@ -62,14 +62,14 @@ from fedrulefit.model import (
     Term,
 )
 from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
-from fedrulefit.privacy.sums import SEED_BYTES, add_rings, keystream, open_sum
+from fedrulefit.privacy.sums import SEED_BYTES, add_rings, open_sum
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
     VOTE_BYTES,
     Tally,
-    add_votes,
     count_ballot,
     count_rules,
+    count_votes,
     free_rules,
     make_grid,
 )
@@ -332,17 +332,15 @@ class Coordinator:
         replies, seeds = yield from self._ask_together(
             m.VoteReply, partial(m.VoteRequest, rules=rules, senders=senders)
         )
-        parts, n_votes = [r.votes for r in replies], count_ballot(len(rules), len(replies))
+        n_votes = count_ballot(len(rules), len(replies))
         for reply in replies:
             if len(reply.votes) != VOTE_BYTES * n_votes:
                 raise ProtocolError(f"site {reply.header.site!r} did not vote on every rule")
-        masks = [keystream(seed, n_votes) for seed in seeds]
-        tally = Tally.of(add_votes(parts, masks, n_votes), len(rules))
         ballots = tuple(
             m.Ballot(reply.header.site, reply.votes, reply.signature, seed)
             for reply, seed in zip(replies, seeds or [b""] * len(replies), strict=True)
         )
-        return tally, ballots
+        return count_votes(ballots, len(rules)), ballots
 
     def _fit_by_averaging(self, factors: Floats) -> Talk[_Solution]:
         """Paper 2.2.3, algorithm 2."""

@@ -30,10 +30,8 @@ from fedrulefit.privacy.policy import Policy
 from fedrulefit.privacy.sums import SEED_BYTES, Masks, keystream, make_secret, public_key
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
-    FLAGS,
     backing_parts,
     ballot_claim,
-    group_sites,
     pack_votes,
     unpack_votes,
 )
@@ -325,9 +323,7 @@ class Seals:
         ring = unpack_votes(ballot.votes)
         if ballot.seed:
             ring = unpack_votes(pack_votes(ring - keystream(ballot.seed, len(ring))))
-        groups = group_sites(self.sites)
-        n_rules = (len(ring) - FLAGS) // (len(groups) + 1)
-        parts = zip(backing_parts(n_rules, len(groups)), groups, strict=True)
+        parts = backing_parts(len(ring), self.sites)
         if any(ring[part].any() for part, group in parts if ballot.site in group):
             raise ProtocolError("a ballot backs rules where its site has no say", "votes")
 
@@ -335,16 +331,14 @@ class Seals:
         self, ring: Ints, step: int, question: bytes, transcript: bytes, subject: bytes
     ) -> Ints:
         """Mask votes among all sites, and what backs them among those outside each group."""
-        groups = group_sites(self.sites)
-        n_rules = (len(ring) - FLAGS) // (len(groups) + 1)
-        parts = backing_parts(n_rules, len(groups))
+        parts = backing_parts(len(ring), self.sites)
         masked = ring.copy()
-        front = slice(0, n_rules + FLAGS)
+        front = slice(0, parts[0][0].start)
         masked[front] = self._mask(ring[front], step, question, transcript, subject)
         if self._masks is None or self._sealed is None:
             raise ProtocolError("there are no masks", "order")
         bound = self._sealed[1]
-        for part, group in zip(parts, groups, strict=True):
+        for part, group in parts:
             if self._name not in group:
                 others = self._masks.among(set(self.sites) - set(group))
                 masked[part] = others.seal(ring[part], step=step, question=bound, self_mask=False)

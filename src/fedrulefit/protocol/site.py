@@ -67,15 +67,12 @@ from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.ledger import EXACT, Ledger, Release
 from fedrulefit.privacy.mechanisms import Noise, OpenDPLaplace
 from fedrulefit.privacy.policy import KINDS, MIN_COUNT, OPEN, Policy, ReleaseKind
-from fedrulefit.privacy.sums import keystream
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
     VOTE_BYTES,
     WEIGHT_UNIT,
-    Tally,
-    add_votes,
-    count_ballot,
     count_rules,
+    count_votes,
     fill_ballot,
     follows_from,
     free_rules,
@@ -272,6 +269,7 @@ class Site:
         self._approver = approver
         self._memory = memory if memory is not None else Transient()
         self._shared = shared if shared is not None else Transient()
+        self._outlived = shared is not None
         self._n_threads = n_threads
         self._lock = threading.Lock()
         self._run: str | None = None
@@ -492,7 +490,7 @@ class Site:
             raise ProtocolError("rules are handed out that nobody voted on", "votes")
         question = question_digest(m.VoteRequest(request.header, candidates, ()))
         self._seals.check_ballots(request, own, question)
-        tally = self._count_votes(request)
+        tally = count_votes(request.ballots, len(candidates))
         if max(tally.rules.tolist(), default=0) > len(self._seals.sites):
             raise ProtocolError("the votes handed out do not add up to votes", "votes")
         elected = dict(zip(candidates, tally.elect(self.policy.min_votes).tolist(), strict=True))
@@ -521,13 +519,6 @@ class Site:
     def _votes_count(self) -> bool:
         """Whether rules need votes."""
         return self._seals.active and self.policy.min_votes > 0
-
-    def _count_votes(self, request: m.TermsRequest) -> Tally:
-        n_rules = len(self._known.candidates)
-        n_votes = count_ballot(n_rules, len(self._seals.sites))
-        seeds = [ballot.seed for ballot in request.ballots if ballot.seed]
-        masks = [keystream(seed, n_votes) for seed in seeds]
-        return Tally.of(add_votes([b.votes for b in request.ballots], masks, n_votes), n_rules)
 
     def _check_rules(self, rules: tuple[Rule, ...]) -> None:
         grid = self._ready_grid()
@@ -1151,7 +1142,8 @@ class Site:
         if isinstance(request, m.JoinRequest):
             entries["data"] = self._data_digest()
             self._note_run(request.header.run)
-            note_table(self._learnt, self._held_out, self.study, self._shared)
+            if self._outlived:  # else no later run reads it, and marking patients takes time
+                note_table(self._learnt, self._held_out, self.study, self._shared)
         if isinstance(request, m.KeyRequest):
             entries["secret"] = self._seals.drawn
         if isinstance(request, m.PeersRequest):
