@@ -15,11 +15,11 @@ from pathlib import Path
 
 from tests.federations import SITES, make_consortium
 
-from fedrulefit.engines.consortium import Kit
-from fedrulefit.engines.keeper import Keeper
-from fedrulefit.engines.provision import provision
-from fedrulefit.engines.service import Calls, answer_calls
-from fedrulefit.experiments.runs import machine
+from fedrulefit.experiments.units import machine
+from fedrulefit.federation.consortium import Kit
+from fedrulefit.federation.keeper import Keeper
+from fedrulefit.federation.provision import provision
+from fedrulefit.federation.service import Calls, answer_calls
 
 BODY = bytes(100_000)
 ROUNDS = 200

@@ -19,11 +19,12 @@ import pandas as pd
 from tests.federations import Federation, federation
 
 from fedrulefit import demo
-from fedrulefit.engines import inprocess, runs
-from fedrulefit.experiments.runs import machine
-from fedrulefit.privacy.sums import Masks, add_rings, from_ring, make_secret, public_key, to_ring
+from fedrulefit.engines import inprocess
+from fedrulefit.experiments.units import machine
+from fedrulefit.federation import runs
+from fedrulefit.privacy.masks import Masks, add_rings, from_ring, make_secret, public_key, to_ring
 from fedrulefit.study import Study
-from fedrulefit.table import load_table
+from fedrulefit.table.check import load_table
 
 PATIENTS = 300
 """Of each site."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks import work
 from benchmarks.measure import Measured, measure
-from fedrulefit.experiments.runs import machine
+from fedrulefit.experiments.units import machine
 
 LIMIT = 400
 """Seconds after which a peer is given up at 100,000 patients."""

@@ -26,11 +26,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import fedrulefit
-from fedrulefit import columns, modelfile, study, table
+from fedrulefit import study
 from fedrulefit.core.grid import Grid
 from fedrulefit.experiments.markdown import fill_parts, make_table
+from fedrulefit.model import file as modelfile
 from fedrulefit.privacy import ledger, policy
 from fedrulefit.protocol import messages
+from fedrulefit.table import check as table
+from fedrulefit.table import columns
 
 HERE: Final = Path(__file__).resolve().parent
 
@@ -236,17 +239,17 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.study.YesNo",
             "fedrulefit.study.Weight",
             "fedrulefit.study.resolve_settings",
-            "fedrulefit.draft.draft_study",
+            "fedrulefit.table.draft.draft_study",
         ),
     ),
     (
         "Tables",
         (
-            "fedrulefit.table.load_table",
-            "fedrulefit.table.inspect_table",
-            "fedrulefit.table.Table",
-            "fedrulefit.table.Inspection",
-            "fedrulefit.table.Finding",
+            "fedrulefit.table.check.load_table",
+            "fedrulefit.table.check.inspect_table",
+            "fedrulefit.table.patients.Table",
+            "fedrulefit.table.check.Inspection",
+            "fedrulefit.table.check.Finding",
         ),
     ),
     (
@@ -267,11 +270,11 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
     (
         "Evaluation",
         (
-            "fedrulefit.evaluation.Evaluation",
-            "fedrulefit.evaluation.Evaluation.metrics_frame",
-            "fedrulefit.evaluation.Evaluation.calibration_frame",
-            "fedrulefit.evaluation.Evaluation.decision_frame",
-            "fedrulefit.evaluation.Evaluation.heterogeneity",
+            "fedrulefit.model.evaluation.Evaluation",
+            "fedrulefit.model.evaluation.Evaluation.metrics_frame",
+            "fedrulefit.model.evaluation.Evaluation.calibration_frame",
+            "fedrulefit.model.evaluation.Evaluation.decision_frame",
+            "fedrulefit.model.evaluation.Evaluation.heterogeneity",
             "fedrulefit.core.scores.Measures",
         ),
     ),

@@ -20,10 +20,10 @@ import duckdb
 import pandas as pd
 import psutil
 
-from fedrulefit.engines import runs
-from fedrulefit.engines.charter import accept, make_charter
-from fedrulefit.engines.consortium import Consortium, CoordinatorPart, Kit, SitePart
-from fedrulefit.engines.provision import provision
+from fedrulefit.federation import runs
+from fedrulefit.federation.charter import accept, make_charter
+from fedrulefit.federation.consortium import Consortium, CoordinatorPart, Kit, SitePart
+from fedrulefit.federation.provision import provision
 from fedrulefit.study import Study
 
 SITES = ("north", "south", "west")
@@ -114,8 +114,8 @@ class Federation:
         socket = self.folder / f"{name}.sock"
         link = f"Path({str(socket)!r})" if split else None
         code = (
-            "from pathlib import Path; from fedrulefit.engines import service; "
-            "from fedrulefit.engines.consortium import Kit; "
+            "from pathlib import Path; from fedrulefit.federation import service; "
+            "from fedrulefit.federation.consortium import Kit; "
             f"service.start_{role}(Kit.load({str(self.kits[name])!r}, {role!r}), {facts}, {link})"
         )
         self._run(name, code)
@@ -144,7 +144,7 @@ class Federation:
         end = time.monotonic() + 30
         while time.monotonic() < end:
             for child in psutil.Process(self.processes[name].pid).children():
-                if "fedrulefit.engines.carrier" in child.cmdline():
+                if "fedrulefit.federation.carrier" in child.cmdline():
                     return child
             time.sleep(0.05)
         raise AssertionError(f"{name} has no carrier")

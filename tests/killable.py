@@ -26,20 +26,20 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fedrulefit.engines.drive import drive
-from fedrulefit.engines.journal import Journal
-from fedrulefit.engines.kept import KeptLedger, RunMemory
-from fedrulefit.modelfile import save_model
+from fedrulefit.federation.journal import Journal
+from fedrulefit.federation.kept import KeptLedger, RunMemory
+from fedrulefit.model.file import save_model
 from fedrulefit.privacy.identity import Identity, Trust, make_consortium
 from fedrulefit.privacy.ledger import Ledger, Release
+from fedrulefit.privacy.masks import Masks, make_secret, public_key
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
-from fedrulefit.privacy.sums import Masks, make_secret, public_key
 from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.protocol.memory import Memory
 from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.store import Memory
 from fedrulefit.protocol.wire import from_bytes
 from fedrulefit.study import Study
-from fedrulefit.table import Table
+from fedrulefit.table.patients import Table
 
 PATIENCE = 40.0
 """Seconds after which a process gives up."""

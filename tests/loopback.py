@@ -12,14 +12,14 @@ from typing import Any
 
 import pandas as pd
 
-from fedrulefit.engines.charter import Charter, Party
-from fedrulefit.engines.host import SiteHost
-from fedrulefit.engines.runs import Caller, serve
+from fedrulefit.federation.charter import Charter, Party
+from fedrulefit.federation.host import SiteHost
+from fedrulefit.federation.runs import Caller, serve
 from fedrulefit.privacy.identity import Identity, Trust, make_consortium
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.study import Study
-from fedrulefit.table import load_table
+from fedrulefit.table.check import load_table
 
 COORDINATOR = "coordinator.example.org"
 POLICY = Policy(allow=OPEN.allow)

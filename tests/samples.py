@@ -18,7 +18,8 @@ from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
-from fedrulefit.table import Table, load_table
+from fedrulefit.table.check import load_table
+from fedrulefit.table.patients import Table
 
 SMALL: dict[str, Any] = {
     "n_trees": 20,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedrulefit.core.grid import Grid
-from fedrulefit.privacy.sums import add_rings
+from fedrulefit.privacy.masks import add_rings
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import count_rules, make_grid
 from fedrulefit.protocol.site import Site

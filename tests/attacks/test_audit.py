@@ -21,14 +21,14 @@ import numpy as np
 import pytest
 
 from fedrulefit.core.newton import Newton
-from fedrulefit.engines import audit as audits
-from fedrulefit.engines import runs
-from fedrulefit.engines.audit import Audit, _same_facts, audit, write_record
-from fedrulefit.engines.audited import AUDITS, note_audit
-from fedrulefit.engines.host import run_memory
-from fedrulefit.engines.journal import Journal
-from fedrulefit.engines.sitestatus import read_site_status
 from fedrulefit.errors import FederationError, ProtocolError
+from fedrulefit.federation import audit as audits
+from fedrulefit.federation import runs
+from fedrulefit.federation.audit import Audit, _same_facts, audit, write_record
+from fedrulefit.federation.audited import AUDITS, note_audit
+from fedrulefit.federation.host import run_memory
+from fedrulefit.federation.journal import Journal
+from fedrulefit.federation.sitestatus import read_site_status
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.study import Study
@@ -45,9 +45,9 @@ from functools import partial
 from pathlib import Path
 import numpy as np
 from fedrulefit.core import newton
-from fedrulefit.engines.audit import audit
-from fedrulefit.engines.host import run_memory
-from fedrulefit.engines.journal import Journal
+from fedrulefit.federation.audit import audit
+from fedrulefit.federation.host import run_memory
+from fedrulefit.federation.journal import Journal
 from fedrulefit.privacy.identity import Trust
 record, journal, root, coordinator, twin = sys.argv[1:]
 if twin == "exact":

@@ -28,24 +28,24 @@ import pytest
 from rich.console import Console
 
 from fedrulefit.cli.federation import _status_lines
-from fedrulefit.columns import UnreadableError, read_columns, table_limit
 from fedrulefit.core import newton
 from fedrulefit.core.boosting import draw_leaf_counts
 from fedrulefit.core.grid import Axis, Grid, estimate_grid
 from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Condition, Rule, cutoff_rules, interval
-from fedrulefit.engines import envelope, runs
 from fedrulefit.engines.drive import Status, drive
-from fedrulefit.engines.envelope import Letter, close, unseal
 from fedrulefit.errors import DataError, FitError, ModelFileError, ProtocolError
-from fedrulefit.modelfile import build_model, model_facts
+from fedrulefit.federation import envelope, runs
+from fedrulefit.federation.envelope import Letter, close, unseal
+from fedrulefit.model.file import build_model, model_facts
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol import site as site_module
 from fedrulefit.protocol import wire
 from fedrulefit.protocol.coordinator import Coordinator, _check_rules
-from fedrulefit.protocol.schedule import most_rules
+from fedrulefit.protocol.solver_settings import most_rules
 from fedrulefit.study import Study
-from fedrulefit.table import inspect_table
+from fedrulefit.table.check import inspect_table
+from fedrulefit.table.columns import UnreadableError, read_columns, table_limit
 from tests.federations import write_study
 from tests.loopback import COORDINATOR, Loopback
 from tests.samples import (
@@ -85,7 +85,7 @@ def memory_of(code: str, *arguments: object, limit: str = "") -> tuple[int, str]
         "import duckdb\n"
         "from pathlib import Path\n"
         "from fedrulefit.errors import FedRuleFitError\n"
-        "from fedrulefit.columns import read_columns\n"
+        "from fedrulefit.table.columns import read_columns\n"
         "from fedrulefit.model import Model\n"
         "from fedrulefit.protocol.wire import from_bytes\n"
         "from tests.attacks.test_availability import filled\n"
@@ -555,7 +555,7 @@ def test_a_nested_column_is_refused_before_it_unfolds(tmp_path: Path) -> None:
     assert "hold lists or records" in words
     assert taken < 60 * MB
     weak = (
-        "import fedrulefit.columns as c; c._refuse_nested = lambda *_: None; "
+        "import fedrulefit.table.columns as c; c._refuse_nested = lambda *_: None; "
         f"c._LENGTH = 'sum(strlen({{0}}))'; {READ}"
     )
     taken, _ = memory_of(weak, path, limit="100")  # the twin
@@ -683,7 +683,7 @@ def test_a_text_that_no_model_has_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     facts["study"]["name"] = "x" * 200_000
     with pytest.raises(ModelFileError, match="a text of 200000 characters"):
         build_model(facts)
-    monkeypatch.setattr("fedrulefit.modelfile.MAX_TEXT", 10**9)  # the twin
+    monkeypatch.setattr("fedrulefit.model.file.MAX_TEXT", 10**9)  # the twin
     assert len(build_model(facts).study.name) == 200_000
 
 

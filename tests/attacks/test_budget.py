@@ -11,19 +11,21 @@ import numpy as np
 import pytest
 
 from fedrulefit.core.grid import count_histograms, split_cells
-from fedrulefit.engines import inprocess, runs
-from fedrulefit.engines.journal import Journal
+from fedrulefit.engines import inprocess
+from fedrulefit.federation import runs
+from fedrulefit.federation.journal import Journal
 from fedrulefit.model import Model
-from fedrulefit.modelfile import model_facts
+from fedrulefit.model.file import model_facts
 from fedrulefit.privacy.ledger import Ledger, Release
 from fedrulefit.privacy.mechanisms import OpenDPLaplace, UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.histograms import Histograms
-from fedrulefit.protocol.memory import Memory, Transient
 from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.store import Memory, Transient
 from fedrulefit.study import Study
-from fedrulefit.table import Table, load_table
+from fedrulefit.table.check import load_table
+from fedrulefit.table.patients import Table
 from tests.federations import write_study
 from tests.loopback import Loopback
 from tests.samples import SOLVERS, Talk, make_frame, make_sites, make_study, study_facts

@@ -32,10 +32,11 @@ pytest.importorskip("nvflare")
 from nvflare.fuel.f3.sfm.constants import Types
 from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 
-from fedrulefit.engines import carrier, consortium, flare, sandbox
-from fedrulefit.engines.consortium import Kit
-from fedrulefit.engines.envelope import Letter, close, unseal
-from fedrulefit.engines.link import (
+from fedrulefit.errors import FederationError, ProtocolError
+from fedrulefit.federation import carrier, consortium, flare, sandbox
+from fedrulefit.federation.consortium import Kit
+from fedrulefit.federation.envelope import Letter, close, unseal
+from fedrulefit.federation.link import (
     MAX_BODY,
     PAYLOAD_BYTES,
     Frame,
@@ -43,8 +44,7 @@ from fedrulefit.engines.link import (
     from_payload,
     to_payload,
 )
-from fedrulefit.engines.provision import _Authority, provision
-from fedrulefit.errors import FederationError, ProtocolError
+from fedrulefit.federation.provision import _Authority, provision
 from fedrulefit.privacy import identity
 from tests.attacks import frames
 from tests.attacks.frames import Peer
@@ -293,9 +293,9 @@ def test_only_one_receiver_is_registered(made: Federation) -> None:
 def test_a_carrier_does_not_even_load_what_could_be_commanded(made: Federation, weak: bool) -> None:
     """FLARE's shell, jobs, cells and decoders of objects are not in a carrier's memory."""
     code = (
-        "import sys; from fedrulefit.engines import carrier\n"
+        "import sys; from fedrulefit.federation import carrier\n"
         f"{'import nvflare' if weak else 'carrier.load_messaging_only()'}\n"
-        "import fedrulefit.engines.flare\n"
+        "import fedrulefit.federation.flare\n"
         "print(*[name for name in sys.modules if name.startswith('nvflare')])"
     )
     done = subprocess.run(  # noqa: S603
@@ -813,7 +813,9 @@ def test_a_carrier_has_nothing_of_the_site(made: Federation) -> None:
         assert Path(process.cwd()) == kit.folder
         assert process.open_files() == []
         assert os.getsid(process.pid) == process.pid  # no terminal of the site's
-        assert "INFO fedrulefit.engines.keeper: carrier: INFO: localhost is here" in log.read_text()
+        assert (
+            "INFO fedrulefit.federation.keeper: carrier: INFO: localhost is here" in log.read_text()
+        )
         assert [c.raddr.port for c in process.net_connections("tcp")] == [port_of(made)]
         words = " ".join(process.cmdline())
         assert not [word for word in ("parquet", "policy", "study", "state") if word in words]
@@ -830,8 +832,8 @@ def test_a_carrier_has_nothing_of_the_site(made: Federation) -> None:
 PROBE = """
 import json, os, socket, subprocess, sys
 from pathlib import Path
-from fedrulefit.engines import carrier, sandbox
-from fedrulefit.engines.consortium import Kit
+from fedrulefit.federation import carrier, sandbox
+from fedrulefit.federation.consortium import Kit
 facts = json.loads(sys.argv[1])
 def attempt(what):
     try:
@@ -897,7 +899,7 @@ def test_an_older_kernel_is_told_of(abi: int, tmp_path: Path) -> None:
         "TCP": "socket.create_server(('127.0.0.1', 0))",
         "signals": "os.kill(os.getppid(), 0)",
     }
-    code = "import os, socket, sys\nfrom fedrulefit.engines import sandbox\n"
+    code = "import os, socket, sys\nfrom fedrulefit.federation import sandbox\n"
     code += f"sandbox.landlock_abi = lambda: {abi}\n"
     code += "print(*sandbox.confine(read=sandbox.python_files()))\n"
     for words, attempt in attempts.items():
@@ -920,7 +922,7 @@ def test_an_older_kernel_is_told_of(abi: int, tmp_path: Path) -> None:
 def test_the_working_folder_is_none_of_pythons(how: str, tmp_path: Path) -> None:
     """``python -m`` puts the working folder, where a table may lie, among Python's own."""
     (tmp_path / "program.py").write_text(
-        "from fedrulefit.engines import sandbox\nprint(*sandbox.python_files(), sep='\\n')"
+        "from fedrulefit.federation import sandbox\nprint(*sandbox.python_files(), sep='\\n')"
     )
     source = str(Path(sandbox.__file__).parents[2])
     paths = [str(tmp_path), source] if how == "PYTHONPATH" else [source]
@@ -943,7 +945,7 @@ def test_the_working_folder_is_none_of_pythons(how: str, tmp_path: Path) -> None
 def test_the_process_with_the_table_cannot_connect(weak: bool) -> None:
     """Even code that runs beside the table opens no connection; its carrier's thread may."""
     code = (
-        "import socket, sys; from fedrulefit.engines import service\n"
+        "import socket, sys; from fedrulefit.federation import service\n"
         f"{'' if weak else 'service.give_up_network()'}\n"
         "socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2)"
     )

@@ -14,17 +14,17 @@ from fedrulefit.core.design import build_design
 from fedrulefit.core.fixed import from_units
 from fedrulefit.core.grid import Grid, encode
 from fedrulefit.core.rules import Condition, Rule, conjoin, cutoff_rules
+from fedrulefit.privacy.masks import add_rings
 from fedrulefit.privacy.policy import KINDS, Policy
-from fedrulefit.privacy.sums import add_rings
 from fedrulefit.protocol import agreed, seals
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import free_rules, sender_claim
 from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.protocol.memory import Transient
-from fedrulefit.protocol.schedule import most_rules
 from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.solver_settings import most_rules
+from fedrulefit.protocol.store import Transient
 from fedrulefit.protocol.sums import curvature_lengths, from_total, summary_lengths
-from fedrulefit.table import Table
+from fedrulefit.table.patients import Table
 from tests.attacks.lead import Lead, RefusedError
 from tests.samples import SOLVERS, fit_model, make_sites, make_study, make_tables, record, take
 

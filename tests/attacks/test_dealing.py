@@ -22,11 +22,12 @@ from fedrulefit.privacy.policy import KINDS, Policy
 from fedrulefit.protocol import dealing, seals, site
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.dealing import NEVER, Dealer, deal_folds
-from fedrulefit.protocol.memory import Transient
 from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.store import Transient
 from fedrulefit.protocol.sums import curvature_lengths
 from fedrulefit.study import Study
-from fedrulefit.table import Table, load_table
+from fedrulefit.table.check import load_table
+from fedrulefit.table.patients import Table
 from tests.attacks.lead import KEY, Lead
 from tests.attacks.test_coordinator import refused, total_events
 from tests.samples import (

@@ -32,7 +32,7 @@ from fedrulefit.cli.app import app
 from fedrulefit.cli.console import friendly_errors, line, printable, spreadsheet_cell
 from fedrulefit.cli.federation import _status_lines
 from fedrulefit.errors import FedRuleFitError, FitError, one_line
-from fedrulefit.modelfile import build_model, model_facts
+from fedrulefit.model.file import build_model, model_facts
 from fedrulefit.protocol import coordinator as coordinators
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator

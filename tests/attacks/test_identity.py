@@ -19,20 +19,20 @@ from typing import Any
 import msgpack
 import pytest
 
-from fedrulefit.engines import consortium as consortia
-from fedrulefit.engines import host as hosts
-from fedrulefit.engines import runs, startup
-from fedrulefit.engines.charter import Charter, accept, check_successor, read_acceptance
-from fedrulefit.engines.consortium import Consortium as Plan
-from fedrulefit.engines.consortium import Kit, seal_part
-from fedrulefit.engines.envelope import Letter, close, unseal
-from fedrulefit.engines.host import SiteHost
-from fedrulefit.engines.journal import Journal
-from fedrulefit.engines.kept import KeptLedger
-from fedrulefit.engines.provision import _Authority, provision
-from fedrulefit.engines.runs import Caller
-from fedrulefit.engines.state import SourceFile, open_state
 from fedrulefit.errors import FederationError, LedgerError
+from fedrulefit.federation import consortium as consortia
+from fedrulefit.federation import host as hosts
+from fedrulefit.federation import runs, startup
+from fedrulefit.federation.charter import Charter, accept, check_successor, read_acceptance
+from fedrulefit.federation.consortium import Consortium as Plan
+from fedrulefit.federation.consortium import Kit, seal_part
+from fedrulefit.federation.envelope import Letter, close, unseal
+from fedrulefit.federation.host import SiteHost
+from fedrulefit.federation.journal import Journal
+from fedrulefit.federation.kept import KeptLedger
+from fedrulefit.federation.provision import _Authority, provision
+from fedrulefit.federation.runs import Caller
+from fedrulefit.federation.state import SourceFile, open_state
 from fedrulefit.privacy.identity import Identity, Trust, make_consortium
 from fedrulefit.privacy.ledger import read_rows
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
@@ -42,7 +42,7 @@ from fedrulefit.protocol import seals
 from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
-from fedrulefit.table import load_table
+from fedrulefit.table.check import load_table
 from tests.federations import make_consortium as make_plan
 from tests.federations import write_study
 from tests.loopback import COORDINATOR, charter_of

@@ -10,21 +10,20 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from fedrulefit import evaluation
 from fedrulefit.core.grid import encode
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import fires
 from fedrulefit.core.scores import ScoreSums, coarsen, count_scores
 from fedrulefit.engines import inprocess
-from fedrulefit.model import Model, RuleTerm
-from fedrulefit.modelfile import model_facts
+from fedrulefit.model import Model, RuleTerm, evaluation
+from fedrulefit.model.file import model_facts
+from fedrulefit.model.publish import find_step, round_model
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.protocol import coordinator
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.site import Site
-from fedrulefit.publish import find_step, round_model
 from fedrulefit.report import render_report
-from fedrulefit.table import Table
+from fedrulefit.table.patients import Table
 from tests.samples import (
     SOLVERS,
     fit_model,

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from fedrulefit import study as study_module
 from fedrulefit.core.arrays import Ints
 from fedrulefit.core.fixed import FINE_BITS, LARGEST_PREDICTOR, LOSS_BITS, UNIT_BITS, from_units
 from fedrulefit.core.grid import Grid, count_histograms, encode, estimate_grid
@@ -23,14 +22,16 @@ from fedrulefit.core.newton import STEPS, Query
 from fedrulefit.core.rules import Rule, conjoin, cutoff_rules, fires
 from fedrulefit.engines import inprocess
 from fedrulefit.privacy.identity import make_consortium
+from fedrulefit.privacy.masks import add_rings
 from fedrulefit.privacy.policy import OPEN, Policy
-from fedrulefit.privacy.sums import add_rings
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol import site as site_module
 from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.sums import curvature_lengths, from_total, spread_lengths
 from fedrulefit.study import Study
-from fedrulefit.table import Table, load_table
+from fedrulefit.study import study as study_module
+from fedrulefit.table.check import load_table
+from fedrulefit.table.patients import Table
 from tests.samples import SOLVERS, Talk, make_frame, make_study
 
 SIZES = {"north": 611, "south": 287, "west": 149}

@@ -14,11 +14,11 @@ import pytest
 
 from fedrulefit.errors import FitError
 from fedrulefit.model import Model
-from fedrulefit.modelfile import model_facts
+from fedrulefit.model.file import model_facts
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.protocol.coordinator import Progress
 from fedrulefit.study import Study
-from fedrulefit.table import Table
+from fedrulefit.table.patients import Table
 from tests.samples import SOLVERS, make_study, make_tables
 
 EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS)

@@ -13,14 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 from fedrulefit.cli.app import app
-from fedrulefit.engines import inprocess, runs
-from fedrulefit.engines.journal import Journal
+from fedrulefit.engines import inprocess
+from fedrulefit.federation import runs
+from fedrulefit.federation.journal import Journal
 from fedrulefit.model import Model
-from fedrulefit.modelfile import model_facts
+from fedrulefit.model.file import model_facts
 from fedrulefit.privacy.ledger import Ledger, Release
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
-from fedrulefit.table import load_table
+from fedrulefit.table.check import load_table
 from tests.federations import SITES, Federation, federation, write_study
 from tests.samples import SOLVERS, make_frame, study_facts
 

@@ -8,9 +8,9 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from fedrulefit.engines.drive import drive
-from fedrulefit.engines.host import SiteHost
-from fedrulefit.engines.journal import Journal
-from fedrulefit.engines.runs import Caller
+from fedrulefit.federation.host import SiteHost
+from fedrulefit.federation.journal import Journal
+from fedrulefit.federation.runs import Caller
 from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN

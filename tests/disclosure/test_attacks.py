@@ -33,11 +33,12 @@ from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.protocol.schedule import make_schedule
+from fedrulefit.protocol.solver_settings import make_schedule
 from fedrulefit.protocol.sums import curvature_lengths, dual_lengths, from_total
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
-from fedrulefit.table import Table, load_table
+from fedrulefit.table.check import load_table
+from fedrulefit.table.patients import Table
 from tests.oracles import dense
 from tests.samples import SOLVERS, make_sites, make_study, make_tables
 from tests.studies import real_data

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from fedrulefit.cli.check import check
 from fedrulefit.cli.study import app as study_app
-from fedrulefit.columns import read_columns
-from fedrulefit.draft import draft_study
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.study import Study
-from fedrulefit.table import inspect_table, load_table
+from fedrulefit.table.check import inspect_table, load_table
+from fedrulefit.table.columns import read_columns
+from fedrulefit.table.draft import draft_study
 
 PLANTED = "Zyxwvut"
 PLANTED_NUMBER = "98765.4321"

@@ -29,10 +29,10 @@ from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.protocol.memory import Transient
 from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.store import Transient
 from fedrulefit.protocol.wire import from_bytes, to_bytes
-from fedrulefit.table import load_table
+from fedrulefit.table.check import load_table
 from tests.samples import SOLVERS, make_frame, make_study
 
 N_MESSAGES = 10_000

@@ -19,7 +19,8 @@ from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.wire import to_bytes
-from fedrulefit.table import Table, load_table
+from fedrulefit.table.check import load_table
+from fedrulefit.table.patients import Table
 from tests.samples import SOLVERS, make_frame, make_study, record
 
 N_ROWS = {"north": 1013, "south": 997, "west": 787}

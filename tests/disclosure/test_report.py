@@ -19,21 +19,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrulefit.dependence import strongest_pairs
 from fedrulefit.engines import inprocess
 from fedrulefit.model import LinearTerm, Model
-from fedrulefit.modelfile import model_facts, model_text
+from fedrulefit.model.dependence import strongest_pairs
+from fedrulefit.model.file import model_facts, model_text
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.report import render_report
 from fedrulefit.report.charts import draw_effects, tabulate_pair
-from fedrulefit.report.curves import draw_calibration, draw_decision
-from fedrulefit.report.facts import (
+from fedrulefit.report.contents import (
     format_count,
     format_ratio,
     tell_heterogeneity,
     tell_validation,
 )
-from fedrulefit.report.island import island_facts
+from fedrulefit.report.curves import draw_calibration, draw_decision
+from fedrulefit.report.embedded import island_facts
 from tests.reports import empty_model, evaluated_model, path_model, sample_model, weird_tables
 from tests.samples import SOLVERS, make_study, make_tables
 

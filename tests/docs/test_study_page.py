@@ -9,7 +9,7 @@ import pytest
 
 from fedrulefit.experiments import cutoffs, simulation, trauma
 from fedrulefit.experiments.claims import claims_table
-from fedrulefit.modelfile import load_model
+from fedrulefit.model.file import load_model
 from tests.docs.pages import ROOT, load_script
 
 study = load_script("make_study")

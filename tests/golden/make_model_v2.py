@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from fedrulefit.core.rounding import Rounding
-from fedrulefit.publish import round_model
+from fedrulefit.model.publish import round_model
 from tests.samples import SOLVERS, fit_model, make_frame, make_study, make_tables
 
 HERE = Path(__file__).parent

@@ -21,12 +21,13 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.engines import inprocess
 from fedrulefit.estimators import FederatedRuleFitClassifier, RuleFitClassifier
 from fedrulefit.model import Model
-from fedrulefit.modelfile import model_facts
+from fedrulefit.model.file import model_facts
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
-from fedrulefit.table import Table, load_table
+from fedrulefit.table.check import load_table
+from fedrulefit.table.patients import Table
 from tests.samples import make_frame, make_study, record, study_facts, take
 
 quick = settings(max_examples=25, derandomize=True, deadline=None)

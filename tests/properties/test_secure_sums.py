@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedrulefit.modelfile import model_facts
-from fedrulefit.privacy.sums import (
+from fedrulefit.model.file import model_facts
+from fedrulefit.privacy.masks import (
     FRACTION_BITS,
     SEED_BYTES,
     Masks,

@@ -25,13 +25,14 @@ from fedrulefit.core.importance import sum_terms
 from fedrulefit.core.losses import patient_losses
 from fedrulefit.core.newton import STEPS, CurvatureUnits, Query, sum_curvature
 from fedrulefit.core.rules import Rule, conjoin, cutoff_rules
+from fedrulefit.privacy.masks import add_rings
 from fedrulefit.privacy.policy import OPEN
-from fedrulefit.privacy.sums import add_rings
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.sums import ring_of
 from fedrulefit.study import Study
-from fedrulefit.table import Table, load_table
+from fedrulefit.table.check import load_table
+from fedrulefit.table.patients import Table
 from tests.oracles import dense, make_design, split
 from tests.samples import SOLVERS, Talk, make_frame, make_study, take
 

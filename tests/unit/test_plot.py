@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from fedrulefit import Model, plot
 from fedrulefit.study import Study
-from fedrulefit.table import load_table
+from fedrulefit.table.check import load_table
 from tests.samples import fit_model, make_frame, make_study, study_facts
 
 FUNCTIONS = [plot.rules, plot.importance, plot.subgroups, plot.history]

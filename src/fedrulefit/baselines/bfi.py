@@ -54,7 +54,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.losses import logistic_loss, logistic_slope
 from fedrulefit.errors import FitError
-from fedrulefit.labels import encode_classes, read_sites
+from fedrulefit.estimators.targets import encode_classes, read_sites
 
 PRECISION: Final = 0.01
 """Precision of the priors in the examples of the R package."""

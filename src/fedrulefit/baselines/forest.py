@@ -31,7 +31,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.labels import encode_classes, read_sites
+from fedrulefit.estimators.targets import encode_classes, read_sites
 
 
 def share_trees(n_trees: int, weights: Floats) -> list[int]:

@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from fedrulefit.estimators import RuleFitClassifier
-from fedrulefit.labels import read_sites
+from fedrulefit.estimators.targets import read_sites
 
 
 def conventional_rulefit(**settings: Any) -> RuleFitClassifier:

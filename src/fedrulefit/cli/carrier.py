@@ -33,9 +33,9 @@ def start(
 
     It needs its part of the kit and the socket: no table, no policy, no state.
     """
-    from fedrulefit.engines.carrier import carry_over
-    from fedrulefit.engines.consortium import Kit
-    from fedrulefit.engines.keeper import set_up_logging
+    from fedrulefit.federation.carrier import carry_over
+    from fedrulefit.federation.consortium import Kit
+    from fedrulefit.federation.keeper import set_up_logging
 
     need_flare()
     checked = Kit.load(kit, "carrier")

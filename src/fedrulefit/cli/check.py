@@ -16,11 +16,11 @@ from rich.text import Text
 
 from fedrulefit.cli.budget import budget_of, print_budget
 from fedrulefit.cli.console import EXIT_FINDINGS, friendly_errors, printable, stdout
-from fedrulefit.columns import Finding
 from fedrulefit.privacy.budget import Budget
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.study import Study
-from fedrulefit.table import Inspection, inspect_table
+from fedrulefit.table.check import Inspection, inspect_table
+from fedrulefit.table.columns import Finding
 
 EPILOG = "Example: fedrulefit check hospital_a.csv --study study.toml"
 

@@ -27,9 +27,9 @@ def start(
 
     It goes on with every run that is not finished. Keep its state folder.
     """
-    from fedrulefit.engines import service
-    from fedrulefit.engines.consortium import Kit
-    from fedrulefit.engines.startup import check_coordinator
+    from fedrulefit.federation import service
+    from fedrulefit.federation.consortium import Kit
+    from fedrulefit.federation.startup import check_coordinator
 
     need_flare()
     checked = Kit.load(kit, "coordinator")

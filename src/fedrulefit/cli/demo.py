@@ -18,7 +18,7 @@ from fedrulefit.cli.console import friendly_errors, stderr, stdout
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError
 from fedrulefit.privacy.policy import Policy
-from fedrulefit.table import load_table
+from fedrulefit.table.check import load_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedrulefit.experiments.claims import Claim
-    from fedrulefit.experiments.runs import Folder, Unit
+    from fedrulefit.experiments.units import Folder, Unit
 
 app = typer.Typer(
     name="experiment",
@@ -120,7 +120,7 @@ def trauma(
 
 
 def _open_folder(output: Path, name: str, *, seed: int, quick: bool) -> Folder:
-    from fedrulefit.experiments.runs import Folder
+    from fedrulefit.experiments.units import Folder
 
     return Folder(output, name, {"seed": seed, "quick": quick})
 
@@ -141,7 +141,7 @@ def _run(
     """Run what is left, write the results, and say what came out."""
     from fedrulefit.experiments.claims import claims_table
     from fedrulefit.experiments.markdown import write_texts
-    from fedrulefit.experiments.runs import run_units, write_parquet
+    from fedrulefit.experiments.units import run_units, write_parquet
 
     with _progress(stderr(), folder.experiment) as tell:
         rows = run_units(units, folder, jobs=jobs, on_progress=tell)

@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, line, printable, stdout
-from fedrulefit.columns import Source, read_columns
 from fedrulefit.errors import DataError
 from fedrulefit.model import Explanation, Model
+from fedrulefit.table.columns import Source, read_columns
 
 EPILOG = "Example: fedrulefit explain model.json --value age=71 --value GCS=4 --value ISS=30"
 

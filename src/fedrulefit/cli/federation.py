@@ -42,7 +42,7 @@ from fedrulefit.model import Model
 from fedrulefit.study import Study
 
 if TYPE_CHECKING:
-    from fedrulefit.engines.audit import Audit
+    from fedrulefit.federation.audit import Audit
 
 app = typer.Typer(
     name="federation",
@@ -90,7 +90,7 @@ def draft(
     ] = None,
 ) -> None:
     """Write a consortium file to start from: who takes part, and where to call."""
-    from fedrulefit.engines.consortium import EXAMPLE
+    from fedrulefit.federation.consortium import EXAMPLE
 
     write_example(EXAMPLE, output, "put in your own names, host and port")
 
@@ -112,9 +112,9 @@ def init(
     signs. Hand each hospital its own folder over a private channel, and keep authority/
     safe: it can make new kits.
     """
-    from fedrulefit.engines.charter import make_charter
-    from fedrulefit.engines.consortium import Consortium, Kit
-    from fedrulefit.engines.provision import provision
+    from fedrulefit.federation.charter import make_charter
+    from fedrulefit.federation.consortium import Consortium, Kit
+    from fedrulefit.federation.provision import provision
     from fedrulefit.files import close_to_others, write_private
 
     facts = Consortium.load(consortium)
@@ -194,7 +194,7 @@ def run(
     The coordinator's process does the work: this command shows it, and can be left and
     come back to with --resume.
     """
-    from fedrulefit.engines import runs
+    from fedrulefit.federation import runs
 
     if dropouts not in ("wait", "continue"):
         raise FederationError(f"--dropouts takes 'wait' or 'continue', not {dropouts!r}")
@@ -247,8 +247,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show which sites are there, and how far every run is."""
-    from fedrulefit.engines import runs
-    from fedrulefit.engines.host import is_held
+    from fedrulefit.federation import runs
+    from fedrulefit.federation.host import is_held
 
     facts = _sites_facts(state)
     found = {folder.name: runs.read_status(folder) for folder in runs.run_folders(state)}
@@ -275,7 +275,7 @@ def stop(
     state: StateOption = STATE,
 ) -> None:
     """Stop a run; what it has so far is kept, and it can be resumed."""
-    from fedrulefit.engines import runs
+    from fedrulefit.federation import runs
 
     runs.stop(state, run_name)
     stdout().print(Text(f"{run_name} will stop; resume it with federation run --resume."))
@@ -293,8 +293,8 @@ def record(
     It holds what the coordinator asked and knew: each site's rules and noisy histograms, and all
     sums.
     """
-    from fedrulefit.engines.audit import write_record
-    from fedrulefit.engines.runs import run_folder
+    from fedrulefit.federation.audit import write_record
+    from fedrulefit.federation.runs import run_folder
 
     check_writable(output)
     _known_sites(state)
@@ -324,13 +324,13 @@ def audit(
     follows from the signed replies of all sites; and the model. Ends with code 1 if anything does
     not fit; else notes in the state folder that the run was audited.
     """
-    from fedrulefit.engines.audit import audit as check
-    from fedrulefit.engines.audited import note_audit
-    from fedrulefit.engines.charter import read_acceptance
-    from fedrulefit.engines.consortium import Kit
-    from fedrulefit.engines.host import run_memory
-    from fedrulefit.engines.journal import Journal
-    from fedrulefit.engines.state import JOURNAL, read_owner
+    from fedrulefit.federation.audit import audit as check
+    from fedrulefit.federation.audited import note_audit
+    from fedrulefit.federation.charter import read_acceptance
+    from fedrulefit.federation.consortium import Kit
+    from fedrulefit.federation.host import run_memory
+    from fedrulefit.federation.journal import Journal
+    from fedrulefit.federation.state import JOURNAL, read_owner
 
     own = Kit.load(kit, "site")
     if not (state / JOURNAL).exists():
@@ -411,8 +411,8 @@ def _sites_facts(state: Path) -> dict[str, Any]:
 
 def _follow(folder: Path, *, quiet: bool) -> dict[str, Any]:
     """Show a run until it ends."""
-    from fedrulefit.engines import runs
-    from fedrulefit.engines.host import is_held
+    from fedrulefit.federation import runs
+    from fedrulefit.federation.host import is_held
 
     console = Console(quiet=True) if quiet else stderr()
     seen = time.monotonic()

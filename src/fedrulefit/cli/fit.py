@@ -23,12 +23,13 @@ from fedrulefit.cli.report import (
     write_page,
     written,
 )
-from fedrulefit.columns import Source, read_columns
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError, StudyError
 from fedrulefit.privacy.ledger import Ledger, now
 from fedrulefit.study import Settings, Study
-from fedrulefit.table import Table, inspect_table
+from fedrulefit.table.check import inspect_table
+from fedrulefit.table.columns import Source, read_columns
+from fedrulefit.table.patients import Table
 
 EPILOG = "Example: fedrulefit fit --study study.toml --site a.csv --site b.csv -o model.json"
 

@@ -81,9 +81,9 @@ def verify(
 
 def _compare_with_journal(path: Path) -> None:
     """Refuse a ledger that does not end where its site's journal says."""
-    from fedrulefit.engines.journal import Journal
-    from fedrulefit.engines.sitestatus import check_ledger
-    from fedrulefit.engines.state import JOURNAL, LEDGER
+    from fedrulefit.federation.journal import Journal
+    from fedrulefit.federation.sitestatus import check_ledger
+    from fedrulefit.federation.state import JOURNAL, LEDGER
 
     beside = path.with_name(JOURNAL)
     if path.name != LEDGER or not beside.exists():

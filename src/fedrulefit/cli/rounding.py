@@ -9,8 +9,8 @@ import typer
 
 from fedrulefit.cli.console import check_writable, friendly_errors, line, stdout
 from fedrulefit.model import Model
+from fedrulefit.model.publish import tell_changes
 from fedrulefit.privacy.policy import Policy
-from fedrulefit.publish import tell_changes
 
 EPILOG = "Example: fedrulefit round model.json -o rounded.json --multiple 5 --smallest 11"
 _DEFAULTS = Policy()

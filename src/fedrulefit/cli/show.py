@@ -16,10 +16,10 @@ from rich.text import Text
 
 from fedrulefit.cli.console import line, printable, stderr
 from fedrulefit.core.certificate import FINEST, tell_distance
-from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import Model
+from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.protocol.coordinator import Progress
-from fedrulefit.publish import BEFORE_ROUNDING, judged_before, warn_exact
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from fedrulefit.cli.federation import SocketOption, need_flare, whoami, write_ex
 from fedrulefit.errors import FederationError
 from fedrulefit.privacy.policy import EXAMPLE, Policy
 from fedrulefit.study import Study
-from fedrulefit.table import inspect_table
+from fedrulefit.table.check import inspect_table
 
 app = typer.Typer(name="site", help="Take part with a hospital's data.", no_args_is_help=True)
 
@@ -57,8 +57,8 @@ def start(
 
     Everything is checked first: kit, charter, study, table, policy, state folder and ledger.
     """
-    from fedrulefit.engines import service, startup
-    from fedrulefit.engines.consortium import Kit
+    from fedrulefit.federation import service, startup
+    from fedrulefit.federation.consortium import Kit
 
     need_flare()
     checked = Kit.load(kit, "site")
@@ -117,7 +117,7 @@ def _budget_lines(studies: list[Path], policy: Policy, state: Path) -> list[str]
 
 def _check_tables(site: str, studies: Iterable[Path], data: Path) -> list[dict[str, Any]]:
     """Check the table against every study; return which patients they are."""
-    from fedrulefit.engines.host import describe_table
+    from fedrulefit.federation.host import describe_table
 
     found = []
     for path in studies:
@@ -162,9 +162,9 @@ def accept(
     Compare the fingerprints, or the charter's hash, with every other hospital by telephone.
     'site start' then believes these certificates and no others.
     """
-    from fedrulefit.engines import charter as charters
-    from fedrulefit.engines.consortium import Kit
-    from fedrulefit.engines.state import open_state, warn_of_expiry
+    from fedrulefit.federation import charter as charters
+    from fedrulefit.federation.consortium import Kit
+    from fedrulefit.federation.state import open_state, warn_of_expiry
 
     found, checked = charters.Charter.load(charter), Kit.load(kit, "site")
     rules = Policy.load(policy) if policy else Policy()
@@ -205,7 +205,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show what this site knows: charter, certificates, table, budget, runs, warnings."""
-    from fedrulefit.engines.sitestatus import read_site_status
+    from fedrulefit.federation.sitestatus import read_site_status
 
     facts = read_site_status(state)
     if as_json:
@@ -258,7 +258,7 @@ def review(
     decline: Annotated[str | None, typer.Option(help="Decline this one without asking.")] = None,
 ) -> None:
     """See in plain words what is about to leave, and accept or decline it."""
-    from fedrulefit.engines.host import approvals, decide
+    from fedrulefit.federation.host import approvals, decide
 
     for chosen, yes in ((accept, True), (decline, False)):
         if chosen is not None:

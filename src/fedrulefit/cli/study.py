@@ -10,9 +10,9 @@ from rich.text import Text
 
 from fedrulefit.cli.budget import budget_of, print_budget
 from fedrulefit.cli.console import friendly_errors, stdout
-from fedrulefit.draft import draft_study
 from fedrulefit.errors import StudyError
 from fedrulefit.study import Study
+from fedrulefit.table.draft import draft_study
 
 app = typer.Typer(
     name="study", help="Write and read the study file that all sites sign.", no_args_is_help=True

@@ -14,14 +14,13 @@ from typing import Final
 
 import msgpack
 
-from fedrulefit.engines.envelope import read_value
 from fedrulefit.errors import FederationError, ProtocolError
 from fedrulefit.model import Model
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator, Progress
-from fedrulefit.protocol.memory import Memory
 from fedrulefit.protocol.site import read_request
-from fedrulefit.protocol.wire import from_bytes, to_bytes
+from fedrulefit.protocol.store import Memory
+from fedrulefit.protocol.wire import from_bytes, read_value, to_bytes
 
 Exchange = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 """Sends each site its bytes; returns the answers of those that answered in time."""

@@ -18,8 +18,8 @@ from fedrulefit.core.rounding import EXACT
 from fedrulefit.core.scores import add_scores, coarsen, count_scores, measure
 from fedrulefit.engines.drive import drive
 from fedrulefit.errors import FitError
-from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import Model
+from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.privacy.mechanisms import Noise
@@ -27,7 +27,7 @@ from fedrulefit.privacy.policy import MIN_COUNT, OPEN, Policy
 from fedrulefit.protocol.coordinator import Coordinator, Progress
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
-from fedrulefit.table import Table
+from fedrulefit.table.patients import Table
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,11 +21,11 @@ import numpy as np
 
 from fedrulefit.core.arrays import MAX_CODES, Floats
 from fedrulefit.core.grid import Grid
-from fedrulefit.estimators import FederatedRuleFitClassifier, pooled_grid
+from fedrulefit.estimators import FederatedRuleFitClassifier
+from fedrulefit.estimators.rulefit import pooled_grid
 from fedrulefit.experiments.claims import MARGIN, Claim, Mean, Verdict, judge
 from fedrulefit.experiments.markdown import make_table, write_texts
 from fedrulefit.experiments.methods import METRICS, Effort, method_seed, score, timed
-from fedrulefit.experiments.runs import Row
 from fedrulefit.experiments.scenarios import (
     MODELS,
     SCENARIOS,
@@ -33,8 +33,9 @@ from fedrulefit.experiments.scenarios import (
     draw_repetition,
     simulation_study,
 )
+from fedrulefit.experiments.units import Row
 from fedrulefit.study import Study
-from fedrulefit.table import Table
+from fedrulefit.table.patients import Table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -44,7 +44,6 @@ from fedrulefit.experiments.methods import (
     score,
     timed,
 )
-from fedrulefit.experiments.runs import Row
 from fedrulefit.experiments.scenarios import (
     MODELS,
     SCENARIOS,
@@ -55,6 +54,7 @@ from fedrulefit.experiments.scenarios import (
     draw_repetition,
     simulation_study,
 )
+from fedrulefit.experiments.units import Row
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -40,8 +40,8 @@ from fedrulefit.experiments.methods import (
     score,
     timed,
 )
-from fedrulefit.experiments.runs import Row
 from fedrulefit.experiments.traumadata import COLUMNS, trauma_study
+from fedrulefit.experiments.units import Row
 from fedrulefit.model import Model, RuleTerm
 
 if TYPE_CHECKING:

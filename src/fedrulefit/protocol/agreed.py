@@ -29,7 +29,7 @@ from fedrulefit.core.rules import (
     mirror,
     plausible_rules,
 )
-from fedrulefit.privacy.sums import keystream
+from fedrulefit.privacy.masks import keystream
 from fedrulefit.protocol import messages as m
 from fedrulefit.study import Study
 

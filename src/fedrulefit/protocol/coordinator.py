@@ -6,7 +6,7 @@ whatever order they arrived. So a run is resumed by handing a new coordinator th
 replies of the old one.
 
 Sums over sites are added in fixed point, masked or not
-(:mod:`fedrulefit.privacy.sums`). Where a run may go on without a lost site, a
+(:mod:`fedrulefit.privacy.masks`). Where a run may go on without a lost site, a
 round that misses an answer is given up and asked again among the rest, under a
 new step; the sites see to it that only one of the two can be opened.
 
@@ -51,7 +51,6 @@ from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Rule, check_rules, complement, merge_rules, mirror
 from fedrulefit.core.scores import Measures, ScoreSums
 from fedrulefit.errors import FitError, ProtocolError, one_line
-from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import (
     Counts,
     LinearTerm,
@@ -61,8 +60,10 @@ from fedrulefit.model import (
     RuleTerm,
     Term,
 )
+from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.publish import round_model
 from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
-from fedrulefit.privacy.sums import SEED_BYTES, add_rings, open_sum
+from fedrulefit.privacy.masks import SEED_BYTES, add_rings, open_sum
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
     VOTE_BYTES,
@@ -73,8 +74,8 @@ from fedrulefit.protocol.agreed import (
     free_rules,
     make_grid,
 )
-from fedrulefit.protocol.schedule import make_factors, make_schedule, most_rules
 from fedrulefit.protocol.site import MAX_RULES, SITE_WEIGHT
+from fedrulefit.protocol.solver_settings import make_factors, make_schedule, most_rules
 from fedrulefit.protocol.sums import (
     Lengths,
     SumReply,
@@ -91,7 +92,6 @@ from fedrulefit.protocol.sums import (
     summary_lengths,
     triangle_size,
 )
-from fedrulefit.publish import round_model
 from fedrulefit.study import Study
 
 FORBIDDEN = 1e9

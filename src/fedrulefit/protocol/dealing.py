@@ -24,7 +24,7 @@ from fedrulefit.core.arrays import Bools, Floats, Ints
 from fedrulefit.errors import DataError
 from fedrulefit.protocol.tables import mark_rows
 from fedrulefit.study import Study
-from fedrulefit.table import Table
+from fedrulefit.table.patients import Table
 
 Purpose = Literal["folds", "holdout"]
 

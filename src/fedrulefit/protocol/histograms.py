@@ -30,7 +30,7 @@ from fedrulefit.core.arrays import Ints
 from fedrulefit.core.grid import Bins, split_cells
 from fedrulefit.privacy.ledger import EXACT, Ledger
 from fedrulefit.privacy.mechanisms import Noise, law_of
-from fedrulefit.protocol.memory import Memory
+from fedrulefit.protocol.store import Memory
 from fedrulefit.study import Study
 
 _SECRET: Final = "noise-secret"  # noqa: S105 (the name under which it is kept)

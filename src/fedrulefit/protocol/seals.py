@@ -1,6 +1,6 @@
 """A site's side of secure sums: whose keys it believes, among whom it sums, what it opens.
 
-The masks themselves are :mod:`fedrulefit.privacy.sums`. Here is what keeps two sums
+The masks themselves are :mod:`fedrulefit.privacy.masks`. Here is what keeps two sums
 from being subtracted:
 
 * Masks are bound to everything that the run has handed out so far (its *transcript*:
@@ -26,8 +26,8 @@ import msgpack
 from fedrulefit.core.arrays import Ints
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.identity import Identity, Trust
+from fedrulefit.privacy.masks import SEED_BYTES, Masks, keystream, make_secret, public_key
 from fedrulefit.privacy.policy import Policy
-from fedrulefit.privacy.sums import SEED_BYTES, Masks, keystream, make_secret, public_key
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
     backing_parts,
@@ -35,7 +35,7 @@ from fedrulefit.protocol.agreed import (
     pack_votes,
     unpack_votes,
 )
-from fedrulefit.protocol.memory import Memory
+from fedrulefit.protocol.store import Memory
 from fedrulefit.protocol.sums import ring_of
 
 UNLISTED_SITES: Final = 32

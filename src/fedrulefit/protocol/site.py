@@ -83,14 +83,14 @@ from fedrulefit.protocol.agreed import (
 )
 from fedrulefit.protocol.dealing import Dealer, site_rng
 from fedrulefit.protocol.histograms import Histograms
-from fedrulefit.protocol.memory import Memory, Transient
-from fedrulefit.protocol.schedule import make_factors, make_schedule, most_rules
 from fedrulefit.protocol.seals import Seals
+from fedrulefit.protocol.solver_settings import make_factors, make_schedule, most_rules
+from fedrulefit.protocol.store import Memory, Transient
 from fedrulefit.protocol.sums import curvature_lengths, question_digest, size
 from fedrulefit.protocol.tables import check_changes, note_table
 from fedrulefit.protocol.wire import MAX_BYTES, digest, from_bytes, to_bytes
 from fedrulefit.study import Study
-from fedrulefit.table import Table
+from fedrulefit.table.patients import Table
 
 log = logging.getLogger(__name__)
 

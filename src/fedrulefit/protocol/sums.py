@@ -19,7 +19,7 @@ from fedrulefit.core.arrays import Ints
 from fedrulefit.core.newton import STEPS, Query
 from fedrulefit.core.scores import N_BINS
 from fedrulefit.errors import ProtocolError
-from fedrulefit.privacy.sums import RingOverflowError, from_ring, to_ring
+from fedrulefit.privacy.masks import RingOverflowError, from_ring, to_ring
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.wire import body_of
 

@@ -30,9 +30,9 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import public_cells
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol.agreed import WEIGHT_UNIT
-from fedrulefit.protocol.memory import Memory
+from fedrulefit.protocol.store import Memory
 from fedrulefit.study import Category, Level, Number, Study, level_key
-from fedrulefit.table import Table
+from fedrulefit.table.patients import Table
 
 Marks = NDArray[np.uint64]
 

@@ -230,6 +230,14 @@ class _Reader:
             raise ProtocolError(f"message is not readable ({type(error).__name__})") from None
 
 
+def read_value(unpacker: Any, data: bytes) -> Any:
+    """Return the next value of `data`, if it is a single one: no list and no map."""
+    first = data[unpacker.tell()]
+    if first & 0xE0 == 0x80 or 0xDC <= first <= 0xDF:  # a list or a map
+        raise ValueError
+    return unpacker.unpack()
+
+
 class _Codec(NamedTuple):
     """How values of a declared type travel."""
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.rules import as_interval, format_number
-from fedrulefit.dependence import find_dependence, list_points
 from fedrulefit.model import Model, level_words
-from fedrulefit.report.facts import format_ratio, write_minus
+from fedrulefit.model.dependence import find_dependence, list_points
+from fedrulefit.report.contents import format_ratio, write_minus
 from fedrulefit.study import Number
 
 WIDTH: Final = 320

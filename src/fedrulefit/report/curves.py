@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Final
 
 from fedrulefit.core.rules import format_number
-from fedrulefit.evaluation import Evaluation
+from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.report.charts import Tick, draw_path, round_steps
-from fedrulefit.report.facts import write_minus
+from fedrulefit.report.contents import write_minus
 
 WIDTH: Final = 350
 HEIGHT: Final = 250

@@ -17,15 +17,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from fedrulefit.dependence import strongest_pairs
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.evaluation import Evaluation
 from fedrulefit.files import write_whole
 from fedrulefit.model import Model
-from fedrulefit.modelfile import model_text
-from fedrulefit.publish import BEFORE_ROUNDING, check_rounding, judged_before
-from fedrulefit.report import charts, curves, facts
-from fedrulefit.report.island import dump_island
+from fedrulefit.model.dependence import strongest_pairs
+from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.file import model_text
+from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
+from fedrulefit.report import charts, curves
+from fedrulefit.report import contents as facts
+from fedrulefit.report.embedded import dump_island
 from fedrulefit.report.tripod import list_checklist, list_cluster_items
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fedrulefit.model import Model
-from fedrulefit.report.facts import (
+from fedrulefit.report.contents import (
     Fact,
     format_count,
     tell_events,

@@ -22,7 +22,7 @@ from fedrulefit.engines import inprocess
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.report import render_report
 from fedrulefit.study import Study
-from fedrulefit.table import load_table
+from fedrulefit.table.check import load_table
 
 runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"})
 QUICK = [

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from fedrulefit.cli.app import app
-from fedrulefit.columns import read_columns
 from fedrulefit.experiments import cutoffs, simulation
 from fedrulefit.experiments.methods import METHODS, Effort
-from fedrulefit.experiments.runs import Folder, run_units
 from fedrulefit.experiments.scenarios import MODELS, SCENARIOS
+from fedrulefit.experiments.units import Folder, run_units
+from fedrulefit.table.columns import read_columns
 
 runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
 

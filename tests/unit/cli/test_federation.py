@@ -22,13 +22,13 @@ from typer.testing import CliRunner, Result
 
 from fedrulefit import Model
 from fedrulefit.cli.app import app
-from fedrulefit.engines import host, runs, service
-from fedrulefit.engines.charter import Charter
-from fedrulefit.engines.consortium import EXAMPLE as CONSORTIUM
-from fedrulefit.engines.consortium import Consortium, Kit
-from fedrulefit.engines.journal import Journal
-from fedrulefit.engines.kept import KeptLedger
 from fedrulefit.errors import FederationError
+from fedrulefit.federation import host, runs, service
+from fedrulefit.federation.charter import Charter
+from fedrulefit.federation.consortium import EXAMPLE as CONSORTIUM
+from fedrulefit.federation.consortium import Consortium, Kit
+from fedrulefit.federation.journal import Journal
+from fedrulefit.federation.kept import KeptLedger
 from fedrulefit.privacy.ledger import Release, now
 from fedrulefit.privacy.policy import EXAMPLE, Policy
 from fedrulefit.study import Study

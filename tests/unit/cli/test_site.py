@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from fedrulefit.engines import host, service, startup
-from fedrulefit.engines.charter import Charter, read_acceptance
-from fedrulefit.engines.consortium import EXAMPLE as CONSORTIUM
-from fedrulefit.engines.consortium import Kit
-from fedrulefit.engines.journal import Journal
-from fedrulefit.engines.kept import KeptLedger
-from fedrulefit.engines.state import read_owner
+from fedrulefit.federation import host, service, startup
+from fedrulefit.federation.charter import Charter, read_acceptance
+from fedrulefit.federation.consortium import EXAMPLE as CONSORTIUM
+from fedrulefit.federation.consortium import Kit
+from fedrulefit.federation.journal import Journal
+from fedrulefit.federation.kept import KeptLedger
+from fedrulefit.federation.state import read_owner
 from fedrulefit.privacy.identity import Identity
 from fedrulefit.privacy.ledger import Release
 from tests.federations import write_frame, write_study

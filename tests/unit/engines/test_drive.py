@@ -10,15 +10,15 @@ import msgpack
 import pytest
 
 from fedrulefit.engines.drive import ATTEMPTS, Status, drive
-from fedrulefit.engines.journal import Journal
 from fedrulefit.errors import FederationError, FedRuleFitError, FitError, ProtocolError
-from fedrulefit.modelfile import model_facts
+from fedrulefit.federation.journal import Journal
+from fedrulefit.model.file import model_facts
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.protocol.memory import Transient
 from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.store import Transient
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from tests.conformance.engine_suite import model_bytes
 from tests.samples import SOLVERS, fit_model, make_sites, make_study, make_tables

@@ -19,7 +19,7 @@ from fedrulefit.errors import DataError
 from fedrulefit.experiments import trauma, traumadata
 from fedrulefit.experiments.methods import Effort
 from fedrulefit.model import Model, RuleTerm
-from fedrulefit.modelfile import load_model
+from fedrulefit.model.file import load_model
 from tests.random_models import GOLDEN
 
 

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 
 from fedrulefit.core.grid import Grid, count_histograms
 from fedrulefit.core.rules import complement, cutoff_rules, level_rules
-from fedrulefit.privacy.sums import Masks, make_secret, public_key
+from fedrulefit.privacy.masks import Masks, make_secret, public_key
 from fedrulefit.protocol.agreed import (
     Tally,
     add_votes,
@@ -41,7 +41,7 @@ GRID = make_grid(STUDY, COUNTS, None)
 )  # fmt: skip
 def test_masked_votes_add_up(votes: np.ndarray, opened: bool) -> None:
     """The low 16 bits of masks over 64 cancel as the masks do."""
-    from fedrulefit.privacy.sums import keystream
+    from fedrulefit.privacy.masks import keystream
 
     names = [f"s{k}" for k in range(len(votes))]
     secrets = {name: make_secret() for name in names}

@@ -14,12 +14,12 @@ from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rules import Condition, Rule, interval
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.model import Model
-from fedrulefit.modelfile import model_facts
+from fedrulefit.model.file import model_facts
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import FORBIDDEN, Coordinator, _forbid
 from fedrulefit.protocol.site import SITE_WEIGHT, Site
 from fedrulefit.study import Study
-from fedrulefit.table import Table
+from fedrulefit.table.patients import Table
 from tests.samples import SOLVERS, make_study, make_tables, record
 
 Replies = dict[str, Any]

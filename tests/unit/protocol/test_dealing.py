@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from fedrulefit.protocol.dealing import NEVER, Dealer, deal_folds, hold_out, site_rng
 from fedrulefit.study import Study
-from fedrulefit.table import Table, load_table
+from fedrulefit.table.check import load_table
+from fedrulefit.table.patients import Table
 from tests.samples import make_frame, make_study, make_tables, take
 
 STUDY = make_study()

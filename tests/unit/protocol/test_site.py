@@ -25,7 +25,7 @@ from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.site import RECENT, SITE_WEIGHT, Site, blank_header
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
-from fedrulefit.table import Table
+from fedrulefit.table.patients import Table
 from tests.samples import SOLVERS, make_study, make_tables, record, study_facts
 
 STUDY = make_study(rounds=3)

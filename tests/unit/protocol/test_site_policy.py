@@ -22,16 +22,17 @@ from fedrulefit.model import Model, describe_rule
 from fedrulefit.privacy.gate import implies
 from fedrulefit.privacy.identity import Identity, Trust, make_consortium
 from fedrulefit.privacy.ledger import Ledger
+from fedrulefit.privacy.masks import add_rings, from_ring, keystream, make_secret, public_key
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import KINDS, OPEN, Policy
-from fedrulefit.privacy.sums import add_rings, from_ring, keystream, make_secret, public_key
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import free_rules, histogram_claim
 from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.protocol.memory import Transient
 from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.store import Transient
 from fedrulefit.study import Study
-from fedrulefit.table import Table, load_table
+from fedrulefit.table.check import load_table
+from fedrulefit.table.patients import Table
 from tests.samples import (
     SOLVERS,
     Talk,

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedrulefit.errors import ProtocolError
-from fedrulefit.protocol.memory import Transient
+from fedrulefit.protocol.store import Transient
 from fedrulefit.protocol.tables import _count_changes, check_changes, note_table
 from fedrulefit.study import Study
-from fedrulefit.table import Table, load_table
+from fedrulefit.table.check import load_table
+from fedrulefit.table.patients import Table
 from tests.samples import make_frame, make_study, make_tables, study_facts, take
 
 STUDY = make_study()

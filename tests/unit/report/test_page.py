@@ -17,13 +17,13 @@ from fedrulefit.cli.app import app
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.scores import ScoreSums
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.evaluation import Evaluation
 from fedrulefit.model import Model
-from fedrulefit.publish import BEFORE_ROUNDING
+from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.publish import BEFORE_ROUNDING
 from fedrulefit.report import curves, render_report, write_report
+from fedrulefit.report.contents import list_certificate, list_terms, tell_model
 from fedrulefit.report.curves import draw_calibration, draw_decision
-from fedrulefit.report.facts import list_certificate, list_terms, tell_model
-from fedrulefit.report.island import dump_island, island_facts
+from fedrulefit.report.embedded import dump_island, island_facts
 from fedrulefit.report.tripod import AUTHORS, list_checklist
 from tests.reports import (
     SCRIPT,

@@ -1,0 +1,610 @@
+"""scikit-learn estimators over the embedded engine.
+
+:class:`FederatedRuleFitClassifier` is the paper's method with all sites in this
+process: for trying a study out before hospitals run it between themselves.
+:class:`RuleFitClassifier` is the paper's centralised RuleFit: one site, no
+noise, cut-offs from the data themselves. Both run the same protocol as real
+hospitals do; nothing is implemented twice.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections import Counter
+from collections.abc import Container
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
+
+from fedrulefit.core.arrays import MAX_CODES, Floats
+from fedrulefit.core.grid import Grid, exact_grid
+from fedrulefit.engines import inprocess
+from fedrulefit.errors import DataError
+from fedrulefit.estimators.targets import encode_classes, read_sites
+from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
+from fedrulefit.study import (
+    Outcome,
+    Settings,
+    Study,
+    Weight,
+    override_settings,
+    resolve_settings,
+)
+from fedrulefit.table.check import load_table
+from fedrulefit.table.infer import infer_covariates, read_values
+from fedrulefit.table.patients import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SETTINGS: Final = frozenset(Settings.model_fields) - {"seed"}
+
+
+class _RuleFit(ClassifierMixin, BaseEstimator):
+    """What both estimators share; not for use by itself."""
+
+    def _more_settings(self) -> dict[str, Any]:
+        return {}
+
+    def _grid(self, table: Table, study: Study) -> Grid | None:
+        return None
+
+    def _noise(self, site: str) -> Noise | None:
+        return None
+
+    def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any) -> Any:
+        given: Floats | None = None
+        if sample_weight is not None:
+            given = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+        values = self._read_training(X, given)
+        self.classes_, outcome = encode_classes(y, asker=self)
+        check_consistent_length(values, outcome)
+        labels = read_sites(sites, len(values))
+        study = self._study(given)
+        weights = np.ones(len(values)) if given is None else given
+        counted = weights > 0
+        table = Table(values[counted], outcome[counted], weights[counted])
+        self._learn(study, table, labels[counted])
+        return self
+
+    def _learn(self, study: Study, table: Table, labels: npt.NDArray[np.str_]) -> None:
+        fitted = inprocess.fit(
+            study,
+            {name: table.take(labels == name) for name in np.unique(labels).tolist()},
+            grid=self._grid(table, study),
+            make_noise=self._noise,
+            n_threads=_threads(self.n_jobs),
+        )
+        self.model_ = fitted.model
+        self.ledgers_ = {name: tuple(led.releases) for name, led in fitted.ledgers.items()}
+        self.study_ = study
+        self.history_ = np.array(self.model_.provenance.history)
+        self.n_iter_ = self.model_.provenance.rounds
+        self._check_converged(study.settings)
+
+    def _check_converged(self, settings: Settings) -> None:
+        residual = self.model_.provenance.certificate.residual
+        if settings.solver == "exact" and residual > settings.tolerance:
+            warnings.warn(
+                f"the exact solver stopped at a residual of {residual:.2g}, above 'tolerance' "
+                f"({settings.tolerance:g}): raise 'max_rounds' (now {settings.max_rounds}), or use "
+                "a larger 'penalty' where the outcomes are separated perfectly",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _read_training(self, X: Any, weights: Floats | None) -> Floats:
+        if self.study is not None:
+            return self._read(X, reset=True)
+        rows = None if weights is None else weights > 0
+        if _is_named_frame(X):
+            validate_data(self, X, skip_check_array=True)
+            self._covariates, values = infer_covariates(X, rows=rows)
+            return values
+        checked = validate_data(
+            self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
+        )
+        names = [f"x{j}" for j in range(checked.shape[1])]
+        if hasattr(self, "feature_names_in_"):
+            names = [str(name) for name in self.feature_names_in_]
+        columns = dict(zip(names, checked.T, strict=True))
+        self._covariates, values = infer_covariates(columns, rows=rows)
+        return values
+
+    def _read(self, X: Any, *, reset: bool = False) -> Floats:
+        """Return X as values in the study's coding."""
+        covariates = self.study.covariates if reset else self.study_.covariates
+        if _is_named_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            source = X
+        else:
+            checked = validate_data(
+                self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
+            )
+            if checked.shape[1] != len(covariates):
+                raise DataError(
+                    f"X has {checked.shape[1]} columns, the study has {len(covariates)} covariates"
+                )
+            source = dict(zip(covariates, checked.T, strict=True))
+        if self.study is None:
+            return read_values(source, covariates)
+        # Declared levels, ranges and completeness are checked, as at a real site.
+        return load_table(source, self.study, need_outcome=False, where="X").values
+
+    def _study(self, weights: Floats | None) -> Study:
+        covariates = self._covariates if self.study is None else self.study.covariates
+        weight = None
+        if weights is not None:
+            _check_counts(weights)
+            weight = Weight(column=_unused("sample_weight", covariates), max=weights.max() or 1.0)
+        if self.study is not None:
+            facts = self.study.model_dump()
+            declared = self.study.weight
+            if declared is None and weight is not None:
+                facts |= {"weight": weight, "ranges_from_data": True}
+            if declared is not None and weights is None:
+                raise DataError("the study has patient weights: pass them as sample_weight")
+            if declared is not None and weights is not None and weights.max() > declared.max:
+                raise DataError(f"a weight is above the study's public bound {declared.max:g}")
+            return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
+        negative, positive = (str(label) for label in self.classes_)
+        column = _unused("outcome", covariates)
+        outcome = Outcome(column=column, positive=positive, negative=negative)
+        return Study(
+            name=type(self).__name__,
+            ranges_from_data=True,
+            outcome=outcome,
+            covariates=dict(covariates),
+            weight=weight,
+            settings=self._resolve(None),
+        )
+
+    def _resolve(self, base: Settings | None) -> Settings:
+        given = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name in _SETTINGS and value is not None
+        }
+        given |= self._more_settings()
+        if base is None or self.preset is not None:
+            given["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
+            return resolve_settings(self.preset, **given)
+        if self.random_state is not None:
+            given["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return override_settings(base, given)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the log-odds F(x), shape (n_rows,)."""
+        check_is_fitted(self)
+        return self.model_.decision_function(self._read(X))
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return 1 − σ(F(x)) and σ(F(x)), shape (n_rows, 2)."""
+        check_is_fitted(self)
+        positive = self.model_.predict_proba(self._read(X))
+        return np.column_stack([1 - positive, positive])
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the more probable class, shape (n_rows,)."""
+        chosen = (self.decision_function(X) > 0).astype(np.intp)
+        predicted: npt.NDArray[Any] = self.classes_[chosen]
+        return predicted
+
+    @property
+    def rules_(self) -> pd.DataFrame:
+        """The terms of the model, most important first."""
+        check_is_fitted(self)
+        return self.model_.rules_frame()
+
+    @property
+    def variable_importance_(self) -> pd.Series[float]:
+        """Importance of every covariate (paper 2.3), largest first."""
+        import pandas as pd
+
+        check_is_fitted(self)
+        importance = pd.Series(self.model_.variable_importance(), index=list(self.study_.names))
+        return importance.sort_values(ascending=False)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "model_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+class FederatedRuleFitClassifier(_RuleFit):
+    """Federated RuleFit, with all sites in this process.
+
+    By default the exact solver with cross-validated λ; ``preset="paper"`` is
+    the paper's method, number by number.
+
+    Parameters left at None are the preset's (or the study's).
+
+    Parameters
+    ----------
+    study : Study, optional
+        Declares public ranges, levels and units. Without one they are read
+        off X, which no ε covers; the model's privacy bill says so.
+    preset : {"default", "paper"}, optional
+        Named settings, see :data:`fedrulefit.study.PRESETS`.
+    noise : bool, optional
+        False turns the noise of the histograms off.
+    epsilon_total, epsilon : float, optional
+        Privacy budget of all histograms together, or of each one.
+    n_bins, n_cutoffs, winsor, repair, spreads, centre : optional
+        Of the histograms, see :class:`fedrulefit.study.Settings`.
+    n_trees, mean_leaves, learning_rate, subsample, min_leaf : optional
+        Of the boosted trees.
+    drop_complements, linear_terms, single_cutoffs : optional
+        Of the candidate terms.
+    linear_factor, interaction_factor : optional
+        Penalty factors of linear terms, and of rules with several conditions.
+    solver : {"exact", "fedda"}, optional
+    penalty : float or "cv", optional
+        λ, or its choice by federated cross-validation.
+    folds, path_length, path_ratio, selection, max_rules : optional
+        Of the cross-validation.
+    tolerance, max_rounds, max_active : optional
+        Of the exact solver.
+    rounds, local_steps, server_step, client_step : optional
+        Of FedDA.
+    weighting : optional
+        Whether sites count by their patients or equally.
+    unsafe_noise_seed : int, optional
+        Makes the privacy noise reproducible, and thereby worthless. For tests.
+    n_jobs : int, optional
+        Sites that work at the same time; -1 for one per core.
+    random_state : int, RandomState or None
+        Seeds the trees' leaf counts, subsamples and folds, never privacy noise.
+
+    Attributes
+    ----------
+    model_ : Model
+    rules_ : DataFrame
+        rule, kind, coefficient, odds_ratio, importance, support.
+    variable_importance_ : Series
+    history_ : (n_rounds,) float64
+        Penalised mean loss, round by round.
+    ledgers_ : dict of str to tuple of Release
+        What left each site.
+    study_ : Study
+    classes_ : (2,) array
+    n_features_in_ : int
+    feature_names_in_ : array of str, where X had names
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from fedrulefit import FederatedRuleFitClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> sites = ["north", "south", "west"] * 189 + ["north", "south"]
+    >>> model = FederatedRuleFitClassifier(n_trees=50, penalty=0.01, random_state=0)
+    >>> model = model.fit(X, y, sites=sites)
+    >>> bool(model.score(X, y) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        study: Study | None = None,
+        preset: str | None = None,
+        noise: bool | None = None,
+        epsilon_total: float | None = None,
+        epsilon: float | None = None,
+        n_bins: int | None = None,
+        n_cutoffs: int | None = None,
+        winsor: float | None = None,
+        repair: Literal["clip", "project"] | None = None,
+        spreads: Literal["exact", "histogram"] | None = None,
+        centre: bool | None = None,
+        n_trees: int | None = None,
+        mean_leaves: float | None = None,
+        learning_rate: float | None = None,
+        subsample: float | None = None,
+        min_leaf: float | None = None,
+        drop_complements: bool | None = None,
+        linear_terms: bool | None = None,
+        single_cutoffs: bool | None = None,
+        linear_factor: float | None = None,
+        interaction_factor: float | None = None,
+        solver: Literal["exact", "fedda"] | None = None,
+        penalty: float | Literal["cv"] | None = None,
+        folds: int | None = None,
+        path_length: int | None = None,
+        path_ratio: float | None = None,
+        selection: Literal["min", "1se"] | None = None,
+        max_rules: int | None = None,
+        tolerance: float | None = None,
+        max_rounds: int | None = None,
+        max_active: int | None = None,
+        rounds: int | None = None,
+        local_steps: int | None = None,
+        server_step: float | None = None,
+        client_step: float | None = None,
+        weighting: Literal["patients", "sites"] | None = None,
+        unsafe_noise_seed: int | None = None,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.study = study
+        self.preset = preset
+        self.noise = noise
+        self.epsilon_total = epsilon_total
+        self.epsilon = epsilon
+        self.n_bins = n_bins
+        self.n_cutoffs = n_cutoffs
+        self.winsor = winsor
+        self.repair = repair
+        self.spreads = spreads
+        self.centre = centre
+        self.n_trees = n_trees
+        self.mean_leaves = mean_leaves
+        self.learning_rate = learning_rate
+        self.subsample = subsample
+        self.min_leaf = min_leaf
+        self.drop_complements = drop_complements
+        self.linear_terms = linear_terms
+        self.single_cutoffs = single_cutoffs
+        self.linear_factor = linear_factor
+        self.interaction_factor = interaction_factor
+        self.solver = solver
+        self.penalty = penalty
+        self.folds = folds
+        self.path_length = path_length
+        self.path_ratio = path_ratio
+        self.selection = selection
+        self.max_rules = max_rules
+        self.tolerance = tolerance
+        self.max_rounds = max_rounds
+        self.max_active = max_active
+        self.rounds = rounds
+        self.local_steps = local_steps
+        self.server_step = server_step
+        self.client_step = client_step
+        self.weighting = weighting
+        self.unsafe_noise_seed = unsafe_noise_seed
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, *, sites: Any = None, sample_weight: Any = None
+    ) -> FederatedRuleFitClassifier:
+        """Learn one model over all sites.
+
+        Parameters
+        ----------
+        X : data frame or array, shape (n_rows, n_features)
+            NaN is missing. Text columns are categories.
+        y : (n_rows,)
+            Two classes; the larger label is the event.
+        sites : (n_rows,), optional
+            The site of every patient; without it, all are one site.
+        sample_weight : (n_rows,), optional
+            How many patients a row stands for.
+        """
+        fitted: FederatedRuleFitClassifier = self._fit(X, y, sites, sample_weight)
+        return fitted
+
+    def _noise(self, site: str) -> Noise | None:
+        if self.unsafe_noise_seed is None:
+            return None
+        return UnsafeSeededLaplace(self.unsafe_noise_seed, site)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.noise is not False and self.unsafe_noise_seed is None
+        return tags
+
+
+class RuleFitClassifier(_RuleFit):
+    """Centralised RuleFit: pooled data, no noise.
+
+    By default the exact solver with cross-validated λ; ``preset="paper"`` is
+    the paper's.
+
+    Parameters left at None are the preset's (or the study's).
+
+    Parameters
+    ----------
+    study : Study, optional
+        Declares levels and units, as for :class:`FederatedRuleFitClassifier`.
+    preset : {"default", "paper"}, optional
+    cutoffs : {"exact", "histogram"}
+        ``exact`` takes every distinct value as a cut-off, or `n_cutoffs`
+        quantiles where there are more; ``histogram`` the same grid as one
+        federated site without noise.
+    n_cutoffs : int, optional
+        At most so many cut-offs per covariate: 254 for ``exact``, the preset's
+        for ``histogram``.
+    n_bins, winsor, repair, spreads, centre : optional
+        Of the histograms, see :class:`fedrulefit.study.Settings`.
+    n_trees, mean_leaves, learning_rate, subsample, min_leaf : optional
+        Of the boosted trees.
+    drop_complements, linear_terms, single_cutoffs : optional
+        Of the candidate terms.
+    linear_factor, interaction_factor : optional
+        Penalty factors of linear terms, and of rules with several conditions.
+    solver : {"exact", "fedda"}, optional
+    penalty : float or "cv", optional
+        λ, or its choice by federated cross-validation.
+    folds, path_length, path_ratio, selection, max_rules : optional
+        Of the cross-validation.
+    tolerance, max_rounds, max_active : optional
+        Of the exact solver.
+    rounds, local_steps, server_step, client_step : optional
+        Of FedDA.
+    n_jobs : int, optional
+        Accepted for symmetry; one site works alone.
+    random_state : int, RandomState or None
+        Seeds the trees' leaf counts, subsamples and folds.
+
+    Attributes
+    ----------
+    model_, rules_, variable_importance_, history_, study_, classes_
+        As for :class:`FederatedRuleFitClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from fedrulefit import RuleFitClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = RuleFitClassifier(n_trees=50, penalty=0.01, random_state=0).fit(X, y)
+    >>> list(model.rules_.columns)
+    ['rule', 'kind', 'coefficient', 'odds_ratio', 'importance', 'support']
+    """
+
+    def __init__(
+        self,
+        *,
+        study: Study | None = None,
+        preset: str | None = None,
+        cutoffs: Literal["exact", "histogram"] = "exact",
+        n_bins: int | None = None,
+        n_cutoffs: int | None = None,
+        winsor: float | None = None,
+        repair: Literal["clip", "project"] | None = None,
+        spreads: Literal["exact", "histogram"] | None = None,
+        centre: bool | None = None,
+        n_trees: int | None = None,
+        mean_leaves: float | None = None,
+        learning_rate: float | None = None,
+        subsample: float | None = None,
+        min_leaf: float | None = None,
+        drop_complements: bool | None = None,
+        linear_terms: bool | None = None,
+        single_cutoffs: bool | None = None,
+        linear_factor: float | None = None,
+        interaction_factor: float | None = None,
+        solver: Literal["exact", "fedda"] | None = None,
+        penalty: float | Literal["cv"] | None = None,
+        folds: int | None = None,
+        path_length: int | None = None,
+        path_ratio: float | None = None,
+        selection: Literal["min", "1se"] | None = None,
+        max_rules: int | None = None,
+        tolerance: float | None = None,
+        max_rounds: int | None = None,
+        max_active: int | None = None,
+        rounds: int | None = None,
+        local_steps: int | None = None,
+        server_step: float | None = None,
+        client_step: float | None = None,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.study = study
+        self.preset = preset
+        self.cutoffs = cutoffs
+        self.n_bins = n_bins
+        self.n_cutoffs = n_cutoffs
+        self.winsor = winsor
+        self.repair = repair
+        self.spreads = spreads
+        self.centre = centre
+        self.n_trees = n_trees
+        self.mean_leaves = mean_leaves
+        self.learning_rate = learning_rate
+        self.subsample = subsample
+        self.min_leaf = min_leaf
+        self.drop_complements = drop_complements
+        self.linear_terms = linear_terms
+        self.single_cutoffs = single_cutoffs
+        self.linear_factor = linear_factor
+        self.interaction_factor = interaction_factor
+        self.solver = solver
+        self.penalty = penalty
+        self.folds = folds
+        self.path_length = path_length
+        self.path_ratio = path_ratio
+        self.selection = selection
+        self.max_rules = max_rules
+        self.tolerance = tolerance
+        self.max_rounds = max_rounds
+        self.max_active = max_active
+        self.rounds = rounds
+        self.local_steps = local_steps
+        self.server_step = server_step
+        self.client_step = client_step
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RuleFitClassifier:
+        """Learn a model from pooled data; see :class:`FederatedRuleFitClassifier`."""
+        if self.cutoffs not in ("exact", "histogram"):
+            raise ValueError(f"cutoffs must be 'exact' or 'histogram', not {self.cutoffs!r}")
+        fitted: RuleFitClassifier = self._fit(X, y, None, sample_weight)
+        return fitted
+
+    def _more_settings(self) -> dict[str, Any]:
+        if self.cutoffs == "exact" and self.n_cutoffs is None:
+            return {"noise": False, "n_cutoffs": MAX_CODES - 1}
+        return {"noise": False}
+
+    def _grid(self, table: Table, study: Study) -> Grid | None:
+        if self.cutoffs == "histogram":
+            return None
+        return pooled_grid(table, study)
+
+
+def pooled_grid(table: Table, study: Study) -> Grid:
+    """Return cut-offs at the values themselves, or `n_cutoffs` quantiles of them."""
+    settings = study.settings
+    return exact_grid(
+        table.values,
+        table.weights,
+        study.bins,
+        n_cutoffs=settings.n_cutoffs,
+        winsor=settings.winsor,
+        centre=settings.centre,
+    )
+
+
+def _is_named_frame(X: Any) -> bool:
+    """Whether X is a data frame whose columns have names (not numbers)."""
+    columns = getattr(X, "columns", None)
+    if columns is None or not all(isinstance(name, str) for name in columns):
+        return False
+    twins = sorted(name for name, n in Counter(columns).items() if n > 1)
+    if twins:
+        raise DataError(f"X has several columns named {', '.join(twins)}")
+    return True
+
+
+def _check_counts(weights: Floats) -> None:
+    """Warn of normalised weights: ours count patients."""
+    if 0 < weights.sum() < 0.5 * np.count_nonzero(weights):
+        warnings.warn(
+            "sample_weight counts patients, and adds up to far fewer than there are rows: "
+            "multiply it so that its mean is about 1",
+            stacklevel=4,
+        )
+
+
+def _unused(name: str, taken: Container[str]) -> str:
+    """Return a column name that X does not have."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _threads(n_jobs: int | None) -> int:
+    if n_jobs is None:
+        return 1
+    return n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)

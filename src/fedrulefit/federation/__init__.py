@@ -1,0 +1,1 @@
+"""Hospitals run it between themselves: kits and charters, processes, carriers, runs, audits."""

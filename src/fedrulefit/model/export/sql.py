@@ -1,0 +1,346 @@
+"""A model → one SELECT that scores a table in the hospital's own database.
+
+In: a model. Out: SQL text. No patient and no connection is needed.
+
+The query reads top to bottom:
+
+==========  ===============================================================
+``cells``   the study's raw columns, as text without blanks around them
+``known``   each covariate's value: a number, 1/0 for yes/no, a category's
+            level; NULL where there is none. ``absent1`` is 1 where the cell
+            of ``x1`` says that the value is missing
+``scores``  the log-odds: intercept + rules + linear terms
+==========  ===============================================================
+
+A patient with a cell that is neither a value of the study nor missing gets
+NULL: Python would refuse the table, and a query must not guess. Only covariates
+that the model's terms name are read.
+
+Oracle: :meth:`fedrulefit.Model.predict_proba` (``tests/unit/export/test_sql.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from fedrulefit.core.grid import RULE_SPREAD, Axis
+from fedrulefit.core.rules import Condition, as_interval
+from fedrulefit.errors import FedRuleFitError
+from fedrulefit.model import LinearTerm, Model, Term
+from fedrulefit.model.export.dialects import Dialect, find_dialect, quote_name
+from fedrulefit.model.publish import check_rounding
+from fedrulefit.study import Category, Covariate, Level, Number, level_key
+from fedrulefit.table.columns import MISSING_WORDS, boolean_aliases
+
+if TYPE_CHECKING:
+    from fedrulefit.model import RuleTerm
+
+_RESULTS: Final = ("probability", "log_odds")
+_STEEPEST: Final = 708.0
+"""exp neither overflows nor underflows up to here; the probability is 1 or 0 to 300 digits."""
+_NAN_WORDS: Final = frozenset({"-nan", "+nan"})
+"""DuckDB writes a NaN so, and Python reads it as one."""
+
+
+def write_sql(
+    model: Model,
+    dialect: str,
+    *,
+    table: str | Sequence[str] = "patients",
+    key: str | Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+    log_odds: bool = False,
+) -> str:
+    """Return the query; see :meth:`fedrulefit.Model.to_sql`."""
+    check_rounding(model)
+    sql = find_dialect(dialect)
+    keys = [key] if isinstance(key, str) else list(key)
+    place = [table] if isinstance(table, str) else list(table)
+    _check_names(model, keys, place, columns or {})
+    names = {name: (columns or {}).get(name, name) for name in model.study.names}
+    return "\n".join(
+        [
+            *_heading(model, sql),
+            "WITH",
+            _write_step("fedrulefit_cells", _cells(model, sql, names, keys), place),
+            _write_step("fedrulefit_known", _known(model, sql, keys), ["fedrulefit_cells"]),
+            _write_step(
+                "fedrulefit_scores",
+                [*_key_names(keys), f"{_log_odds(model, sql)} AS log_odds"],
+                ["fedrulefit_known"],
+            ).removesuffix(","),
+            "SELECT",
+            _listed(_results(sql, keys, log_odds=log_odds)),
+            "FROM fedrulefit_scores",
+            "",
+        ]
+    )
+
+
+def _check_names(
+    model: Model, keys: Sequence[str], place: Sequence[str], columns: Mapping[str, str]
+) -> None:
+    taken = [name.casefold() for name in (*_RESULTS, *keys)]
+    if len(set(taken)) < len(taken):
+        raise FedRuleFitError(
+            "a key column is named twice, or is named 'probability' or 'log_odds', "
+            "as the results are: rename the column, for instance in a view"
+        )
+    if not place or not all((*place, *keys, *columns.values())):
+        raise FedRuleFitError("a name of a table or column is empty: give its name")
+    if place[-1].casefold().startswith("fedrulefit_"):
+        raise FedRuleFitError(f"table {place[-1]!r} may clash with names of the query: rename it")
+    unknown = [name for name in columns if name not in model.study.covariates]
+    if unknown:
+        raise FedRuleFitError(
+            f"the study has no covariate {unknown[0]!r}: it has {', '.join(model.study.names)}"
+        )
+
+
+# --- the steps of the query ---------------------------------------------------------------
+
+
+def _heading(model: Model, sql: Dialect) -> list[str]:
+    outcome = model.study.outcome.label or model.study.outcome.column
+    return [
+        f"-- {_comment(model.study.name)}: probability of {_comment(outcome)}",
+        f"-- fedrulefit, for {sql.name}. NULL where a value is not one of the study.",
+    ]
+
+
+def _write_step(name: str, columns: Sequence[str], source: Sequence[str]) -> str:
+    """MATERIALIZED, or a database would read the cells anew for every rule."""
+    where = ".".join(quote_name(part) for part in source)
+    return f"{name} AS MATERIALIZED (\n  SELECT\n{_listed(columns)}\n  FROM {where} AS t\n),"
+
+
+def _listed(columns: Sequence[str]) -> str:
+    """One column a line; a comment stands behind the comma."""
+    lines = []
+    for k, column in enumerate(columns):
+        code, mark, comment = column.partition(_REMARK)
+        comma = "," if k + 1 < len(columns) else ""
+        lines.append(f"    {code}{comma}" + (f"  -- {comment}" if mark else ""))
+    return "\n".join(lines)
+
+
+_REMARK: Final = "\0"
+"""Parts a column from its comment; no name in a query holds it."""
+
+
+def _cells(model: Model, sql: Dialect, names: Mapping[str, str], keys: Sequence[str]) -> list[str]:
+    # Only a name behind "t." is never taken for a text, as SQLite does.
+    chosen = [f"t.{quote_name(key)} AS {k}" for k, key in zip(_key_names(keys), keys, strict=True)]
+    for feature in _features(model):
+        name = model.study.names[feature]
+        cell = sql.cell(f"t.{quote_name(names[name])}")
+        chosen.append(f"{cell} AS {_x(feature)}{_REMARK}{_comment(name)}")
+    return chosen or ["1 AS one"]
+
+
+def _known(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
+    chosen = _key_names(keys)
+    for feature in _features(model):
+        name = model.study.names[feature]
+        covariate, x = model.study.covariates[name], _x(feature)
+        value, words = _read_cell(covariate, sql, x)
+        chosen.append(f"{value} AS {x}{_REMARK}{_comment(name)}")
+        if not covariate.complete:
+            listed = ", ".join(sql.text(word) for word in sorted(words))
+            absent = f"{x} IS NULL OR lower({x}) IN ({listed})"
+            chosen.append(f"CASE WHEN {absent} THEN 1 ELSE 0 END AS {_absent(feature)}")
+    return chosen or ["1 AS one"]
+
+
+def _log_odds(model: Model, sql: Dialect) -> str:
+    terms = [sql.real(model.intercept) + f"{_REMARK}intercept"]
+    terms += [_write_term(term, model, sql) for term in model.terms]
+    readable = " AND ".join(_readable(model, feature) for feature in _features(model)) or "1 = 1"
+    return f"CASE WHEN {readable} THEN\n{_write_sum(terms)}\n    END"
+
+
+def _readable(model: Model, feature: int) -> str:
+    known = f"{_x(feature)} IS NOT NULL"
+    complete = model.study.covariates[model.study.names[feature]].complete
+    return known if complete else f"({known} OR {_absent(feature)} = 1)"
+
+
+def _results(sql: Dialect, keys: Sequence[str], *, log_odds: bool) -> list[str]:
+    shown = [f"{k} AS {quote_name(key)}" for k, key in zip(_key_names(keys), keys, strict=True)]
+    end = sql.real(_STEEPEST)
+    bounded = (
+        f"CASE WHEN log_odds > {end} THEN {end} WHEN log_odds < -{end} THEN -{end} "
+        "ELSE log_odds END"
+    )
+    shown.append(f"{sql.real(1.0)} / ({sql.real(1.0)} + exp(-({bounded}))) AS probability")
+    return [*shown, "log_odds"] if log_odds else shown
+
+
+# --- cells --------------------------------------------------------------------------------
+
+
+def _read_cell(covariate: Covariate, sql: Dialect, x: str) -> tuple[str, frozenset[str]]:
+    """Return the value of a cell, and the words that stand for a missing one."""
+    if isinstance(covariate, Number):
+        return sql.number(x), MISSING_WORDS | _NAN_WORDS
+    if isinstance(covariate, Category):
+        keys = [level_key(level) for level in covariate.levels]
+        return _match(covariate.levels, [sql.text(key) for key in keys], sql, x), _words(keys)
+    levels = (covariate.no, covariate.yes)
+    codes = [sql.real(0.0), sql.real(1.0)]
+    return _match(levels, codes, sql, x), _words([level_key(level) for level in levels])
+
+
+def _words(keys: Iterable[str]) -> frozenset[str]:
+    """A word that the study declares as a level is not missing."""
+    return (MISSING_WORDS | _NAN_WORDS) - {key.casefold() for key in keys}
+
+
+def _match(levels: Sequence[Level], codes: Sequence[str], sql: Dialect, x: str) -> str:
+    """Return the code of the level that a cell spells, as ``match_levels`` finds it.
+
+    A level that is a number meets any spelling of that number, and true and
+    false any case; beyond 15 digits the digits count. All others must be
+    spelt as the study does.
+    """
+    places = {level_key(level): code for level, code in zip(levels, codes, strict=True)}
+    spelt = {str(level).strip(): code for level, code in zip(levels, codes, strict=True)}
+    lookups: dict[str, dict[str, str]] = {x: {}, sql.number(x): {}, sql.digits(x): {}}
+    lookups[f"lower({x})"] = {}
+    for key, code in {**places, **boolean_aliases(places)}.items():
+        subject, literal = _compare(key, sql, x)
+        lookups[subject][literal] = code
+    for text, code in spelt.items():
+        if level_key(text) not in ("true", "false") and not _is_plain(text):
+            lookups[x].setdefault(sql.text(text), code)
+    cases = [
+        f"CASE {subject} "
+        + " ".join(f"WHEN {literal} THEN {code}" for literal, code in found.items())
+        + " END"
+        for subject, found in lookups.items()
+        if found
+    ]
+    return cases[0] if len(cases) == 1 else f"COALESCE({', '.join(cases)})"
+
+
+def _compare(key: str, sql: Dialect, x: str) -> tuple[str, str]:
+    """Return what of a cell is compared with the key of a level, and with which literal."""
+    if key in ("true", "false"):
+        return f"lower({x})", sql.text(key)
+    if key.isascii() and key.isdecimal() and len(key) > 15:
+        return sql.digits(x), sql.text(key)
+    if _is_finite(key):
+        return sql.number(x), sql.exact(float(key))
+    return x, sql.text(key)
+
+
+def _is_finite(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a database reads it as the number that Python does."""
+    return _is_finite(text) and text.isascii() and "_" not in text
+
+
+# --- terms --------------------------------------------------------------------------------
+
+
+def _write_sum(terms: Sequence[str]) -> str:
+    """Add up in blocks: databases bound how deep a chain of + may nest."""
+    size = max(8, math.isqrt(len(terms)))
+    blocks = [terms[k : k + size] for k in range(0, len(terms), size)]
+    lines = []
+    for k, block in enumerate(blocks):
+        lines.append("      (" if k == 0 else "      + (")
+        for i, term in enumerate(block):
+            code, _, comment = term.partition(_REMARK)
+            lines.append(f"        {'+ ' if i else ''}{code}  -- {comment}")
+        lines.append("      )")
+    return "\n".join(lines)
+
+
+def _write_term(term: Term, model: Model, sql: Dialect) -> str:
+    remark = _REMARK + _comment(model.describe(term))
+    if isinstance(term, LinearTerm):
+        return _write_linear(term, model.grid.axes[term.feature], sql) + remark
+    return _write_rule(term, model, sql) + remark
+
+
+def _write_linear(term: LinearTerm, axis: Axis, sql: Dialect) -> str:
+    x, (low, high) = _x(term.feature), axis.limits
+    fill, *ends = (sql.real(v) for v in (float(np.clip(axis.fill, low, high)), low, high))
+    kept = (
+        f"CASE WHEN {x} IS NULL THEN {fill} WHEN {x} < {ends[0]} THEN {ends[0]} "
+        f"WHEN {x} > {ends[1]} THEN {ends[1]} ELSE {x} END"
+    )
+    scaled = f"{sql.real(RULE_SPREAD)} * ({kept} - {sql.real(axis.centre)})"
+    return f"{sql.real(term.coefficient)} * ({scaled} / {sql.real(axis.spread)})"
+
+
+def _write_rule(term: RuleTerm, model: Model, sql: Dialect) -> str:
+    conditions = [_write_condition(c, model, sql) for c in term.rule] or ["1 = 1"]
+    return f"CASE WHEN {' AND '.join(conditions)} THEN {sql.real(term.coefficient)} ELSE 0 END"
+
+
+def _write_condition(condition: Condition, model: Model, sql: Dialect) -> str:
+    axis, x = model.grid.axes[condition.feature], _x(condition.feature)
+    present = condition.codes & ((1 << axis.n_codes) - 1)
+    if present == 0:
+        return f"{x} IS NULL" if condition.missing else "1 = 0"
+    if present == (1 << axis.n_codes) - 1:
+        return "1 = 1" if condition.missing else f"{x} IS NOT NULL"
+    bounds = as_interval(present) if axis.ordered else None
+    if bounds is not None:
+        test = _write_interval(bounds, axis, sql, x)
+    else:
+        test = _write_levels(present, condition.feature, model, sql)
+    return f"({test} OR {x} IS NULL)" if condition.missing else test
+
+
+def _write_interval(bounds: tuple[int, int], axis: Axis, sql: Dialect, x: str) -> str:
+    lo, hi = bounds
+    parts = [f"{x} >= {sql.exact(float(axis.cutoffs[lo - 1]))}"] if lo > 0 else []
+    if hi < axis.n_codes:
+        parts.append(f"{x} < {sql.exact(float(axis.cutoffs[hi - 1]))}")
+    return " AND ".join(parts)
+
+
+def _write_levels(present: int, feature: int, model: Model, sql: Dialect) -> str:
+    covariate = model.study.covariates[model.study.names[feature]]
+    if not isinstance(covariate, Category):
+        raise FedRuleFitError("a condition on a number must be an interval")
+    keys = [level_key(v) for code, v in enumerate(covariate.levels) if present >> code & 1]
+    listed = ", ".join(sql.text(key) for key in keys)
+    return f"{_x(feature)} = {listed}" if len(keys) == 1 else f"{_x(feature)} IN ({listed})"
+
+
+# --- names --------------------------------------------------------------------------------
+
+
+def _features(model: Model) -> list[int]:
+    return sorted({feature for term in model.terms for feature in term.features})
+
+
+def _x(feature: int) -> str:
+    return f"x{feature + 1}"
+
+
+def _absent(feature: int) -> str:
+    return f"absent{feature + 1}"
+
+
+def _key_names(keys: Sequence[str]) -> list[str]:
+    return [f"key{k}" for k in range(1, len(keys) + 1)]
+
+
+def _comment(text: str) -> str:
+    """Return a text that cannot end a comment."""
+    return "".join(c if c.isprintable() else " " for c in text)

@@ -1,0 +1,417 @@
+"""What the page says, as rows and sentences: data first, looks later.
+
+In: a model. Out: frozen rows, already in words and rounded for reading. Each
+number follows from the model file alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from scipy.special import expit
+
+from fedrulefit.core.certificate import tell_distance
+from fedrulefit.core.rules import format_number
+from fedrulefit.model import LinearTerm, Model, RuleTerm, level_words
+from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.publish import warn_exact
+from fedrulefit.study import Category, Number, YesNo
+
+
+@dataclass(frozen=True)
+class TermRow:
+    """A rule or linear term in the table.
+
+    Parameters
+    ----------
+    words : str
+    kind : str
+        ``rule`` or ``linear``.
+    raises : bool
+        Whether it raises the risk.
+    odds_ratio : str
+    ratio : float
+        The same as a number, to sort by.
+    importance : float
+        Scaled so that the largest is 100.
+    support : float
+        In percent; −1 for a linear term, which has none, and where too few are inside or
+        outside the rule to tell.
+    """
+
+    words: str
+    kind: str
+    raises: bool
+    odds_ratio: str
+    ratio: float
+    importance: float
+    support: float
+
+
+@dataclass(frozen=True)
+class SubgroupRow:
+    """Patients and outcome rates inside and outside a rule; rates in percent.
+
+    `site` is empty for all sites together.
+    """
+
+    words: str
+    site: str
+    inside: str
+    rate_inside: float | None
+    outside: str
+    rate_outside: float | None
+
+
+@dataclass(frozen=True)
+class VariableRow:
+    """A covariate, and how much the model relies on it (largest = 100)."""
+
+    name: str
+    label: str
+    importance: float
+    terms: int
+
+
+@dataclass(frozen=True)
+class Field:
+    """A covariate as the calculator asks for it.
+
+    Parameters
+    ----------
+    key : str
+        Name of its control in the page.
+    name, label, unit, note : str
+    kind : str
+        ``number`` or ``choice``.
+    low, high : str
+        The study's range; empty for a choice.
+    options : tuple of str
+        Words for the codes, in their order; empty for a number.
+    complete : bool
+        Whether it must be given.
+    used : bool
+        Whether the model uses it at all.
+    """
+
+    key: str
+    name: str
+    label: str
+    unit: str
+    note: str
+    kind: str
+    low: str
+    high: str
+    options: tuple[str, ...]
+    complete: bool
+    used: bool
+
+
+Fact = tuple[str, str]
+NOT_TOLD: Final = "not told"
+"""What stands for a count of too few."""
+
+
+def list_terms(model: Model) -> list[TermRow]:
+    """Return all terms, most important first."""
+    largest = max((term.importance for term in model.terms), default=0.0) or 1.0
+    return [
+        TermRow(
+            words=model.describe(term),
+            kind="rule" if isinstance(term, RuleTerm) else "linear",
+            raises=term.coefficient > 0,
+            odds_ratio=format_ratio(model.odds_ratio(term)),
+            ratio=model.odds_ratio(term),
+            importance=100 * term.importance / largest,
+            support=-1.0 if math.isnan(model.support(term)) else 100 * model.support(term),
+        )
+        for term in model.terms
+    ]
+
+
+def list_subgroups(model: Model, *, by_site: bool = False) -> list[SubgroupRow]:
+    """Return outcome rates inside and outside every rule (paper, fig. 3).
+
+    With `by_site` a row per rule and site, where the model tells them.
+    """
+    return [
+        SubgroupRow(
+            words=row["rule"],
+            site=row["site"] if by_site else "",
+            inside=_tell_count(row["inside"]),
+            rate_inside=_percent(row["rate_inside"]),
+            outside=_tell_count(row["outside"]),
+            rate_outside=_percent(row["rate_outside"]),
+        )
+        for row in model.subgroups_frame(by_site=by_site).to_dict("records")
+    ]
+
+
+def list_variables(model: Model) -> list[VariableRow]:
+    """Return the covariates, most important first."""
+    value = model.variable_importance().tolist()
+    largest = max(value) or 1.0
+    counts = [0] * model.study.n_features
+    for term in model.terms:
+        for j in term.features:
+            counts[j] += 1
+    rows = [
+        VariableRow(name, model.study.covariates[name].label, 100 * value[j] / largest, counts[j])
+        for j, name in enumerate(model.study.names)
+    ]
+    return sorted(rows, key=lambda row: -row.importance)
+
+
+def list_fields(model: Model) -> list[Field]:
+    """Return the calculator's questions, in the study's order."""
+    used = {j for term in model.terms for j in term.features}
+    return [
+        _field(j, name, model.study.covariates[name], used=j in used)
+        for j, name in enumerate(model.study.names)
+    ]
+
+
+def _field(j: int, name: str, covariate: Number | Category | YesNo, *, used: bool) -> Field:
+    unit = low = high = ""
+    options: tuple[str, ...] = ()
+    if isinstance(covariate, Number):
+        unit = covariate.unit
+        low, high = (write_minus(format_number(end)) for end in covariate.range)
+    else:
+        options = level_words(covariate)
+    return Field(
+        key=f"x{j}",
+        name=name,
+        label=covariate.label,
+        unit=unit,
+        note=covariate.note,
+        kind="choice" if options else "number",
+        low=low,
+        high=high,
+        options=options,
+        complete=covariate.complete,
+        used=used,
+    )
+
+
+def tell_outcome(model: Model) -> str:
+    """Return the outcome's name for people."""
+    return model.study.outcome.label or model.study.outcome.column
+
+
+def tell_model(model: Model) -> list[str]:
+    """Return the model in a few plain sentences."""
+    origin, outcome = model.provenance, tell_outcome(model)
+    used = {j for term in model.terms for j in term.features}
+    lines = [
+        f"This model gives the probability of {_quote(outcome)}. It was learnt from "
+        f"{format_count(origin.patients)} patients of {_plural(len(origin.sites), 'site')}; "
+        + (
+            f"{tell_events(model)} of them had the outcome."
+            if origin.events is not None
+            else "too few of them had, or had not, the outcome to tell how many."
+        )
+    ]
+    baseline = 100 * float(expit(model.intercept))
+    if not model.terms:
+        return [
+            *lines,
+            "No rule and no linear term earned its place: the model gives every patient the "
+            f"same probability, {baseline:.1f} %.",
+        ]
+    lines.append(
+        f"It adds up {_plural(len(model.rule_terms), 'rule')} and "
+        f"{_plural(len(model.linear_terms), 'linear term')} over "
+        f"{len(used)} of {_plural(model.study.n_features, 'covariate')}. It starts from "
+        f"{baseline:.1f} %; each rule that holds for a patient, and each linear term, then "
+        "multiplies the odds."
+    )
+    first = model.terms[0]
+    verb = "raises" if first.coefficient > 0 else "lowers"
+    lines.append(
+        f"What counts most is {_quote(model.describe(first))}, which {verb} the risk "
+        f"(odds ×{format_ratio(model.odds_ratio(first))})."
+    )
+    lines.append(
+        "An odds ratio tells how the model counts, not what causes what: treating a value does "
+        "not change the risk by it."
+    )
+    return lines
+
+
+def tell_validation(validation: Evaluation) -> str:
+    """Return the internal–external validation in a sentence."""
+    known = [found.auc for found in validation.sites.values() if not math.isnan(found.auc)]
+    span = "The AUC of single sites is not told: some site has too few patients."
+    if known:
+        span = f"By site the AUC is from {min(known):.3f} to {max(known):.3f}."
+    return (
+        "Each site was left out once: a model was learnt from all others and judged on it. "
+        f"{span} This tells how the model may do at a hospital that it was not learnt from."
+    )
+
+
+def tell_heterogeneity(evaluation: Evaluation) -> str:
+    """Return how much the sites differ, in a sentence; empty where that is not known."""
+    tau = evaluation.heterogeneity()
+    if math.isnan(tau):
+        return ""
+    if tau < 0.005:
+        return (
+            f"Beyond chance, no difference between the AUCs of {len(evaluation.sites)} sites is "
+            "seen (DerSimonian and Laird's τ = 0); with few patients it cannot be excluded."
+        )
+    return (
+        f"Beyond chance, the sites' AUCs differ by a standard deviation of τ = {tau:.2f} on the "
+        "logit scale (DerSimonian and Laird)."
+    )
+
+
+def list_origin(model: Model, file: str) -> list[Fact]:
+    """Return sites and patients as released; `file` is the model's."""
+    origin = model.provenance
+    facts = [
+        ("Sites", ", ".join(origin.sites)),
+        ("Patients, all sites together", format_count(origin.patients)),
+        ("With the outcome", tell_events(model)),
+    ]
+    for site, counts in zip(origin.sites, origin.by_site, strict=False):
+        share = 100 * counts.events / counts.patients if counts.patients else 0.0
+        told = f"{format_count(counts.events)} with the outcome ({share:.0f} %)"
+        facts.append((f"Of {site}", f"{format_count(counts.patients)}; {told}"))
+    if model.study.weight is not None:
+        facts.append(("Weights", f"patients count by their {model.study.weight.column!r}"))
+    if model.rounding is not None:
+        facts.append(("Counts", warn_exact(model, file) or model.rounding.words()))
+    return facts
+
+
+def tell_rounding(model: Model) -> str:
+    """Return what counts are, for a sentence."""
+    multiple = 1 if model.rounding is None else model.rounding.multiple
+    return "exact" if multiple == 1 else f"multiples of {multiple}"
+
+
+def tell_events(model: Model) -> str:
+    """Return how many patients had the outcome, as far as that is told."""
+    events = model.provenance.events
+    if events is None:
+        return "too few to tell"
+    return f"{format_count(events)} ({100 * model.rate:.{rate_digits(model)}f} %)"
+
+
+def rate_digits(model: Model) -> int:
+    """Return the decimals of a rate in percent: none where it is one of rounded counts."""
+    return 0 if model.is_rounded else 1
+
+
+def tell_groups(model: Model) -> str:
+    """Return what the groups of the predicted risk are, and are not."""
+    rounded = (
+        " Their counts are rounded, and need not add up to the totals." if model.is_rounded else ""
+    )
+    return (
+        "Groups of the predicted risk are merged until each holds enough patients with and "
+        f"without the outcome.{rounded} Of a group's predicted risks the range is known; their "
+        "mean is an estimate. Decisions are known at the ends of groups (dots)."
+    )
+
+
+def list_certificate(model: Model) -> list[Fact]:
+    """Return how the fit went, and how far it is from the optimum."""
+    origin = model.provenance
+    gap = origin.certificate.gap
+    before = ", before rounding" if model.is_rounded else ""
+    chosen = " (chosen by cross-validation)" if origin.path else " (given)"
+    facts = [
+        ("Solver", f"{origin.solver}, {_plural(origin.rounds, 'round')}"),
+        ("Penalty λ", f"{origin.penalty:.4g}{chosen}"),
+        ("Candidate rules", str(origin.candidates)),
+        (f"Penalised mean loss{before}", f"{origin.objective:.6g}"),
+        (f"KKT residual{before}", write_minus(tell_distance(origin.certificate.residual))),
+        (
+            f"Duality gap{before}",
+            "not available: a term is unpenalised"
+            if gap is None
+            else f"{write_minus(tell_distance(gap))}: the most that the loss "
+            f"{'lay' if before else 'lies'} above the optimum of the pooled data",
+        ),
+    ]
+    if origin.path:
+        chosen_point = min(origin.path, key=lambda point: abs(point.penalty - origin.penalty))
+        facts.append(
+            (
+                "Held-out deviance at λ",
+                f"{chosen_point.deviance:.4g} (standard error {chosen_point.error:.2g}, "
+                "cross-validation)",
+            )
+        )
+    return facts
+
+
+def list_specification(model: Model) -> tuple[Sequence[str], list[list[str]]]:
+    """Return the whole model in numbers: as in its file, but cut-offs as people read them."""
+    columns = ("Term", "Coefficient", "Centre", "Spread", "Limits", "Fill")
+    rows = [["Starting point", write_number(model.intercept), *[""] * 4]]
+    for term in model.terms:
+        words, numbers = model.describe(term), [""] * 4
+        if isinstance(term, LinearTerm):
+            axis = model.grid.axes[term.feature]
+            words = f"{model.study.names[term.feature]}, linear"
+            centre, spread, low, high, fill = map(
+                write_number, (axis.centre, axis.spread, *axis.limits, axis.fill)
+            )
+            numbers = [centre, spread, f"{low} to {high}", fill]
+        rows.append([words, write_number(term.coefficient), *numbers])
+    return columns, rows
+
+
+def list_settings(model: Model) -> list[Fact]:
+    """Return every setting of the run."""
+    facts = model.study.settings.model_dump(mode="json")
+    return [(name, "none" if value is None else str(value)) for name, value in facts.items()]
+
+
+def list_versions(model: Model) -> Sequence[Fact]:
+    """Return the software that made the model."""
+    return model.provenance.software
+
+
+def format_ratio(value: float) -> str:
+    """Return an odds ratio as people read it."""
+    return f"{value:.2f}" if 0.095 <= value < 99.5 else format_number(value)
+
+
+def write_minus(text: str) -> str:
+    """Return numbers with minus signs instead of hyphens."""
+    return text.replace("-", "−")
+
+
+def write_number(value: float) -> str:
+    """Return a number with all its digits."""
+    return write_minus(repr(value))
+
+
+def _tell_count(value: float) -> str:
+    return NOT_TOLD if math.isnan(value) else format_count(value)
+
+
+def format_count(value: float) -> str:
+    """Return a number of patients; weights may make it a fraction."""
+    return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def _quote(text: str) -> str:
+    """Return a name of others in quotes, isolated: it cannot turn the sentence around."""
+    return f"“\u2068{text}\u2069”"
+
+
+def _percent(rate: float) -> float | None:
+    return None if math.isnan(rate) else 100 * rate
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"

@@ -1,0 +1,31 @@
+"""Any table → a site's patients as numbers, checked against the study.
+
+Names load when first used: a process that only computes on a :class:`Table` never loads
+what reads files and data frames.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedrulefit.table.check import Inspection, inspect_table, load_table
+    from fedrulefit.table.columns import Finding
+    from fedrulefit.table.patients import Table
+
+_HOMES = {
+    "Finding": "fedrulefit.table.columns",
+    "Inspection": "fedrulefit.table.check",
+    "Table": "fedrulefit.table.patients",
+    "inspect_table": "fedrulefit.table.check",
+    "load_table": "fedrulefit.table.check",
+}
+
+__all__ = ["Finding", "Inspection", "Table", "inspect_table", "load_table"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fedrulefit.table' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

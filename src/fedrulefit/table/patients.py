@@ -1,0 +1,51 @@
+"""A site's patients as numbers, in the order and coding of the study.
+
+Nothing here reads files or knows data frames: :mod:`fedrulefit.table.check` makes a
+:class:`Table` of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrulefit.core.arrays import Bools, Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A site's patients in the order and coding of the study.
+
+    Parameters
+    ----------
+    values : Floats, shape (n_rows, n_features)
+        NaN is missing; a category is its level's position; yes/no is 1/0.
+    outcome : Floats or None, shape (n_rows,)
+        1 for the event, 0 otherwise; None where it was not asked for.
+    weights : Floats, shape (n_rows,)
+        Ones without a weight column.
+    """
+
+    values: Floats
+    outcome: Floats | None
+    weights: Floats
+
+    @property
+    def n_rows(self) -> int:
+        """The number of patients."""
+        return int(self.values.shape[0])
+
+    @property
+    def digest(self) -> bytes:
+        """Hash of the patients, to notice that they changed."""
+        hasher = hashlib.sha256()
+        for array in (self.values, self.outcome, self.weights):
+            hasher.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+        return hasher.digest()
+
+    def take(self, rows: Bools) -> Table:
+        """Return the table of some patients only."""
+        outcome = None if self.outcome is None else self.outcome[rows]
+        return Table(self.values[rows], outcome, self.weights[rows])
