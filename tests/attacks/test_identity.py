@@ -497,7 +497,7 @@ def test_other_users_read_the_state_folder(
 ) -> None:
     """Another user of the hospital's or the coordinator's machine reads ledger, keys, runs."""
     if weak:
-        for module in ("privacy.ledger", "engines.journal", "engines.runs"):
+        for module in ("privacy.ledger", "federation.journal", "federation.runs"):
             monkeypatch.setattr(f"fedrulefit.{module}.touch_private", _touch)
         monkeypatch.setattr(hosts, "open_private", _open)
         monkeypatch.setattr(runs, "write_private", lambda path, data: path.write_bytes(data))
