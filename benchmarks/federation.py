@@ -19,10 +19,11 @@ import pandas as pd
 from tests.federations import Federation, federation
 
 from fedrulefit import demo
+from fedrulefit.core.fixed import from_units, to_units
 from fedrulefit.engines import inprocess
 from fedrulefit.experiments.units import machine
 from fedrulefit.federation import runs
-from fedrulefit.privacy.masks import Masks, add_rings, from_ring, make_secret, public_key, to_ring
+from fedrulefit.privacy.masks import Masks, add_rings, make_secret, public_key
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 
@@ -112,12 +113,12 @@ def masks(length: int = 5000, n_sites: int = 20) -> None:
     for step in range(20):
         start = time.perf_counter()
         sealed = [
-            masks.seal(to_ring(numbers[site], n_sites), step=step, question=b"q", self_mask=False)
+            masks.mask(to_units(numbers[site]), step=step, question=b"q", self_mask=False)
             for site, masks in own.items()
         ]
         sealing.append((time.perf_counter() - start) / n_sites)
         start = time.perf_counter()
-        total = from_ring(add_rings(sealed, length))
+        total = from_units(add_rings(sealed, length))
         adding.append(time.perf_counter() - start)
         np.testing.assert_allclose(total, n_sites * next(iter(numbers.values())), atol=1e-8)
     print(

@@ -472,10 +472,10 @@ def make_presets() -> str:
 def make_messages() -> str:
     """Return every message with every field that it carries."""
     rows = []
-    for cls in typing.get_args(messages.Message):
-        kind = "request" if cls.__name__.endswith("Request") else "reply"
-        if cls in typing.get_args(messages.Sum):
-            kind = "reply, a sum"
+    for cls in messages.MESSAGES:
+        kind = "request" if issubclass(cls, messages.Request) else "reply"
+        if issubclass(cls, messages.SumRequest):
+            kind = "request of a sum"
         fields = [f for f in dataclasses.fields(cls) if f.name != "header"]
         hints = typing.get_type_hints(cls)
         if not fields:
@@ -498,13 +498,23 @@ def make_messages() -> str:
 def make_sums() -> str:
     """Return every number that is summed over patients: what one of them adds, at most."""
     rows = []
-    for cls in typing.get_args(messages.Sum):
-        fields = [f for f in dataclasses.fields(cls) if "unit" in f.metadata]
-        for position, field in enumerate(fields):
-            facts = field.metadata
-            name = _code(cls.__name__) if position == 0 else ""
-            rows.append((name, _code(field.name), facts["formula"], facts["unit"], facts["most"]))
-    return make_table(["sum", "field", "what it is", "unit", "most of one patient"], rows)
+    for question in messages.SUM_REQUESTS:
+        for cls in question.sums:
+            for position, (name, told) in enumerate(cls.quantities().items()):
+                first = position == 0
+                rows.append(
+                    (
+                        _code(question.__name__) if first and cls is question.sums[0] else "",
+                        _code(cls.__name__) if first else "",
+                        _code(name),
+                        told.formula,
+                        told.shape or "one",
+                        told.unit,
+                        told.most,
+                    )
+                )
+    head = ["question", "sum", "quantity", "what it is", "numbers", "unit", "most of one patient"]
+    return make_table(head, rows)
 
 
 def _shape(hint: Any) -> str:

@@ -10,14 +10,7 @@ from scipy.special import expit
 
 from fedrulefit.core.design import Design
 from fedrulefit.core.fixed import Bounds
-from fedrulefit.core.newton import (
-    CurvatureSums,
-    CurvatureUnits,
-    Newton,
-    Query,
-    read_curvature,
-    sum_curvature,
-)
+from fedrulefit.core.newton import CurvatureSums, Newton, Query, sum_curvature
 
 Site = tuple[Design, Any, Any]
 
@@ -63,12 +56,6 @@ def bounds_of(sites: list[Site]) -> Bounds:
     return Bounds(terms, float(max(w.max(initial=1.0) for _, _, w in sites)))
 
 
-def add_up(sums: list[CurvatureUnits]) -> CurvatureUnits:
-    """Sum over sites, field by field."""
-    names = CurvatureUnits.__annotations__
-    return CurvatureUnits(*(sum(getattr(s, n) for s in sums) for n in names))
-
-
 def ask(sites: list[Site], query: Query, folds: list[Any] | None = None) -> CurvatureSums:
     """Ask every site and add up."""
     parts = folds or [np.zeros(design.n_rows, dtype=np.int64) for design, _, _ in sites]
@@ -76,7 +63,7 @@ def ask(sites: list[Site], query: Query, folds: list[Any] | None = None) -> Curv
     units = [
         sum_curvature(*site, part, query, bounds) for site, part in zip(sites, parts, strict=True)
     ]
-    return read_curvature(add_up(units), query, bounds)
+    return CurvatureSums.packing(query, bounds).read(np.sum(units, axis=0))
 
 
 def solve(sites: list[Site], factors: Any, penalty: float, **options: Any) -> Newton:

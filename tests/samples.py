@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import msgpack
@@ -15,6 +16,7 @@ from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.public import Public
 from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
@@ -213,3 +215,24 @@ class Talk:
         dropouts: Literal["wait", "continue"] = "wait",
     ) -> Any:
         return self.ask(m.JoinRequest, sites=tuple(sites), secure=secure, dropouts=dropouts)
+
+
+def take_apart(request: m.SumRequest, numbers: Any, public: Public) -> list[SimpleNamespace]:
+    """Return the whole units of an answer, a namespace per declared sum."""
+    parts, start = [], 0
+    for packing in request.packings(public):
+        told, units = packing.of.quantities(), packing.split(numbers[start : start + packing.size])
+        start += packing.size
+        parts.append(
+            SimpleNamespace(**{n: v if told[n].shape else int(v[0]) for n, v in units.items()})
+        )
+    assert start == len(numbers)
+    return parts
+
+
+def sums_of(site: Site, request: m.SumRequest) -> list[SimpleNamespace]:
+    """Ask a site without masks for a sum; return its whole units."""
+    reply = site.handle(request)
+    assert isinstance(reply, m.SumReply), reply
+    assert not reply.masked
+    return take_apart(request, reply.numbers, site.patients.public)

@@ -9,9 +9,9 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.privacy.masks import add_rings
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import count_rules, make_grid
+from fedrulefit.protocol.public import Public
 from fedrulefit.protocol.site import Site
-from fedrulefit.protocol.sums import from_total
-from tests.samples import Talk
+from tests.samples import Talk, take_apart
 
 KEY = ("public", "certificate", "dropouts", "signature")
 
@@ -41,11 +41,16 @@ class Lead:
                 raise RefusedError(reply.code, name, reply.reason)
         return replies
 
-    def sum(self, kind: Any, reply: Any, lengths: Any, **fields: Any) -> Any:
-        """Ask for a sum and read its total."""
-        sealed = [answer.numbers for answer in self.ask(kind, **fields).values()]
-        header = next(iter(self.talks.values())).header()
-        return from_total(reply, header, lengths, add_rings(sealed, len(sealed[0])))
+    @property
+    def public(self) -> Public:
+        """What everybody knows, as a site has it."""
+        return next(iter(self.sites.values())).patients.public
+
+    def sum(self, kind: Any, **fields: Any) -> list[Any]:
+        """Ask for a sum and take its total apart, in whole units."""
+        masked = [answer.numbers for answer in self.ask(kind, **fields).values()]
+        question = kind(next(iter(self.talks.values())).header(), **fields)
+        return take_apart(question, add_rings(masked, len(masked[0])), self.public)
 
     def join(self, dropouts: str = "wait") -> None:
         """Join, and exchange keys."""

@@ -65,19 +65,18 @@ class Nudging(Coordinator):
 
     nudge = 1e-7
 
-    def _sum_curvature(self, queries: Any, bounds: Any) -> Any:
-        moved = [dataclasses.replace(query, end=query.end + self.nudge) for query in queries]
-        return (yield from super()._sum_curvature(moved, bounds))
+    def _choose(self, solvers: Any) -> Any:
+        queries = super()._choose(solvers)
+        return [dataclasses.replace(query, end=query.end + self.nudge) for query in queries]
 
 
 class Choosing(Coordinator):
     """Asks for the second derivatives of terms of its own choice."""
 
-    def _sum_curvature(self, queries: Any, bounds: Any) -> Any:
-        every = np.arange(len(bounds.terms))
+    def _choose(self, solvers: Any) -> Any:
+        queries, every = super()._choose(solvers), np.arange(len(solvers[0].factors))
         more = [np.union1d(q.active, np.setdiff1d(every, q.active)[-2:]) for q in queries]
-        moved = [dataclasses.replace(q, active=a) for q, a in zip(queries, more, strict=True)]
-        return (yield from super()._sum_curvature(moved, bounds))
+        return [dataclasses.replace(q, active=a) for q, a in zip(queries, more, strict=True)]
 
 
 @pytest.fixture

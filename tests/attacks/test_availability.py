@@ -39,9 +39,10 @@ from fedrulefit.federation import envelope, runs
 from fedrulefit.federation.envelope import Letter, close, unseal
 from fedrulefit.model.file import build_model, model_facts
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol import site as site_module
 from fedrulefit.protocol import wire
-from fedrulefit.protocol.coordinator import Coordinator, _check_rules
+from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.coordinator.agreeing import _check_sent
+from fedrulefit.protocol.messages import fit as fit_messages
 from fedrulefit.protocol.solver_settings import most_rules
 from fedrulefit.study import Study
 from fedrulefit.table.check import inspect_table
@@ -215,7 +216,7 @@ def test_rules_are_counted_before_they_are_built(monkeypatch: pytest.MonkeyPatch
 
 def test_an_array_is_made_once_its_bytes_are_there() -> None:
     """An array that claims 2⁴⁰ numbers, or more than it brings."""
-    facts = msgpack.unpackb(wire.to_bytes(m.SealedReply(HEADER, np.arange(3))))
+    facts = msgpack.unpackb(wire.to_bytes(m.SumReply(HEADER, True, np.arange(3))))
     for shape in (2**40, 4, 2, -3):
         data = msgpack.packb({**facts, "numbers": ["<i8", [shape], bytes(24)]})
         assert peak_of(lambda data=data: wire.from_bytes(data)) < MB  # type: ignore[misc]
@@ -268,9 +269,9 @@ def test_a_site_s_flood_of_rules_is_refused_at_once_and_by_name() -> None:
     reply = m.RulesReply(replace(HEADER, site="mallory"), many_rules(150_000), (), b"")
     started = time.monotonic()
     with pytest.raises(ProtocolError, match=f"site 'mallory' sent 150000 rules.* {most} at most"):
-        _check_rules(reply, 0, grid, most)
+        _check_sent(reply, 0, grid, most)
     assert time.monotonic() - started < 1.0
-    _check_rules(reply, 0, grid, 10**9)  # the twin
+    _check_sent(reply, 0, grid, 10**9)  # the twin
 
 
 def test_rules_hidden_in_folds_count_as_well() -> None:
@@ -280,8 +281,8 @@ def test_rules_hidden_in_folds_count_as_well() -> None:
         replace(HEADER, site="mallory"), rules[:300], (rules[300:600], rules[600:]), b""
     )
     with pytest.raises(ProtocolError, match="'mallory' sent 900 rules"):
-        _check_rules(reply, 2, grid_of(8), 500)
-    _check_rules(reply, 2, grid_of(8), 900)
+        _check_sent(reply, 2, grid_of(8), 500)
+    _check_sent(reply, 2, grid_of(8), 900)
 
 
 def test_rules_that_collide_are_refused_before_they_are_hashed_together() -> None:
@@ -291,7 +292,7 @@ def test_rules_that_collide_are_refused_before_they_are_hashed_together() -> Non
     assert len({hash(rule) for rule in alike}) == 1
     reply = m.RulesReply(replace(HEADER, site="mallory"), alike, (), b"")
     with pytest.raises(ProtocolError, match="'mallory': rules are repeated, or made to collide"):
-        _check_rules(reply, 0, grid, 10**6)
+        _check_sent(reply, 0, grid, 10**6)
 
 
 def test_honest_trees_give_fewer_rules_than_the_cap() -> None:
@@ -317,7 +318,7 @@ def asked_for(n_active: int) -> m.Reply:
     built: m.Reply = talk.ask(m.TermsRequest, rules=tuple(cutoff_rules(grid)))
     if isinstance(built, m.Refusal):
         return built
-    n_terms = talk.site._ready_design().n_terms
+    n_terms = talk.site.patients.design.n_terms
     terms = np.arange(n_terms)
     query = Query(-1, terms, np.zeros(n_terms), np.zeros(n_terms), np.arange(n_active))
     reply: m.Reply = talk.ask(m.CurvatureRequest, queries=(query,))
@@ -334,15 +335,15 @@ def test_a_query_does_not_raise_its_own_limit(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(reply, m.Refusal)
     assert "more active terms than the study allows, which is 20" in reply.reason
     monkeypatch.setattr(newton, "MAX_ACTIVE", 10**9)  # the twin
-    assert isinstance(asked_for(40), m.CurvatureReply)
+    assert isinstance(asked_for(40), m.SumReply)
 
 
 def test_what_an_answer_would_take_is_known_before_the_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Memory follows from public numbers: points, terms and active terms."""
-    monkeypatch.setattr(site_module, "MAX_BYTES", 100)
-    monkeypatch.setattr(site_module, "sum_curvature", None)
+    monkeypatch.setattr(fit_messages, "MAX_NUMBERS", 12)
+    monkeypatch.setattr(fit_messages, "sum_curvature", None)
     reply = asked_for(6)
     assert isinstance(reply, m.Refusal)
     assert "over the limit" in reply.reason

@@ -86,7 +86,7 @@ def test_asking_again_and_again_averages_nothing_out(
     hits all 68 cells, with a chance below 1e-7.
     """
     if weak:
-        monkeypatch.setattr("fedrulefit.protocol.site.Histograms", FreshEachRun)
+        monkeypatch.setattr("fedrulefit.protocol.site.work.Histograms", FreshEachRun)
     hospital = Hospital()
     study = STUDY.with_settings(epsilon=2.0)
     replies = [hospital.ask(f"run-{k}", study=study).counts for k in range(100)]
@@ -269,7 +269,7 @@ class Trusting(Histograms):
 def test_noise_that_never_left_is_not_paid_for(weak: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A site dies between noise and ledger, and another run gets that noise: it must pay."""
     if weak:
-        monkeypatch.setattr("fedrulefit.protocol.site.Histograms", Trusting)
+        monkeypatch.setattr("fedrulefit.protocol.site.work.Histograms", Trusting)
     hospital = Hospital()
     die(hospital, "lost")
     assert hospital.ledger.releases == []

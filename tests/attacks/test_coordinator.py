@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pytest
@@ -16,19 +16,30 @@ from fedrulefit.core.grid import Grid, encode
 from fedrulefit.core.rules import Condition, Rule, conjoin, cutoff_rules
 from fedrulefit.privacy.masks import add_rings
 from fedrulefit.privacy.policy import KINDS, Policy
-from fedrulefit.protocol import agreed, seals
+from fedrulefit.protocol import agreed, masking
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import free_rules, sender_claim
 from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.patients import Patients
 from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.site.work import Work
 from fedrulefit.protocol.solver_settings import most_rules
 from fedrulefit.protocol.store import Transient
-from fedrulefit.protocol.sums import curvature_lengths, from_total, summary_lengths
 from fedrulefit.table.patients import Table
 from tests.attacks.lead import Lead, RefusedError
-from tests.samples import SOLVERS, fit_model, make_sites, make_study, make_tables, record, take
+from tests.samples import (
+    SOLVERS,
+    fit_model,
+    make_sites,
+    make_study,
+    make_tables,
+    record,
+    take,
+    take_apart,
+)
 
 POLICY = Policy(allow=tuple(KINDS))
+Worker = TypeVar("Worker", bound=Work)
 STUDY = make_study(**SOLVERS["exact"], n_cutoffs=3)
 TABLES = make_tables(STUDY, sizes=(300, 250, 200))
 
@@ -44,16 +55,22 @@ class Believing(Site):
         if isinstance(request, m.RulesRequest):
             self.study.check_public(request.grid)
         elif isinstance(request, m.TermsRequest):
-            self._check_rules(request.rules)
+            self.patients.public.check_rules(request.rules)
 
 
 class Hasty(Believing):
     """Enters what it is handed before a person has decided: as sites once did."""
 
-    def _prepare(self, request: m.Request, asked: str) -> Any:
+    def _check_handed(self, request: m.Request) -> None:
+        super()._check_handed(request)
         self._enter(request)
-        self._known = self._take_in(request)
-        return super()._prepare(request, asked)
+        self._known = self._known.take_in(request)
+
+
+def weaken(site: Site, work: type[Worker]) -> Worker:
+    """Let a site compute its answers as a twin of ``Work`` does; return the twin."""
+    site._work.__class__ = work
+    return cast(Worker, site._work)
 
 
 def make(kind: type[Site], **options: Any) -> dict[str, Site]:
@@ -64,8 +81,8 @@ def make(kind: type[Site], **options: Any) -> dict[str, Site]:
             name,
             TABLES[name],
             STUDY,
-            identity=site._seals._identity,
-            trust=site._seals._trust,
+            identity=site._masking._identity,
+            trust=site._masking._trust,
             **{"policy": POLICY, **options},
         )
         for name, site in honest.items()
@@ -136,7 +153,7 @@ def test_a_declined_grid_takes_no_effect() -> None:
             assert lead.ask(m.TermsRequest, rules=free)
         else:
             assert refused(lead.ask, m.TermsRequest, rules=free) == "order"
-            assert all(site._known.grid is None for site in lead.sites.values())
+            assert all(site.patients.public.agreed is None for site in lead.sites.values())
 
 
 # --- Every cell of the grid as a rule ----------------------------------------------------------
@@ -155,16 +172,13 @@ def read_records(lead: Lead, rules: tuple[Rule, ...]) -> int:
     """Ask for the counts in all cells; return how many patients were read, all right."""
     terms = np.arange(len(rules) + 1)
     lead.ask(m.SlopesRequest, terms=terms[:1], coef=np.zeros(1))
-    sums = lead.sum(
+    sums, _ = lead.sum(
         m.SummaryRequest,
-        m.SummaryReply,
-        summary_lengths(len(rules), len(terms)),
         terms=terms,
         coef=np.zeros(len(terms)),
         scales=np.zeros(2),
     )
-    grid = next(iter(lead.sites.values()))._known.grid
-    assert grid is not None
+    grid = lead.public.grid
     values = np.concatenate([table.values for table in TABLES.values()])
     outcome = np.concatenate([table.outcome for table in TABLES.values()])
     hits = build_design(encode(values, grid), rules, np.empty((len(values), 0))).dense_rules()
@@ -248,21 +262,21 @@ def count(ballots: tuple[m.Ballot, ...], n_rules: int) -> agreed.Tally:
 # --- A hospital that invents patients ------------------------------------------------------------
 
 
-class Inventor(Site):
+class Planting(Work):
     """Sends one rule, around somebody else's patient."""
 
     target: Any
     planted: Rule
 
-    def _grow(self, request: m.RulesRequest, known: Any) -> m.RulesReply:
-        reply = super()._grow(request, known)
+    def _grow(self, request: m.RulesRequest, patients: Patients) -> m.RulesReply:
+        reply = super()._grow(request, patients)
         codes = encode(self.target, request.grid)[0]
         found = conjoin(
             [Condition(k, 1 << int(code)) for k, code in enumerate(codes)], request.grid
         )
         assert found is not None
         self.planted = found
-        signature = self._seals.sign(sender_claim(request.header, self.name, 1))
+        signature = self._masking.sign(sender_claim(request.header, self._name, 1))
         return dataclasses.replace(reply, rules=(found,), signature=signature)
 
 
@@ -282,11 +296,11 @@ def test_a_hospital_that_invents_patients_learns_nothing_of_another_s(min_votes:
     tables = {**TABLES, "west": forged}
     options = {"policy": change(min_votes=min_votes, round_counts=1, min_published=0)}
     sites = make_sites(study, tables, **options)
-    seals = sites["west"]._seals
-    options |= {"identity": seals._identity, "trust": seals._trust}
-    inventor = Inventor("west", forged, study, **options)
+    own = sites["west"]._masking
+    options |= {"identity": own._identity, "trust": own._trust}
+    sites["west"] = Site("west", forged, study, **options)
+    inventor = weaken(sites["west"], Planting)
     inventor.target = target
-    sites["west"] = inventor
     model, seen = record(Coordinator(study, list(sites), secure=True), sites)
     handed = next(r.rules for _, r, _ in seen if isinstance(r, m.TermsRequest))
     if min_votes:
@@ -312,8 +326,11 @@ def held_weights(folds: int, policy: Policy) -> Any:
     requests: Any = coordinator.step()
     while True:
         replies = {name: sites[name].handle(request) for name, request in requests.items()}
-        if isinstance(replies["north"], m.CurvatureReply):
-            return from_units(sum(reply.held_weights[1:] for reply in replies.values()))  # type: ignore[union-attr,arg-type]
+        if isinstance(requests["north"], m.CurvatureRequest):
+            total = sum(reply.numbers for reply in replies.values())  # type: ignore[union-attr,misc]
+            public = sites["north"].patients.public
+            parts = take_apart(requests["north"], total, public)
+            return from_units(np.array([part.held_weight for part in parts[1:]]))
         requests = coordinator.step(replies)
 
 
@@ -339,10 +356,8 @@ def total_events(sites: dict[str, Site], run: str) -> tuple[float, float]:
     ballots = lead.vote((), lead.collect(grid, signed))
     lead.ask(m.TermsRequest, rules=(), ballots=ballots)
     lead.ask(m.SlopesRequest, terms=np.zeros(1, np.int64), coef=np.zeros(1))
-    sums = lead.sum(
+    sums, _ = lead.sum(
         m.SummaryRequest,
-        m.SummaryReply,
-        summary_lengths(0, 1),
         terms=np.zeros(1, np.int64),
         coef=np.zeros(1),
         scales=np.zeros(2),
@@ -402,13 +417,10 @@ def folds_of(
         if refusals:
             return refusals[0], None
         if isinstance(asked, m.CurvatureRequest):
-            n_terms = len(sites["north"]._factors)
-            lengths = curvature_lengths(asked.queries, n_terms)
-            parts: list[Any] = [reply.numbers for reply in replies.values()]  # type: ignore[union-attr]
-            total = from_total(
-                m.CurvatureReply, asked.header, lengths, add_rings(parts, len(parts[0]))
-            )
-            return from_units(total.held_weights).sum(), tables["north"].n_rows
+            numbers: list[Any] = [reply.numbers for reply in replies.values()]  # type: ignore[union-attr]
+            public = sites["north"].patients.public
+            parts = take_apart(asked, add_rings(numbers, len(numbers[0])), public)
+            return float(from_units(sum(p.held_weight for p in parts))), tables["north"].n_rows
 
 
 def test_folds_are_not_of_one_hospital_alone() -> None:
@@ -456,14 +468,14 @@ def test_a_seed_is_not_tried_until_the_votes_fit(
         def claim_votes(header: m.Header, site: str, votes: bytes, *_: bytes) -> bytes:
             return agreed._claim("votes", header, site, votes)
 
-        monkeypatch.setattr(seals, "ballot_claim", claim_votes)
+        monkeypatch.setattr(masking, "ballot_claim", claim_votes)
     lead = Lead(make(Site, policy=change(dropouts="continue")))
     lead.join(dropouts="continue")
     grid, signed = lead.agree()
     sent = lead.collect(grid, signed)
     rules = tuple(sorted(free_rules(STUDY, grid, None)))[:1]
     ballots = lead.vote(rules, sent)
-    opened = lead.ask(m.OpenRequest, sealed=lead.talks["north"].step - 1)
+    opened = lead.ask(m.OpenRequest, answered=lead.talks["north"].step - 1)
     first, *rest = (dataclasses.replace(b, seed=opened[b.site].seed) for b in ballots)
     other = dataclasses.replace(first, seed=bytes(32))
     fields = {"rules": rules, "ballots": (other, *rest)}
@@ -471,14 +483,14 @@ def test_a_seed_is_not_tried_until_the_votes_fit(
     assert lead.ask(m.TermsRequest, rules=(), ballots=(first, *rest))
 
 
-class Stuffing(Site):
+class Stuffing(Work):
     """Votes three times for every rule, and backs it wherever it can."""
 
     everywhere = False
 
-    def _vote(self, request: m.VoteRequest, known: Any) -> m.VoteReply:
+    def _vote(self, request: m.VoteRequest, patients: Patients) -> m.VoteReply:
         enough = np.ones(len(request.rules), dtype=np.bool_)
-        ballot = agreed.fill_ballot(enough, [True, True], self.name, self._seals.sites)
+        ballot = agreed.fill_ballot(enough, [True, True], self._name, self._masking.sites)
         ballot[: len(request.rules)] = 3
         if self.everywhere:
             ballot[len(request.rules) + agreed.FLAGS :] = 5
@@ -493,9 +505,10 @@ def test_a_hospital_that_votes_more_than_once_brings_no_rule_through(
     if weak:
         monkeypatch.setattr(agreed.Tally, "elect", lambda tally, least: tally.rules >= least)
     sites = make(Site)
-    own = sites["west"]._seals
+    own = sites["west"]._masking
     options = {"policy": POLICY, "identity": own._identity, "trust": own._trust}
-    sites["west"] = Stuffing("west", TABLES["west"], STUDY, **options)
+    sites["west"] = Site("west", TABLES["west"], STUDY, **options)
+    weaken(sites["west"], Stuffing)
     lead = Lead(sites)
     lead.join()
     grid, signed = lead.agree()
@@ -514,10 +527,10 @@ def test_a_hospital_that_votes_more_than_once_brings_no_rule_through(
 def test_a_hospital_has_no_say_in_the_sum_without_it() -> None:
     """Nor can it put a number there: that part of its ballot leaves without masks, and is 0."""
     sites = make(Site)
-    own = sites["west"]._seals
+    own = sites["west"]._masking
     options = {"policy": POLICY, "identity": own._identity, "trust": own._trust}
-    stuffing = Stuffing("west", TABLES["west"], STUDY, **options)
-    stuffing.everywhere = True
+    stuffing = Site("west", TABLES["west"], STUDY, **options)
+    weaken(stuffing, Stuffing).everywhere = True
     lead = Lead({**sites, "west": stuffing})
     lead.join()
     grid, signed = lead.agree()
@@ -547,16 +560,17 @@ def test_a_single_cut_off_needs_votes_as_well() -> None:
 def test_a_hospital_cannot_make_room_for_rules_that_its_trees_do_not_give() -> None:
     """It signed a hundred thousand, and its coordinator put every cell of the grid to the vote."""
 
-    class Boasting(Site):
-        def _grow(self, request: m.RulesRequest, known: Any) -> m.RulesReply:
-            claim = sender_claim(request.header, self.name, 100_000)
-            signature = self._seals.sign(claim)
-            return dataclasses.replace(super()._grow(request, known), signature=signature)
+    class Boasting(Work):
+        def _grow(self, request: m.RulesRequest, patients: Patients) -> m.RulesReply:
+            claim = sender_claim(request.header, self._name, 100_000)
+            signature = self._masking.sign(claim)
+            return dataclasses.replace(super()._grow(request, patients), signature=signature)
 
     sites = make(Site)
-    seals_ = sites["west"]._seals
-    options = {"policy": POLICY, "identity": seals_._identity, "trust": seals_._trust}
-    sites["west"] = Boasting("west", TABLES["west"], STUDY, **options)
+    own = sites["west"]._masking
+    options = {"policy": POLICY, "identity": own._identity, "trust": own._trust}
+    sites["west"] = Site("west", TABLES["west"], STUDY, **options)
+    weaken(sites["west"], Boasting)
     lead = Lead(sites)
     lead.join()
     grid, signed = lead.agree()

@@ -33,9 +33,8 @@ from fedrulefit.cli.console import friendly_errors, line, printable, spreadsheet
 from fedrulefit.cli.federation import _status_lines
 from fedrulefit.errors import FedRuleFitError, FitError, one_line
 from fedrulefit.model.file import build_model, model_facts
-from fedrulefit.protocol import coordinator as coordinators
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.coordinator import Coordinator, agreeing, asking
 from tests.samples import fit_model, make_study
 
 HOSTILE = (
@@ -228,7 +227,8 @@ def refuse(reason: str) -> str:
 
 def test_a_refusal_cannot_imitate_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """A site's refusal holds line breaks, and prints an error of the program's own."""
-    monkeypatch.setattr(coordinators, "one_line", lambda text, *_: text)  # the twin
+    for module in (agreeing, asking):
+        monkeypatch.setattr(module, "one_line", lambda text, *_: text)  # the twin
     assert "\nError: run finished" in refuse(FORGED)
     monkeypatch.undo()
     heading, *lines = refuse(FORGED).split("\n")

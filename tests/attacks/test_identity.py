@@ -37,9 +37,10 @@ from fedrulefit.privacy.identity import Identity, Trust, make_consortium
 from fedrulefit.privacy.ledger import read_rows
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
+from fedrulefit.protocol import masking
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol import seals
-from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.site import joining
+from fedrulefit.protocol.store import Memory
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
@@ -387,13 +388,14 @@ def test_a_deleted_journal_begins_anew(
         consortium.open("a", identities["a"], trust)
 
 
-class NameCounting(Site):
-    """The old count of runs: by name alone."""
+CHECK_RUNS = joining._check_runs
 
-    def _check_runs(self, run: str) -> None:
-        earlier = msgpack.unpackb(self._shared.get("runs") or b"\x90")
-        if run not in {name for _, name in earlier}:
-            super()._check_runs(run)
+
+def check_names(header: m.Header, policy: Policy, shared: Memory) -> None:
+    """The old count of runs: by name alone."""
+    earlier = msgpack.unpackb(shared.get("runs") or b"\x90")
+    if header.run not in {name for _, name in earlier}:
+        CHECK_RUNS(header, policy, shared)
 
 
 @pytest.mark.parametrize("weak", [True, False])
@@ -402,7 +404,7 @@ def test_one_name_stands_for_runs_of_many_studies(
 ) -> None:
     """The policy allows one run; the coordinator gives all its studies' runs one name."""
     if weak:
-        monkeypatch.setattr(hosts, "Site", NameCounting)
+        monkeypatch.setattr(joining, "_check_runs", check_names)
     identities, trust = make_consortium([COORDINATOR, *NAMES])
     other = Study.from_mapping({**study_facts(epsilon=1.0), "name": "other"})
     policy = POLICY.model_copy(update={"max_runs": 1})
@@ -430,13 +432,13 @@ def test_keys_of_runs_that_ended_lie_about(
     if weak:
         monkeypatch.setattr(SiteHost, "_erase", lambda *_: None)
     secrets: list[bytes] = []
-    draw = seals.make_secret
+    draw = masking.make_secret
 
     def listen() -> bytes:
         secrets.append(draw())
         return secrets[-1]
 
-    monkeypatch.setattr(seals, "make_secret", listen)
+    monkeypatch.setattr(masking, "make_secret", listen)
     identities, trust = make_consortium([COORDINATOR, *NAMES])
     for name in NAMES:
         consortium.open(name, identities[name], trust)

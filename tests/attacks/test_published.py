@@ -19,8 +19,7 @@ from fedrulefit.model import Model, RuleTerm, evaluation
 from fedrulefit.model.file import model_facts
 from fedrulefit.model.publish import find_step, round_model
 from fedrulefit.privacy.policy import Policy
-from fedrulefit.protocol import coordinator
-from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.coordinator import Coordinator, coordinator
 from fedrulefit.protocol.site import Site
 from fedrulefit.report import render_report
 from fedrulefit.table.patients import Table
@@ -271,8 +270,9 @@ def held_out_site() -> Site:
 
 def every_record(site: Site) -> Any:
     """Every combination of codes that a patient may have, (n_combinations, n_features)."""
-    assert site._grid is not None
-    axes = [[*range(a.n_codes), *([] if a.complete else [255])] for a in site._grid.axes]
+    axes = [
+        [*range(a.n_codes), *([] if a.complete else [255])] for a in site.patients.public.grid.axes
+    ]
     return np.array(list(itertools.product(*axes)), dtype=np.uint8)
 
 
@@ -283,15 +283,17 @@ def test_a_chosen_model_reads_no_held_out_records() -> None:
     of all records that there can be. Old bins tell most records, with outcomes; new bins none.
     """
     site = held_out_site()
-    rules, held = site._rules, site._held_out
-    assert site._grid is not None
+    rules, held = site.patients.public.fitted_rules, site.patients.held_out
     codes = every_record(site)
     rng = np.random.default_rng(5)
     weights = rng.normal(0, 1.4, len(rules))
     terms = np.arange(len(rules) + 1)
     holds = np.array([fires(rule, codes) for rule in rules]).T
     book = holds @ weights
-    truth = np.array([fires(rule, encode(held.values, site._grid)) for rule in rules]).T @ weights
+    truth = (
+        np.array([fires(rule, encode(held.values, site.patients.public.grid)) for rule in rules]).T
+        @ weights
+    )
     coef = np.concatenate([[-np.median(truth)], weights])
     book, truth = expit(book + coef[0]), expit(truth + coef[0])
     (count, _, chances), _ = fine_sums(truth, held.outcome)
@@ -299,7 +301,7 @@ def test_a_chosen_model_reads_no_held_out_records() -> None:
     matches = [np.flatnonzero(abs(book - p) < 1e-9) for p in singles]
     hashes = [len(np.unique(holds[found], axis=0)) for found in matches]
     assert sum(number == 1 for number in hashes) > 60, "of 120"
-    sums = site._count_scores(terms, coef)
+    sums = site.patients.count_scores(terms, coef)
     told = read_records(sums, book, holds)
     assert told == 0
 
@@ -318,16 +320,19 @@ def test_what_a_chosen_model_still_counts_is_one_group() -> None:
     25 bins hold is 25 groups, and a score that isolates one record leaves the rest together.
     """
     site = held_out_site()
-    assert site._grid is not None
-    rules, held, codes = site._rules, site._held_out, every_record(site)
+    rules, held, codes = (
+        site.patients.public.fitted_rules,
+        site.patients.held_out,
+        every_record(site),
+    )
     singles = [k for k, rule in enumerate(rules) if len(rule) == 1]
-    target = encode(held.values, site._grid)[:1]
+    target = encode(held.values, site.patients.public.grid)[:1]
     signs = np.array([1.0 if fires(rules[k], target)[0] else -1.0 for k in singles])
     coef = np.zeros(len(rules) + 1)
     coef[1 + np.array(singles)] = 4 * signs
     coef[0] = -4 * ((signs > 0).sum() - 0.5)
     holds = np.array([fires(rule, codes) for rule in rules]).T
-    sums = site._count_scores(np.arange(len(rules) + 1), coef)
+    sums = site.patients.count_scores(np.arange(len(rules) + 1), coef)
     book = expit(holds @ coef[1:] + coef[0])
     assert read_records(sums, book, holds[:, singles]) <= 1
 

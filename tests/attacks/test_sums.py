@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from fedrulefit.core.arrays import Ints
 from fedrulefit.core.fixed import FINE_BITS, LARGEST_PREDICTOR, LOSS_BITS, UNIT_BITS, from_units
-from fedrulefit.core.grid import Grid, count_histograms, encode, estimate_grid
+from fedrulefit.core.grid import Grid, SpreadSums, count_histograms, encode, estimate_grid
 from fedrulefit.core.losses import logistic_loss
 from fedrulefit.core.newton import STEPS, Query
 from fedrulefit.core.rules import Rule, conjoin, cutoff_rules, fires
@@ -25,14 +25,17 @@ from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.masks import add_rings
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol import site as site_module
+from fedrulefit.protocol import patients as patients_module
+from fedrulefit.protocol.messages import fit as fit_messages
+from fedrulefit.protocol.patients import Patients
+from fedrulefit.protocol.public import SITE_WEIGHT
 from fedrulefit.protocol.site import Site
-from fedrulefit.protocol.sums import curvature_lengths, from_total, spread_lengths
+from fedrulefit.protocol.site.work import Work
 from fedrulefit.study import Study
 from fedrulefit.study import study as study_module
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
-from tests.samples import SOLVERS, Talk, make_frame, make_study
+from tests.samples import SOLVERS, Talk, make_frame, make_study, take_apart
 
 SIZES = {"north": 611, "south": 287, "west": 149}
 MASKED = Policy.model_validate({**OPEN.model_dump(), "secure_sums": True, "dropouts": "wait"})
@@ -94,7 +97,7 @@ class Attacker:
         if any(isinstance(reply, m.Refusal) for reply in replies):
             assert {reply.code for reply in replies} == {"overflow"}
             return None
-        assert all(isinstance(reply, m.SealedReply) for reply in replies)
+        assert all(isinstance(reply, m.SumReply) for reply in replies)
         return add_rings([reply.numbers for reply in replies], len(replies[0].numbers))
 
     def loss_at(self, terms: Sequence[int], coef: Sequence[float]) -> float | None:
@@ -151,14 +154,31 @@ LIMIT = 2.0 ** (63 - LOSS_BITS) / len(SIZES)
 # --- 3. squares about a site's own mean -----------------------------------------------------
 
 
-class OwnMean(Site):
+class Twin(Site):
+    """A site whose sums are added up by a weakened twin of ``Work``."""
+
+    work: type[Work]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._work.__class__ = self.work
+
+
+class OwnMeanWork(Work):
     """The old site: a rule's squares are about the site's own mean, n_m − n_m²/N_m."""
 
-    def _summarise(self, request: m.SummaryRequest) -> m.SummaryReply:
-        reply = super()._summarise(request)
-        inside, total = from_units(reply.inside), from_units(reply.total)
+    def _add_up(self, request: m.SumRequest, patients: Patients) -> m.SumReply:
+        reply = super()._add_up(request, patients)
+        if not isinstance(request, m.SummaryRequest):
+            return reply
+        terms, _ = take_apart(request, reply.numbers, patients.public)
+        inside, total = from_units(terms.inside), from_units(terms.total)
         own = np.rint((inside - inside**2 / total) * 2.0**UNIT_BITS).astype(np.int64)
-        return replace(reply, squares=np.concatenate([reply.squares, own]))
+        return replace(reply, numbers=np.insert(reply.numbers, -2, own))
+
+
+class OwnMean(Twin):
+    work = OwnMeanWork
 
 
 def ask_summary(attacker: Attacker, *, own_mean: bool) -> tuple[int, Any, Any]:
@@ -248,31 +268,35 @@ def test_the_model_s_importances_are_made_of_totals() -> None:
         assert term.importance == pytest.approx(abs(term.coefficient) * spread, rel=1e-9)
 
 
-class OwnSpread(Site):
+class OwnSpreadWork(Work):
     """The old site: squares about its own mean, and N_m − 1 known values."""
 
-    def _add_up(self, request: m.SumRequest) -> m.Sum:
+    def _add_up(self, request: m.SumRequest, patients: Patients) -> m.SumReply:
         if not isinstance(request, m.SpreadsRequest):
-            return super()._add_up(request)
-        x = self._values
+            return super()._add_up(request, patients)
+        x = patients.learnt.values
         squares = np.nansum((x - np.nanmean(x, axis=0)) ** 2, axis=0)
         units = np.rint(squares * 2.0**UNIT_BITS).astype(np.int64)
         freedom = (~np.isnan(x)).sum(axis=0).astype(np.int64) - 1
-        return m.SpreadsReply(request.header, freedom << UNIT_BITS, 0 * units, units)
+        numbers = np.concatenate([freedom << UNIT_BITS, 0 * units, units])
+        return m.SumReply(request.header, False, numbers)
+
+
+class OwnSpread(Twin):
+    work = OwnSpreadWork
 
 
 EXACT = make_study(**{**SOLVERS["exact"], "n_trees": 5, "spreads": "exact"})
 SEX = 4
 
 
-def ask_spreads(kind: type[Site]) -> m.SpreadsReply:
-    """Return the masked total of the spreads."""
+def ask_spreads(kind: type[Site]) -> dict[str, Ints]:
+    """Return the total of the spreads, which left under masks."""
     attacker = Attacker(TABLES, study=EXACT, kind=kind)
     attacker.agree()
     total = attacker.total(m.SpreadsRequest)
     assert total is not None
-    header = m.Header(m.PROTOCOL_VERSION, "", 0, "", "")
-    return from_total(m.SpreadsReply, header, spread_lengths(EXACT.n_features), total)
+    return SpreadSums.packing(EXACT.n_features).split(total)
 
 
 def test_spreads_of_a_yes_or_no_give_every_hospital_s_counts_away() -> None:
@@ -283,11 +307,11 @@ def test_spreads_of_a_yes_or_no_give_every_hospital_s_counts_away() -> None:
     """
     truth = [int(table.values[:, SEX].sum()) for table in TABLES.values()]
     sizes, ones = np.array([list(SIZES.values())]), sum(truth)
-    squares = float(from_units(ask_spreads(OwnSpread).squares[SEX]))
+    squares = float(from_units(ask_spreads(OwnSpread)["squares"][SEX]))
     assert [counts for _, *counts in splits_of(ones, squares, sizes)] == [truth]
     # Half a range is 1, and its middle ½: z = ±½.
     sums = ask_spreads(Site)
-    known, first, second = (from_units(getattr(sums, n)[SEX], FINE_BITS) for n in SPREAD_SUMS)
+    known, first, second = (from_units(sums[n][SEX], FINE_BITS) for n in SPREAD_SUMS)
     assert (known, second) == (sum(SIZES.values()), sum(SIZES.values()) / 4)
     assert first == ones - known / 2
     assert splits_of(ones, float(second - first**2 / known), sizes) == []
@@ -299,21 +323,27 @@ SPREAD_SUMS = ("known", "sums", "squares")
 # --- 4. the limit of the ring ---------------------------------------------------------------
 
 
-class Cutting(Site):
+class CuttingWork(Work):
     """The old site: any coefficients; its own sum is cut at the ring's limit, NaN becomes 0."""
 
-    def _curve(self, request: m.CurvatureRequest) -> m.CurvatureReply:
+    def _add_up(self, request: m.SumRequest, patients: Patients) -> m.SumReply:
+        if not isinstance(request, m.CurvatureRequest):
+            return super()._add_up(request, patients)
         (query,) = request.queries
-        design = self._ready_design()
+        design = patients.design
         with np.errstate(all="ignore"):
             predictor = design.take(query.terms).dot(query.end)
-            loss = logistic_loss(predictor, self._outcome, self._weights)
+            loss = logistic_loss(predictor, patients.outcome, patients.weights)
         below = np.nextafter(LIMIT, 0)
         cut = np.clip(np.nan_to_num(loss, nan=0.0), -below, below)
-        lengths = curvature_lengths((query,), design.n_terms)
-        parts = {name: np.zeros(n or 1, dtype=np.int64) for name, n in lengths.items()}
+        (packing,) = request.packings(patients.public)
+        parts = {name: np.zeros(n, dtype=np.int64) for name, n in packing.lengths.items()}
         parts["losses"][-1] = np.rint(cut * 2.0**LOSS_BITS)
-        return m.CurvatureReply(request.header, **parts)
+        return m.SumReply(request.header, False, packing.pack(**parts))
+
+
+class Cutting(Twin):
+    work = CuttingWork
 
 
 def move_the_limit(attacker: Attacker, rule: int, most: int) -> list[int] | None:
@@ -341,8 +371,9 @@ def forbid_patients(patch: pytest.MonkeyPatch) -> None:
     def touched(*_: Any) -> None:
         raise AssertionError("patients were touched")
 
-    for name in ("sum_curvature", "sum_slopes", "sum_terms", "client_update", "count_scores"):
-        patch.setattr(site_module, name, touched)
+    for name in ("sum_curvature", "sum_slopes", "sum_terms", "client_update"):
+        patch.setattr(fit_messages, name, touched)
+    patch.setattr(patients_module, "count_scores", touched)
 
 
 def test_the_ring_s_limit_moved_through_every_value_counts_patients(
@@ -481,7 +512,7 @@ def test_no_grid_makes_a_patient_s_value_large(
     def touched(*_: Any) -> None:
         raise AssertionError("patients were touched")
 
-    monkeypatch.setattr(site_module, "encode", touched)
+    monkeypatch.setattr(patients_module, "encode", touched)
     replies = real.begin(bend(**changes), RULES)
     assert {(type(reply), reply.code) for reply in replies} == {(m.Refusal, "grid")}
 
@@ -494,8 +525,8 @@ EQUAL = make_study(**{**SOLVERS["exact"], "n_trees": 5, "weighting": "sites"})
 class Trusting(Site):
     """The old site: it joins masked runs in which all sites count equally."""
 
-    def _check_capacity(self, request: m.JoinRequest) -> None:
-        pass
+    def _check_join(self, request: m.JoinRequest) -> None:
+        self._masking.check_join(request)
 
 
 def gradients_at(attacker: Attacker, intercept: float) -> Any:
@@ -506,7 +537,7 @@ def gradients_at(attacker: Attacker, intercept: float) -> Any:
     assert total is not None
     start = 2 + len(STEPS) + 1
     rules = total[start + 1 : start + 1 + len(RULES)]
-    return from_units(rules, FINE_BITS) / site_module.SITE_WEIGHT
+    return from_units(rules, FINE_BITS) / SITE_WEIGHT
 
 
 def partial_fractions(share: float) -> list[int]:

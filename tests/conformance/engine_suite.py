@@ -160,7 +160,7 @@ class EngineSuite:
         assert model.provenance.solver == "exact"
         assert bool(model.provenance.path) == (solver == "cv")
         for ledger in ledgers.values():
-            sent = [r for r in ledger.releases if r.quantity == "gradients"]
+            sent = [r for r in ledger.releases if r.quantity == "gradient"]
             assert len(sent) == model.provenance.rounds
 
     def test_results_of_single_sites(self, engine: Engine) -> None:

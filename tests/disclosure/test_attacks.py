@@ -25,16 +25,15 @@ from scipy import optimize, stats
 from scipy.special import expit
 
 from fedrulefit.core.design import build_design
-from fedrulefit.core.fixed import FINE_BITS, ROOT_BITS, from_units
-from fedrulefit.core.grid import Grid, encode, linear_values, term_bounds
+from fedrulefit.core.grid import Grid, encode, linear_values
 from fedrulefit.core.rules import Rule, fires
 from fedrulefit.model import Model
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.public import Public
 from fedrulefit.protocol.solver_settings import make_schedule
-from fedrulefit.protocol.sums import curvature_lengths, dual_lengths, from_total
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
@@ -63,28 +62,20 @@ class FirstRound:
         return 1 + len(self.rules) + n_linear
 
     def read(self, site: str) -> Any:
-        """One site's reply; a sealed one is read as if its numbers were the sums."""
+        """One site's reply; a masked one is read as if its numbers were the sums."""
         reply = from_bytes(self.replies[site])
-        if isinstance(reply, m.SealedReply):
-            return self.as_sum(reply.numbers)
-        return self.as_numbers(reply)
+        assert isinstance(reply, m.SumReply)
+        return self.as_sum(reply.numbers)
 
     def as_sum(self, units: Any) -> Any:
-        """Integers of the ring, read as the sum that was asked for."""
-        header = m.Header(m.PROTOCOL_VERSION, "", 0, "", "")
+        """Integers of the ring, read as the sum that was asked for: gradients of all points."""
+        public = Public(self.study).with_grid(self.grid).with_rules(self.rules)
+        sums = self.request.read(units, public)
         if isinstance(self.request, m.DualRequest):
-            return from_total(m.DualReply, header, dual_lengths(self.n_terms), units)
-        lengths = curvature_lengths(self.request.queries, self.n_terms)
-        return self.as_numbers(from_total(m.CurvatureReply, header, lengths, units))
-
-    def as_numbers(self, reply: Any) -> Any:
-        """The gradients that units stand for, and Hessians (of rules and the intercept)."""
-        if isinstance(reply, m.DualReply):
-            return reply
-        bounds = term_bounds(self.grid, len(self.rules), self.n_terms)
-        gradients = from_units(reply.gradients, FINE_BITS).reshape(-1, self.n_terms) * bounds
+            return sums[0]
         return SimpleNamespace(
-            gradients=gradients.ravel(), hessians=from_units(reply.hessians, 2 * ROOT_BITS)
+            gradients=np.concatenate([part.gradient for part in sums]),
+            hessians=np.concatenate([part.hessian for part in sums]),
         )
 
 
@@ -128,7 +119,8 @@ def default(study: Study, tables: Mapping[str, Table]) -> FirstRound:
     if study.settings.solver == "fedda":
         policy = Policy(allow=(*policy.allow, "dual"))
     seen = play(study, tables, policy=policy, secure=True)
-    assert all(isinstance(from_bytes(d), m.SealedReply) for d in seen.replies.values())
+    replies = [from_bytes(data) for data in seen.replies.values()]
+    assert all(isinstance(reply, m.SumReply) and reply.masked for reply in replies)
     return seen
 
 

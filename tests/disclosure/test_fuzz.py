@@ -206,7 +206,7 @@ class Fuzzer:
 
     def change_type(self, packed: Any) -> Any:
         if isinstance(packed, dict):
-            names = [cls.__name__ for cls in (*m.Request.__args__, *m.Reply.__args__)]
+            names = [cls.__name__ for cls in m.MESSAGES]
             packed["type"] = self.rng.choice([*names, "Header", "Peer", "Site", "object", 3, None])
         return packed
 

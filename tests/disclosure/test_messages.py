@@ -58,11 +58,11 @@ def case(request: pytest.FixtureRequest) -> tuple[dict[str, Table], Seen]:
         for name, table in tables.items()
     }
     _, seen = record(Coordinator(study, list(sites)), sites)
-    fitted = m.DualReply if study.settings.solver == "fedda" else m.CurvatureReply
-    spreads = {m.SpreadsReply} if study.settings.spreads == "exact" else set()
-    assert {type(reply) for _, _, reply in seen} == spreads | {
-        m.JoinReply, m.GridReply, m.RulesReply, m.TermsReply, fitted, m.SlopesReply,
-        m.SummaryReply,
+    fitted = m.DualRequest if study.settings.solver == "fedda" else m.CurvatureRequest
+    spreads = {m.SpreadsRequest} if study.settings.spreads == "exact" else set()
+    assert {type(request) for _, request, _ in seen} == spreads | {
+        m.JoinRequest, m.GridRequest, m.RulesRequest, m.TermsRequest, fitted, m.SlopesRequest,
+        m.SummaryRequest,
     }  # fmt: skip
     return tables, seen
 
@@ -144,8 +144,9 @@ def test_rules_are_sent_without_any_number_but_codes(case: tuple[dict[str, Table
             # Canonical order: nothing of the trees' order is left.
             for rules in (reply.rules, *reply.fold_rules):
                 assert list(rules) == sorted(set(rules), key=lambda r: (len(r), r))
-        if isinstance(reply, m.DualReply):
-            assert floats_in(packed) > 0
+        if isinstance(reply, m.SumReply):
+            assert set(packed) == {"type", "header", "masked", "numbers"}
+            assert packed["numbers"][0] == "<i8", "whole units, and nothing else"
 
 
 def test_only_declared_fields_leave(case: tuple[dict[str, Table], Seen]) -> None:

@@ -154,14 +154,14 @@ def effect_numbers(model: Model) -> set[str]:
 
 
 SHOWN = {
-    "patients": ("SummaryReply", "total"),
-    "with the outcome": ("SummaryReply", "events"),
-    "inside": ("SummaryReply", "inside"),
-    "with the outcome inside": ("SummaryReply", "events_inside"),
-    "importance": ("SummaryReply", "squares"),
-    "objective": ("SummaryReply", "loss"),
-    "certificate": ("SummaryReply", "conjugate"),
-    "coefficients": ("CurvatureReply", "gradients"),
+    "patients": ("TermSums", "total"),
+    "with the outcome": ("TermSums", "events"),
+    "inside": ("TermSums", "inside"),
+    "with the outcome inside": ("TermSums", "events_inside"),
+    "importance": ("TermSums", "squares"),
+    "objective": ("GapSums", "loss"),
+    "certificate": ("GapSums", "conjugate"),
+    "coefficients": ("CurvatureSums", "gradient"),
     "cut-offs": ("GridReply", "histogram of age"),
     "rules": ("RulesReply", "rules"),
 }
@@ -177,7 +177,7 @@ def test_what_the_page_shows_was_released_by_every_site() -> None:
         left = {(r.message, r.quantity): r for r in ledger.releases}
         assert [what for what, release in SHOWN.items() if release not in left] == []
         # Counts of the page's own rules left, and of no others.
-        assert left["SummaryReply", "inside"].shape == (len(model.rule_terms),)
+        assert left["TermSums", "inside"].shape == (len(model.rule_terms),)
     counts = re.findall(r'<span class="name">of ([\d\u202f]+)</span>', render_report(model))
     patients = model.provenance.patients
     inside = [x for t in model.rule_terms for x in (t.inside, patients - t.inside)]
@@ -186,10 +186,10 @@ def test_what_the_page_shows_was_released_by_every_site() -> None:
 
 JUDGED = {
     **SHOWN,
-    "scores of held-out patients": ("EvaluateReply", "cases"),
-    "their probabilities": ("EvaluateReply", "chances"),
-    "their Brier score": ("EvaluateReply", "squares"),
-    "their log-loss": ("EvaluateReply", "loss"),
+    "scores of held-out patients": ("ScoreSums", "cases"),
+    "their probabilities": ("ScoreSums", "chances"),
+    "their Brier score": ("ScoreSums", "squares"),
+    "their log-loss": ("ScoreSums", "loss"),
     "patients of each site": ("ResultsReply", "totals"),
     "inside rules at each site": ("ResultsReply", "inside"),
     "with the outcome inside at each site": ("ResultsReply", "events_inside"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import get_args
 
 import pytest
 
@@ -70,15 +69,21 @@ def test_every_released_field_has_a_row() -> None:
         named.setdefault(name or list(named)[-1], []).append(field.strip("`"))
     assert named == {
         cls.__name__: [f.name for f in dataclasses.fields(cls) if f.name != "header"] or ["–"]
-        for cls in get_args(messages.Message)
+        for cls in messages.MESSAGES
     }
-    for field in ("counts", "increment", "events_inside", "squares", "known", "seed"):
+    for field in ("counts", "numbers", "votes", "events_inside", "known", "seed"):
         assert f"`{field}`" in text
 
 
 def test_every_sum_over_patients_tells_its_unit_and_its_bound() -> None:
     text = tables.make_sums()
-    for cls in (messages.SpreadsReply, messages.CurvatureReply, messages.SlopesReply):
-        for field in dataclasses.fields(cls)[1:]:
-            assert f"| `{field.name}` | {field.metadata['formula']} |" in text
-            assert {"unit", "most"} <= set(field.metadata)
+    for question in messages.SUM_REQUESTS:
+        assert f"`{question.__name__}`" in text
+        for kind in question.sums:
+            assert f"`{kind.__name__}`" in text
+            for name, told in kind.quantities().items():
+                assert told.most
+                shape = told.shape or "one"
+                assert (
+                    f"| `{name}` | {told.formula} | {shape} | {told.unit} | {told.most} |" in text
+                )

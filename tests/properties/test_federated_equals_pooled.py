@@ -8,8 +8,8 @@ by at most M·2⁻³³ per sum over M sites; whole fits are compared at what tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedrulefit.core.certificate import GapSums
 from fedrulefit.core.grid import Grid
+from fedrulefit.core.importance import TermSums
 from fedrulefit.engines import inprocess
 from fedrulefit.estimators import FederatedRuleFitClassifier, RuleFitClassifier
 from fedrulefit.model import Model
@@ -28,7 +30,7 @@ from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
-from tests.samples import make_frame, make_study, record, study_facts, take
+from tests.samples import make_frame, make_study, record, study_facts, take, take_apart
 
 quick = settings(max_examples=25, derandomize=True, deadline=None)
 
@@ -59,9 +61,9 @@ def talk(study: Study, tables: dict[str, Table]) -> tuple[Model, dict[str, list[
     return model, replies
 
 
-def close(left: Any, right: Any, *, rtol: float = 1e-12) -> None:
+def close(left: Any, right: Any, *, rtol: float = 1e-12, rounding: float = 0.0) -> None:
     scale = float(np.max(np.abs(right), initial=0.0))
-    np.testing.assert_allclose(left, right, rtol=rtol, atol=rtol * scale)
+    np.testing.assert_allclose(left, right, rtol=rtol, atol=rtol * scale + rounding)
 
 
 def same_grid(left: Grid, right: Grid) -> None:
@@ -74,17 +76,22 @@ def same_grid(left: Grid, right: Grid) -> None:
 def ask(site: Site, study: Study, *requests: Callable[[m.Header], m.Request]) -> list[Any]:
     """Join a run and ask one question after another; return the answers."""
     join = partial(m.JoinRequest, sites=(site.name,), secure=False, dropouts="wait")
-    replies = [
-        site.handle(request(m.Header(m.PROTOCOL_VERSION, "run", step, site.name, study.digest)))
-        for step, request in enumerate((join, *requests))
-    ]
-    assert not any(isinstance(reply, m.Refusal) for reply in replies)
+    replies: list[Any] = []
+    for step, request in enumerate((join, *requests)):
+        asked = request(m.Header(m.PROTOCOL_VERSION, "run", step, site.name, study.digest))
+        reply = site.handle(asked)
+        assert not isinstance(reply, m.Refusal)
+        # Of a sum its numbers, by name; the summary's are two sums.
+        if isinstance(asked, m.SumRequest):
+            parts = take_apart(asked, reply.numbers, site.patients.public)
+            reply = SimpleNamespace(**{n: v for part in parts for n, v in vars(part).items()})
+        replies.append(reply)
     return replies[1:]
 
 
 def answers(
     study: Study, tables: dict[str, Table], grid: Grid, rules: Any, dual: Any
-) -> tuple[list[m.DualReply], list[m.SummaryReply]]:
+) -> tuple[list[Any], list[Any]]:
     """Ask every site the same questions about the same rules."""
     duals: list[Any] = []
     sums: list[Any] = []
@@ -128,7 +135,7 @@ def test_histograms_and_grid(parts: dict[str, np.ndarray]) -> None:
     model, replies = talk(STUDY, {name: take(POOL, rows) for name, rows in parts.items()})
     summed = np.sum([r.counts for r in replies["GridReply"]], axis=0)
     np.testing.assert_array_equal(summed, pooled_replies["GridReply"][0].counts)
-    assert "SpreadsReply" not in replies
+    assert "SumReply" in replies
     same_grid(model.grid, pooled.grid)
 
 
@@ -140,10 +147,13 @@ def test_gradients(parts: dict[str, np.ndarray]) -> None:
     replies, _ = answers(STUDY, tables, GRID, RULES, DUAL)
     (pooled,) = POOLED_DUAL
     weight = sum(r.weight for r in replies)
-    assert weight == pooled.weight == 90
-    close(np.sum([r.increment for r in replies], axis=0) / weight, pooled.increment / 90)
-    close(sum(r.loss for r in replies) / weight, pooled.loss / 90)
-    assert np.abs(pooled.increment).max() > 1
+    assert weight == pooled.weight == 90 << 32
+    # Every site rounds its numbers to whole units, and so does the pool.
+    half = 0.5 * (len(replies) + 1) / weight
+    total = np.sum([r.increment for r in replies], axis=0)
+    close(total / weight, pooled.increment / weight, rounding=half)
+    close(sum(r.loss for r in replies) / weight, pooled.loss / weight, rounding=half)
+    assert np.abs(pooled.increment).max() > 1 << 32
 
 
 @given(parts=partitions())
@@ -157,7 +167,7 @@ def test_supports_and_events(parts: dict[str, np.ndarray]) -> None:
         assert np.array_equal(total, getattr(pooled, field)), field
 
 
-SUMMED = tuple(f.name for f in fields(m.SummaryReply) if f.name != "header")
+SUMMED = (*TermSums.quantities(), *GapSums.quantities())
 
 weighted = Study.from_mapping(
     {
@@ -189,8 +199,8 @@ def test_weights_are_repeated_rows(counts: list[int]) -> None:
     (grid_w, dual_w, sum_w), (grid_r, dual_r, sum_r) = replies["once"], replies["often"]
     np.testing.assert_array_equal(grid_w.counts, grid_r.counts)
     assert dual_w.weight == dual_r.weight
-    close(dual_w.increment, dual_r.increment)
-    close(dual_w.loss, dual_r.loss)
+    close(dual_w.increment, dual_r.increment, rounding=1.0)
+    close(dual_w.loss, dual_r.loss, rounding=1.0)
     for field in SUMMED:
         # In units: a patient is rounded once, its copies each.
         assert np.abs(getattr(sum_w, field) - getattr(sum_r, field)).max(initial=0) <= sum(counts)

@@ -8,8 +8,10 @@ which patient. The naive twin adds Python's integers, one patient at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,18 +20,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, xlogy
 
-from fedrulefit.core.certificate import sum_conjugate, sum_slopes
+from fedrulefit.core.certificate import SlopeSums, sum_conjugate, sum_slopes
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, ROOT_BITS, UNIT_BITS, Bounds, round_coef
 from fedrulefit.core.grid import Grid, count_histograms, estimate_grid, term_bounds
-from fedrulefit.core.importance import sum_terms
+from fedrulefit.core.importance import TermSums, sum_terms
 from fedrulefit.core.losses import patient_losses
-from fedrulefit.core.newton import STEPS, CurvatureUnits, Query, sum_curvature
+from fedrulefit.core.newton import STEPS, CurvatureSums, Query, sum_curvature
 from fedrulefit.core.rules import Rule, conjoin, cutoff_rules
 from fedrulefit.privacy.masks import add_rings
 from fedrulefit.privacy.policy import OPEN
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.site import Site
-from fedrulefit.protocol.sums import ring_of
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
@@ -84,11 +85,11 @@ def make_queries(rng: np.random.Generator, n_terms: int) -> tuple[Query, ...]:
     return tuple(queries)
 
 
-def ask_all(table: Table, folds: Any, queries: tuple[Query, ...]) -> Iterator[m.Sum]:
+def ask_all(table: Table, folds: Any, queries: tuple[Query, ...]) -> Iterator[m.SumReply]:
     """Have one site answer every sum of the exact solver."""
     grid, rules = make_terms()
     site = Site("a", table, STUDY, policy=OPEN)
-    site._folds = folds
+    site._known = replace(site._known, patients=replace(site.patients, folds=folds))
     talk, final = Talk(site), queries[0]
     talk.join(("a",), secure=False)
     model = {"terms": final.terms, "coef": final.end}
@@ -102,7 +103,7 @@ def ask_all(table: Table, folds: Any, queries: tuple[Query, ...]) -> Iterator[m.
     ):
         reply = talk.ask(kind, **fields)
         assert not isinstance(reply, m.Refusal), reply
-        if isinstance(reply, m.Sum):
+        if isinstance(reply, m.SumReply):
             yield reply
 
 
@@ -113,7 +114,7 @@ def totals(table: Table, folds: Any, owner: Any, queries: tuple[Query, ...]) -> 
     ]
     found = []
     for replies in zip(*parts, strict=True):
-        rings = [ring_of(reply, len(parts)) for reply in replies]
+        rings = [reply.numbers for reply in replies]
         found.append(add_rings(rings, len(rings[0])).tobytes())
     return found
 
@@ -162,14 +163,15 @@ def scores(table: Table, owner: Any, query: Query) -> bytes:
     rings = []
     for k in np.unique(owner):
         site = Site("a", take(table, owner == k), study, policy=OPEN)
-        site._held_out = take(table, owner == k)
+        held = replace(site.patients, held_out=take(table, owner == k))
+        site._known = replace(site._known, patients=held)
         talk = Talk(site)
         talk.join(("a",), secure=False)
         talk.ask(m.RulesRequest, grid=grid)
         talk.ask(m.TermsRequest, rules=rules)
         reply = talk.ask(m.EvaluateRequest, terms=query.terms, coef=query.end)
-        assert isinstance(reply, m.EvaluateReply), reply
-        rings.append(ring_of(reply, 5))
+        assert isinstance(reply, m.SumReply), reply
+        rings.append(reply.numbers)
     return add_rings(rings, len(rings[0])).tobytes()
 
 
@@ -201,11 +203,8 @@ def test_large_sites_too() -> None:
         sites = split(X, 70, y, w, sizes)
         parts = np.split(folds, np.cumsum(sizes)[:-1])
         sums = [sum_curvature(*s, f, query, bounds) for s, f in zip(sites, parts, strict=True)]
-        found.append({n: np.sum([getattr(s, n) for s in sums], axis=0).tolist() for n in NAMES})
+        found.append(np.sum(sums, axis=0).tolist())
     assert found[0] == found[1] == found[2]
-
-
-NAMES = tuple(CurvatureUnits.__annotations__)
 
 
 # --- the naive twins: one patient at a time, in Python's integers ---------------------------
@@ -240,7 +239,9 @@ def test_curvature_is_that_of_the_naive_twin(seed: int) -> None:
     start, end = 3 * rng.normal(size=(2, 9))
     bounds = Bounds(np.array([1.0] * 7 + [4.0, 5.0]), 3.0)
     active = np.array([0, 2, 5, 7, 8])
-    sums = sum_curvature(design, y, w, folds, Query(2, np.arange(9), start, end, active), bounds)
+    query = Query(2, np.arange(9), start, end, active)
+    packing = CurvatureSums.packing(query, bounds)
+    sums = SimpleNamespace(**packing.split(sum_curvature(design, y, w, folds, query, bounds)))
     weight, losses, gradient, hessian = [0, 0], [0] * len(STEPS), [0] * 9, np.zeros((5, 5), object)
     held_loss = 0
     for row, label, heavy, fold in zip(X, y, w, folds, strict=True):
@@ -272,7 +273,7 @@ def test_terms_slopes_and_the_conjugate_are_those_of_the_naive_twins() -> None:
     design, bounds = make_design(hits, linear), np.array([1.0] * 5 + [4.0, 5.0])
     y, w = rng.integers(0, 2, 29).astype(float), rng.uniform(0, 3, 29)
     predictor = rng.normal(0, 3, 29)
-    terms = sum_terms(design, y, w, bounds)
+    terms = SimpleNamespace(**TermSums.packing(4, 2).split(sum_terms(design, y, w, bounds)))
     units = [naive_units(heavy) for heavy in w]
     assert terms.total == sum(units)
     assert terms.events == sum(u for u, label in zip(units, y, strict=True) if label)
@@ -285,7 +286,8 @@ def test_terms_slopes_and_the_conjugate_are_those_of_the_naive_twins() -> None:
         assert terms.sums[k] == sum(round(float(u) * x) for u, x in zip(units, z, strict=True))
         squares = [naive_units(heavy * x**2) for heavy, x in zip(w.tolist(), z, strict=True)]
         assert terms.squares[k] == sum(squares)
-    slopes = sum_slopes(design, y, w, predictor, bounds)
+    added = sum_slopes(design, y, w, predictor, bounds)
+    slopes = SimpleNamespace(**SlopeSums.packing(bounds).split(added))
     each = [
         naive_units(heavy * (float(expit(f)) - label), FINE_BITS)
         for heavy, f, label in zip(w.tolist(), predictor, y.tolist(), strict=True)

@@ -3,8 +3,7 @@ r"""How far a model is from the optimum of the pooled problem.
 In: coefficients and sums over all sites. Out: the KKT residual and the duality
 gap, which bounds how much lower the objective could be. Leaves the site: the
 gradient of the loss, of patients with and without the outcome apart
-(:class:`SlopeUnits`), and one sum for the dual objective; in whole units
-(:mod:`fedrulefit.core.fixed`).
+(:class:`SlopeSums`), and two sums for the primal and the dual objective (:class:`GapSums`).
 
 With slopes :math:`σ_i - y_i` any scales a (for cases), b (for the others) in
 [0, 1] give a dual point :math:`θ_i ∝ w_i·\{a,b\}·(σ_i - y_i)`. It is feasible if
@@ -28,9 +27,10 @@ from scipy.special import expit, xlogy
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
-from fedrulefit.core.fixed import FINE_BITS, add_units, from_units, round_units
+from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, add_units, round_units
 from fedrulefit.core.losses import logistic_slope
 from fedrulefit.core.quadratic import kkt_residual
+from fedrulefit.core.sums import Packing, Sum, quantity
 
 FINEST: Final = 1e-9
 """Losses are summed in units of 2⁻³⁰: a mean loss, or a gap, is not known any finer."""
@@ -59,39 +59,52 @@ def tell_distance(value: float) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class SlopeUnits:
-    """Gradients of the summed loss, shape (n_terms,) each; they add up over sites.
+class SlopeSums(Sum):
+    """Gradients of the summed loss, shape (n_terms,) each: of cases and of others."""
 
-    In units of 2⁻⁴⁰·(bound of the term).
-    """
+    cases: Floats = quantity(
+        "Σ w·x·slope over patients with the outcome",
+        shape="n_terms",
+        bits=FINE_BITS,
+        scale="b",
+        most="b·w",
+    )
+    others: Floats = quantity(
+        "Σ w·x·slope over patients without it",
+        shape="n_terms",
+        bits=FINE_BITS,
+        scale="b",
+        most="b·w",
+    )
 
-    cases: Ints
-    others: Ints
+    @classmethod
+    def packing(cls, bounds: Floats) -> Packing[SlopeSums]:
+        """Return how the numbers lie; `bounds` are the largest sizes of the terms."""
+        return Packing(cls, {"n_terms": len(bounds)}, {"b": bounds})
 
 
 @dataclass(frozen=True, eq=False)
-class SlopeSums:
-    """Gradients of the summed loss over all sites, shape (n_terms,) each."""
+class GapSums(Sum):
+    """Primal and dual objective, without the penalty: their difference is the duality gap."""
 
-    cases: Floats
-    others: Floats
+    loss: float = quantity("Σ w·loss at the final coefficients", bits=LOSS_BITS, most="2049·w")
+    conjugate: float = quantity("Σ w·ℓ* at the dual point of the certificate")
+
+    @classmethod
+    def packing(cls) -> Packing[GapSums]:
+        """Return how the numbers lie."""
+        return Packing(cls)
 
 
 def sum_slopes(
     design: Design, outcome: Floats, weights: Floats, predictor: Floats, bounds: Floats
-) -> SlopeUnits:
-    """Return the gradients of patients with and without the outcome."""
+) -> Ints:
+    """Return one site's :class:`SlopeSums` in whole units."""
     slope = round_units(logistic_slope(predictor, outcome, weights), FINE_BITS)
-    return SlopeUnits(
+    return SlopeSums.packing(bounds).pack(
         cases=design.sum_columns(slope * outcome, bounds),
         others=design.sum_columns(slope * (1 - outcome), bounds),
     )
-
-
-def read_slopes(units: SlopeUnits, bounds: Floats) -> SlopeSums:
-    """Return the gradients that summed units stand for."""
-    cases, others = (from_units(part, FINE_BITS) for part in (units.cases, units.others))
-    return SlopeSums(cases * bounds, others * bounds)
 
 
 def sum_conjugate(

@@ -38,6 +38,7 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.design import Design
 from fedrulefit.core.losses import logistic_loss, logistic_slope
+from fedrulefit.core.sums import Packing, Sum, quantity
 
 FIRST_DRIFT: Final = 0.25
 """First guess of how far slopes move in a round; checked afterwards."""
@@ -67,8 +68,8 @@ class Schedule:
 
 
 @dataclass(frozen=True, eq=False)
-class LocalRound:
-    """What a site found in one round.
+class RoundSums(Sum):
+    """A round of FedDA; every field is multiplied by what the site counts, v_m.
 
     Parameters
     ----------
@@ -76,10 +77,20 @@ class LocalRound:
         z_G − z_0.
     loss : float
         Mean loss at the coefficients of the first local step.
+    weight : float
+        N_m, or the same for every site.
     """
 
-    increment: Floats
-    loss: float
+    increment: Floats = quantity("v_m·(z_G − z_0)", shape="n_terms", most="500·v_m")
+    loss: float = quantity("v_m·mean loss at the round's start", most="500·v_m")
+    weight: float = quantity(
+        "v_m: N_m (sum of patient weights), or 1024 if sites count equally", most="v_m"
+    )
+
+    @classmethod
+    def packing(cls, n_terms: int) -> Packing[RoundSums]:
+        """Return how the numbers lie."""
+        return Packing(cls, {"n_terms": n_terms})
 
 
 def soft_threshold(dual: Floats, threshold: float, factors: Floats) -> Floats:
@@ -97,10 +108,13 @@ def client_update(
     dual: Floats,
     round_: int,
     schedule: Schedule,
-) -> LocalRound:
+    *,
+    counts: float = 1.0,
+) -> RoundSums:
     """Run G local dual-averaging steps from `dual` (algorithm 3).
 
-    `factors` are the penalty factors π, 0 for the intercept; the paper's are 1.
+    `factors` are the penalty factors π, 0 for the intercept; the paper's are 1. `counts` is
+    what the site counts among the sites, v_m.
     """
     share = weights / weights.sum()
     start = soft_threshold(dual, schedule.threshold(round_, 0), factors)
@@ -116,7 +130,8 @@ def client_update(
         if not wakes.any():
             break
         live |= wakes
-    return LocalRound(-schedule.client_step * design.transpose_dot(summed), loss)
+    increment = -schedule.client_step * design.transpose_dot(summed)
+    return RoundSums(counts * increment, counts * loss, counts)
 
 
 def server_update(dual: Floats, increment: Floats, server_step: float) -> Floats:

@@ -97,6 +97,20 @@ def add_units(contributions: Floats, bits: int = UNIT_BITS) -> int:
     return int(round_units(contributions, bits).astype(np.int64).sum())
 
 
+def to_units(numbers: Floats, bits: int = UNIT_BITS) -> Ints:
+    """Return numbers as whole units of 2^−bits.
+
+    Raises
+    ------
+    OverflowError
+        If one is not finite, or has more units than an integer holds; it is not told.
+    """
+    units = round_units(numbers, bits)
+    if not (np.abs(units) < 2.0**63).all():
+        raise OverflowError("a number is too large for a sum")
+    return units.astype(np.int64)
+
+
 def from_units(total: Ints | int, bits: int = UNIT_BITS) -> Floats:
     """Return the numbers that units of 2^−bits stand for."""
     numbers: Floats = np.asarray(total, dtype=np.float64) / 2.0**bits

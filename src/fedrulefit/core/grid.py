@@ -51,7 +51,8 @@ from typing import Final, Literal
 import numpy as np
 
 from fedrulefit.core.arrays import MAX_CODES, MISSING, Codes, Floats, Ints
-from fedrulefit.core.fixed import FINE_BITS, LARGEST_TERM, add_units, from_units
+from fedrulefit.core.fixed import FINE_BITS, LARGEST_TERM, add_units
+from fedrulefit.core.sums import Packing, Sum, quantity
 
 RULE_SPREAD: Final = 0.4
 """Average standard deviation of a rule with support ~ U(0, 1) (paper 2.1)."""
@@ -209,23 +210,28 @@ class Grid:
 
 
 @dataclass(frozen=True, eq=False)
-class SpreadUnits:
-    """Sums from which s* follows, in units of 2⁻⁴⁰; all add up over sites.
+class SpreadSums(Sum):
+    """What the spread s* of every covariate follows from.
 
     A value counts as z = (x − c)/h: its distance from the middle of the public range, in
     half ranges.
 
     Parameters
     ----------
-    known : (n_features,) int64
+    known : (n_features,) float64
         Patients whose value is known.
-    sums, squares : (n_features,) int64
+    sums, squares : (n_features,) float64
         Of z, over these patients.
     """
 
-    known: Ints
-    sums: Ints
-    squares: Ints
+    known: Floats = quantity("Σ w over known values", shape="n_features", bits=FINE_BITS)
+    sums: Floats = quantity("Σ w·z", shape="n_features", bits=FINE_BITS)
+    squares: Floats = quantity("Σ w·z²", shape="n_features", bits=FINE_BITS)
+
+    @classmethod
+    def packing(cls, n_features: int) -> Packing[SpreadSums]:
+        """Return how the numbers lie."""
+        return Packing(cls, {"n_features": n_features})
 
 
 def count_histograms(values: Floats, units: Ints, bins: Sequence[Bins]) -> Ints:
@@ -265,8 +271,8 @@ def split_cells(counts: Ints, bins: Sequence[Bins]) -> list[Ints]:
     return np.split(counts, ends[:-1])
 
 
-def sum_spreads(values: Floats, weights: Floats, bins: Sequence[Bins]) -> SpreadUnits:
-    """Return the site's sums for the spread of every ordered covariate.
+def sum_spreads(values: Floats, weights: Floats, bins: Sequence[Bins]) -> Ints:
+    """Return the site's :class:`SpreadSums` in whole units; 0 for a category.
 
     Values outside the public range count as its end.
     """
@@ -278,14 +284,14 @@ def sum_spreads(values: Floats, weights: Floats, bins: Sequence[Bins]) -> Spread
         z = (np.clip(values[known, j], b.edges[0], b.edges[-1]) - b.centre) / b.half
         w = weights[known]
         sums[:, j] = [add_units(part, FINE_BITS) for part in (w, w * z, w * z**2)]
-    return SpreadUnits(*sums)
+    known, first, second = sums
+    return SpreadSums.packing(len(bins)).pack(known=known, sums=first, squares=second)
 
 
-def read_spreads(units: SpreadUnits, bins: Sequence[Bins]) -> Floats:
+def find_spreads(sums: SpreadSums, bins: Sequence[Bins]) -> Floats:
     """Return s* of every covariate from the totals, shape (n_features,); 0 if unknown."""
-    parts = (units.known, units.sums, units.squares)
-    known, sums, squares = (from_units(part, FINE_BITS) for part in parts)
-    within = squares - sums**2 / np.maximum(known, 1.0)
+    known = sums.known
+    within = sums.squares - sums.sums**2 / np.maximum(known, 1.0)
     variance = np.maximum(within, 0.0) / np.where(known > 1, known - 1, np.inf)
     halves = np.array([b.half for b in bins])
     spreads: Floats = np.sqrt(variance) * halves

@@ -3,8 +3,7 @@ r"""How much each term and each covariate matters, from sums alone.
 Paper 2.3 (interpretation tools) and figure 3 (subgroups).
 
 In: coefficients and, per term, sums that add up over sites. Out: importances,
-supports and outcome rates. Leaves the site: the :class:`TermUnits`, in whole units
-(:mod:`fedrulefit.core.fixed`).
+supports and outcome rates. Leaves the site: the :class:`TermSums`.
 
 ================================  ===========================  ===========
 paper                             here                         shape
@@ -33,33 +32,39 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
-from fedrulefit.core.fixed import from_units, round_units
+from fedrulefit.core.fixed import round_units
+from fedrulefit.core.sums import Packing, Sum, quantity
 
 
 @dataclass(frozen=True, eq=False)
-class TermUnits:
-    """Weighted sums over a site's patients, in units of 2⁻³²; all add up over sites.
+class TermSums(Sum):
+    """Weighted sums over patients for the terms of a model.
 
     Parameters
     ----------
-    total, events : int
+    total, events : float
         Patients, and patients with the outcome.
-    inside, events_inside : (n_rules,) int64
+    inside, events_inside : (n_rules,) float64
         The same among those who satisfy each rule.
-    sums, squares : (n_linear,) int64
+    sums, squares : (n_linear,) float64
         Of each linear term, divided by its bound.
     """
 
-    total: int
-    events: int
-    inside: Ints
-    events_inside: Ints
-    sums: Ints
-    squares: Ints
+    total: float = quantity("Σ w")
+    events: float = quantity("Σ w·y")
+    inside: Floats = quantity("Σ w·r_k", shape="n_rules")
+    events_inside: Floats = quantity("Σ w·y·r_k", shape="n_rules")
+    sums: Floats = quantity("Σ w·x_j/b_j of the linear terms", shape="n_linear")
+    squares: Floats = quantity("Σ w·(x_j/b_j)² of the linear terms", shape="n_linear")
+
+    @classmethod
+    def packing(cls, n_rules: int, n_linear: int) -> Packing[TermSums]:
+        """Return how the numbers lie."""
+        return Packing(cls, {"n_rules": n_rules, "n_linear": n_linear})
 
 
-def sum_terms(design: Design, outcome: Floats, weights: Floats, bounds: Floats) -> TermUnits:
-    """Return the site's sums for every term of its design.
+def sum_terms(design: Design, outcome: Floats, weights: Floats, bounds: Floats) -> Ints:
+    """Return the site's :class:`TermSums` for every term of its design, in whole units.
 
     `bounds` are the largest sizes of the terms, shape (n_terms,).
     """
@@ -68,7 +73,7 @@ def sum_terms(design: Design, outcome: Floats, weights: Floats, bounds: Floats) 
     counts, events = (design.sum_columns(part, bounds) for part in (units, units * outcome))
     linear = slice(1 + design.n_rules, None)
     scaled = design.linear / bounds[linear]
-    return TermUnits(
+    return TermSums.packing(design.n_rules, len(bounds[linear])).pack(
         total=int(counts[0]),
         events=int(events[0]),
         inside=counts[rules],
@@ -78,10 +83,10 @@ def sum_terms(design: Design, outcome: Floats, weights: Floats, bounds: Floats) 
     )
 
 
-def squares_of(units: TermUnits, bounds: Floats) -> Floats:
+def squares_of(sums: TermSums, bounds: Floats) -> Floats:
     """Return each term's sum of squares about its mean, shape (n_terms,); intercept 0."""
-    total, inside = from_units(units.total), from_units(units.inside)
-    linear = from_units(units.squares) - from_units(units.sums) ** 2 / total
+    total, inside = sums.total, sums.inside
+    linear = sums.squares - sums.sums**2 / total
     # A rule is 0 or 1, so its square is itself.
     return np.concatenate(
         [[0.0], inside - inside**2 / total, linear * bounds[1 + len(inside) :] ** 2]

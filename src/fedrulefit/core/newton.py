@@ -8,8 +8,7 @@ in a few rounds, where FedDA needs hundreds (paper 2.2.3 has the same objective
 with π = 1; the intercept has π = 0).
 
 In: sums over all sites at a point. Out: the next point. Leaves the site in
-every round: :class:`CurvatureUnits`, which add up over sites
-(:mod:`fedrulefit.core.fixed`).
+every round: :class:`CurvatureSums`, which add up over sites.
 
 A round: the coordinator names a point and the *active* terms; every site sends
 its summed loss at the point and at a few points before it, the gradient for all
@@ -43,13 +42,13 @@ from fedrulefit.core.fixed import (
     LOSS_BITS,
     ROOT_BITS,
     Bounds,
-    from_units,
     largest_predictor,
     round_units,
 )
 from fedrulefit.core.losses import patient_losses
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.rules import Rule
+from fedrulefit.core.sums import Packing, Sum, quantity
 from fedrulefit.errors import FitError
 
 Matrix = TypeVar("Matrix", Floats, Ints)
@@ -110,24 +109,8 @@ class Query:
 
 
 @dataclass(frozen=True, eq=False)
-class CurvatureUnits:
-    """Sums over a site's patients, in whole units; all add up over sites.
-
-    The fields are those of :class:`CurvatureSums`: weights in units of 2⁻³², losses of 2⁻³⁰,
-    `gradient` of 2⁻⁴⁰·(bound of the term), `hessian` of 2⁻⁴⁰·(largest weight)·(both bounds).
-    """
-
-    weight: int
-    held_weight: int
-    losses: Ints
-    held_loss: int
-    gradient: Ints
-    hessian: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class CurvatureSums:
-    """Sums over the patients of all sites.
+class CurvatureSums(Sum):
+    """Sums over patients at one point.
 
     Parameters
     ----------
@@ -146,18 +129,43 @@ class CurvatureSums:
     """
 
     query: Query
-    weight: float
-    held_weight: float
-    losses: Floats
-    held_loss: float
-    gradient: Floats
-    hessian: Floats
+    weight: float = quantity("Σ w of the patients in training")
+    held_weight: float = quantity("Σ w of the held-out patients")
+    losses: Floats = quantity(
+        "Σ w·loss along the way to the point", shape="n_steps", bits=LOSS_BITS, most="2049·w"
+    )
+    held_loss: float = quantity("Σ w·loss of the held-out patients", bits=LOSS_BITS, most="2049·w")
+    gradient: Floats = quantity(
+        "Σ w·x·slope", shape="n_terms", bits=FINE_BITS, scale="b", most="b·w"
+    )
+    hessian: Floats = quantity(
+        "Σ w·curvature·x·xᵀ of the active terms, upper triangle",
+        shape="n_triangle",
+        bits=2 * ROOT_BITS,
+        scale="w_max·b_j·b_k",
+        most="w·b_j·b_k/4",
+    )
+
+    @classmethod
+    def packing(cls, query: Query, bounds: Bounds) -> Packing[CurvatureSums]:
+        """Return how the numbers lie at a point."""
+        own, n_active = bounds.terms[query.active], len(query.active)
+        return Packing(
+            cls,
+            {
+                "n_steps": len(STEPS),
+                "n_terms": len(bounds.terms),
+                "n_triangle": n_active * (n_active + 1) // 2,
+            },
+            {"b": bounds.terms, "w_max·b_j·b_k": bounds.weight * pack_triangle(np.outer(own, own))},
+            {"query": query},
+        )
 
 
 def sum_curvature(
     design: Design, outcome: Floats, weights: Floats, folds: Ints, query: Query, bounds: Bounds
-) -> CurvatureUnits:
-    """Return one site's sums at a point."""
+) -> Ints:
+    """Return one site's :class:`CurvatureSums` at a point, in whole units."""
     training = folds != query.fold
     columns = design.take(query.terms)
     old, new = columns.predictor(query.start), columns.predictor(query.end)
@@ -171,28 +179,13 @@ def sum_curvature(
     slope = np.where(training, round_units(weights * (chance - outcome), FINE_BITS), 0.0)
     curvature = np.where(training, weights / bounds.weight * chance * (1 - chance), 0.0)
     active = design.take(query.active)
-    return CurvatureUnits(
+    return CurvatureSums.packing(query, bounds).pack(
         weight=int(counted[training].sum()),
         held_weight=int(counted[~training].sum()),
         losses=np.array([each[training].sum() for each in losses]),
         held_loss=int(losses[-1][~training].sum()),
         gradient=design.sum_columns(slope, bounds.terms),
         hessian=pack_triangle(active.sum_squares(np.sqrt(curvature), bounds.terms[query.active])),
-    )
-
-
-def read_curvature(units: CurvatureUnits, query: Query, bounds: Bounds) -> CurvatureSums:
-    """Return the numbers that summed units stand for."""
-    own = bounds.terms[query.active]
-    scale = 0.25**ROOT_BITS * bounds.weight * pack_triangle(np.outer(own, own))
-    return CurvatureSums(
-        query,
-        weight=float(from_units(units.weight)),
-        held_weight=float(from_units(units.held_weight)),
-        losses=from_units(units.losses, LOSS_BITS),
-        held_loss=float(from_units(units.held_loss, LOSS_BITS)),
-        gradient=from_units(units.gradient, FINE_BITS) * bounds.terms,
-        hessian=units.hessian * scale,
     )
 
 

@@ -33,13 +33,14 @@ Oracle: scikit-learn on the patients themselves, within these bounds
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 from scipy.special import expit, logit, ndtri
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.sums import Packing, Sum, quantity
 
 EDGES: Final[Floats] = np.array(
     [.005, .01, .015, .02, .03, .04, .05, .075, .1, .125, .15, .2, .25, .3, .35, .4, .5, .6, .7,
@@ -57,7 +58,7 @@ Z95: Final = float(ndtri(0.975))
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreSums:
+class ScoreSums(Sum):
     """Sums over patients, of one site or of all.
 
     Parameters
@@ -72,13 +73,20 @@ class ScoreSums:
         Estimated mean prediction of each bin; None: by the edges alone.
     """
 
-    cases: Floats
-    others: Floats
-    chances: float
-    squares: float
-    loss: float
+    cases: Floats = quantity("Σ w·y per public bin of the probability", shape=f"{N_BINS}")
+    others: Floats = quantity("Σ w·(1 − y) per public bin of the probability", shape=f"{N_BINS}")
+    chances: float = quantity("Σ w·p, each p to 1/1024")
+    squares: float = quantity("Σ w·(p − y)², each square to 1/1024")
+    loss: float = quantity(
+        "Σ w·log-loss, each to 1/1024, p at least 1/1024 from 0 and 1", most="7·w"
+    )
     edges: Floats = field(default_factory=lambda: EDGES)
     means: Floats | None = None
+
+    @classmethod
+    def packing(cls) -> Packing[ScoreSums]:
+        """Return how the numbers lie, as sites count them."""
+        return Packing(cls)
 
     @property
     def n_cases(self) -> float:
@@ -130,7 +138,7 @@ def count_scores(chance: Floats, outcome: Floats, weights: Floats) -> ScoreSums:
 
 def add_scores(parts: Sequence[ScoreSums]) -> ScoreSums:
     """Add up over sites."""
-    names = [f.name for f in fields(ScoreSums) if f.name not in ("edges", "means")]
+    names = ScoreSums.quantities()
     return ScoreSums(**{name: sum(getattr(part, name) for part in parts) for name in names})
 
 

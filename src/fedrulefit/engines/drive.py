@@ -18,9 +18,8 @@ from fedrulefit.errors import FederationError, ProtocolError
 from fedrulefit.model import Model
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator, Progress
-from fedrulefit.protocol.site import read_request
 from fedrulefit.protocol.store import Memory
-from fedrulefit.protocol.wire import from_bytes, read_value, to_bytes
+from fedrulefit.protocol.wire import read_reply, read_request, read_value, to_bytes
 
 Exchange = Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
 """Sends each site its bytes; returns the answers of those that answered in time."""
@@ -274,17 +273,3 @@ def unpack_step(kept: bytes) -> dict[str, bytes]:
     except Exception:
         raise ProtocolError("a journal's step is not readable", "unreadable") from None
     return replies
-
-
-def read_reply(data: bytes) -> m.Reply:
-    """Read the bytes of a reply.
-
-    Raises
-    ------
-    ProtocolError
-        If they are not one.
-    """
-    message = from_bytes(data)
-    if not isinstance(message, m.Reply):
-        raise ProtocolError("a site sent a request where a reply was due")
-    return message

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 import msgpack
 
-from fedrulefit.engines.drive import read_question, read_reply, unpack_step
+from fedrulefit.engines.drive import read_question, unpack_step
 from fedrulefit.errors import FederationError, FedRuleFitError, ProtocolError
 from fedrulefit.federation.envelope import Letter, unpack_parts, verify_letter
 from fedrulefit.federation.journal import Journal
@@ -43,7 +43,7 @@ from fedrulefit.privacy.identity import Trust
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.retrace import Retracer
 from fedrulefit.protocol.store import Memory
-from fedrulefit.protocol.wire import digest, to_bytes
+from fedrulefit.protocol.wire import digest, read_reply, to_bytes
 from fedrulefit.study import Study
 
 FILES: Final = ("run.json", "study.toml", "journal.sqlite")

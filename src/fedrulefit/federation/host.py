@@ -33,7 +33,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, Final, get_args
+from typing import IO, Any, Final
 
 import msgpack
 
@@ -61,9 +61,9 @@ from fedrulefit.privacy.ledger import now
 from fedrulefit.privacy.mechanisms import Noise
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.site import Site, blank_header, read_request
+from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.store import Memory
-from fedrulefit.protocol.wire import digest, to_bytes
+from fedrulefit.protocol.wire import digest, read_request, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table.patients import Table
 
@@ -184,7 +184,7 @@ class SiteHost:
             )
         except ProtocolError as error:
             log.warning("refused an envelope: %s", error.code)
-            refusal = to_bytes(m.Refusal(blank_header(self.name), error.code, str(error)))
+            refusal = to_bytes(m.Refusal(m.blank_header(self.name), error.code, str(error)))
             return self._close(Letter("done", "", refusal))
         match letter.kind:
             case "ask":
@@ -202,7 +202,7 @@ class SiteHost:
         try:
             request = read_request(data)
         except ProtocolError as error:
-            return to_bytes(m.Refusal(blank_header(self.name), error.code, str(error)))
+            return to_bytes(m.Refusal(m.blank_header(self.name), error.code, str(error)))
         if request.header.study not in self._tables:
             reason = "the site does not hold this study: all sites need the same study file"
             return to_bytes(m.Refusal(request.header, "study", reason))
@@ -435,7 +435,7 @@ def _is_last(site: Site, request: m.Request, memory: Memory) -> bool:
         return False
     join = memory.get("stage/JoinRequest")
     opens = join is not None and getattr(read_request(join), "dropouts", "") == "continue"
-    return not (opens and isinstance(request, get_args(m.SumRequest)))
+    return not (opens and isinstance(request, m.SumRequest))
 
 
 def read_runs(journal: Journal) -> list[dict[str, Any]]:

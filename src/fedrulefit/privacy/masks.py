@@ -37,39 +37,28 @@ from typing import Final
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.core.fixed import UNIT_BITS as FRACTION_BITS
+from fedrulefit.core.arrays import Ints
 
 SEED_BYTES: Final = 32
-_SCALE: Final = 2.0**FRACTION_BITS
 
 
-class RingOverflowError(ValueError):
+class RingOverflowError(OverflowError):
     """A number is too large for the ring; the message does not say which."""
 
 
-def to_ring(numbers: Floats | Ints, n_sites: int) -> Ints:
-    """Return whole units, shape (n,): integers are units already.
+def check_ring(units: Ints, n_sites: int) -> None:
+    """Refuse whole units that could wrap round in a sum over sites.
 
     Raises
     ------
     RingOverflowError
-        If a number is so large that the sum over `n_sites` could wrap round.
+        If one is so large; which one is not told.
     """
-    whole = numbers.dtype.kind == "i"
-    most = 2.0 ** (63 - FRACTION_BITS) / n_sites
-    if not (np.abs(numbers.astype(np.float64)) < (most * _SCALE if whole else most)).all():
+    most = 2.0**63 / n_sites
+    if not (np.abs(units.astype(np.float64)) < most).all():
         raise RingOverflowError(
-            f"a sum is too large for {n_sites} sites: numbers must stay below {most:.3g}"
+            f"a sum is too large for {n_sites} sites: its units must stay below {most:.3g}"
         )
-    ring: Ints = (numbers if whole else np.rint(numbers * _SCALE)).astype(np.int64)
-    return ring
-
-
-def from_ring(total: Ints) -> Floats:
-    """Return the sum that the integers stand for, shape (n,)."""
-    numbers: Floats = total.astype(np.float64) / _SCALE
-    return numbers
 
 
 def add_rings(parts: Iterable[Ints], length: int) -> Ints:
@@ -150,7 +139,7 @@ class Masks:
         publics = {site: self._publics[site] for site in sites}
         return Masks(self.site, self._secret, publics, self._context)
 
-    def seal(self, ring: Ints, *, step: int, question: bytes, self_mask: bool) -> Ints:
+    def mask(self, ring: Ints, *, step: int, question: bytes, self_mask: bool) -> Ints:
         """Return the masked integers of one answer, shape (n,)."""
         parts = [ring]
         for peer, shared in self._shared.items():
@@ -174,7 +163,7 @@ class Masks:
         return HKDF(SHA256(), SEED_BYTES, salt=self._salt, info=info).derive(key)
 
 
-def open_sum(sealed: Sequence[Ints], seeds: Sequence[bytes], length: int) -> Ints:
-    """Add sealed answers up and take the opened self-masks off, shape (length,)."""
+def open_sum(masked: Sequence[Ints], seeds: Sequence[bytes], length: int) -> Ints:
+    """Add masked answers up and take the opened self-masks off, shape (length,)."""
     masks = (-keystream(seed, length) for seed in seeds)
-    return add_rings([*sealed, *masks], length)
+    return add_rings([*masked, *masks], length)

@@ -31,10 +31,8 @@ from fedrulefit.core.rules import (
 )
 from fedrulefit.privacy.masks import keystream
 from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.public import WEIGHT_UNIT
 from fedrulefit.study import Study
-
-WEIGHT_UNIT: Final = 1024
-"""A patient's weight is counted in units of 1/1024, so that noise stays integer."""
 
 FEWEST: Final = 5
 """A rule that needs no data stays out if the histograms show fewer patients on a side."""

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from fedrulefit.core.arrays import Ints
-from fedrulefit.core.fixed import Bounds
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.newton import CurvatureSums, Newton, Query, near_coef
+from fedrulefit.core.newton import Newton, Query, near_coef
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import same_grid
 from fedrulefit.protocol.coordinator import Coordinator, Talk
+from fedrulefit.protocol.coordinator.agreeing import Counted
 
 
 class Retracer(Coordinator):
@@ -48,22 +48,23 @@ class Retracer(Coordinator):
         """Whether what was asked in the present step is what this coordinator asks, or near it."""
         return request.header.step not in self._beside and _same(request, recorded)
 
-    def _agree_on_grid(self) -> Talk[Any]:
-        grid, noise, counted = yield from super()._agree_on_grid()
-        asked = self._recorded(self._steps)
-        if isinstance(asked, m.RulesRequest) and same_grid(asked.grid, grid):
-            grid = asked.grid
-        return grid, noise, counted
+    def _agree_on_grid(self) -> Talk[Counted]:
+        counted = yield from super()._agree_on_grid()
+        asked = self._recorded(self._asker.steps)
+        if isinstance(asked, m.RulesRequest) and same_grid(asked.grid, counted.grid):
+            counted = dataclasses.replace(counted, grid=asked.grid)
+        return counted
 
-    def _evaluate(self, solvers: Sequence[Newton], bounds: Bounds) -> Talk[list[CurvatureSums]]:
-        asked = self._recorded(self._steps)
-        n_terms = len(bounds.terms)
+    def _choose(self, solvers: Sequence[Newton]) -> Sequence[Query]:
+        step = self._asker.steps
+        asked = self._recorded(step)
+        n_terms = len(solvers[0].factors)
         if not isinstance(asked, m.CurvatureRequest) or not _fit(asked.queries, solvers, n_terms):
-            return (yield from super()._evaluate(solvers, bounds))
+            return super()._choose(solvers)
         pairs = zip(solvers, asked.queries, strict=True)
         if not all(solver.could_ask(query) for solver, query in pairs):
-            self._beside.add(self._steps)
-        return (yield from self._sum_curvature(asked.queries, bounds))
+            self._beside.add(step)
+        return asked.queries
 
 
 def _fit(queries: Sequence[Query], solvers: Sequence[Newton], n_terms: int) -> bool:

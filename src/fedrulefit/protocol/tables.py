@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import public_cells
 from fedrulefit.errors import ProtocolError
-from fedrulefit.protocol.agreed import WEIGHT_UNIT
+from fedrulefit.protocol.public import WEIGHT_UNIT
 from fedrulefit.protocol.store import Memory
 from fedrulefit.study import Category, Level, Number, Study, level_key
 from fedrulefit.table.patients import Table

@@ -46,7 +46,7 @@ MAX_ITEMS: Final = 2_000_000
 
 _DTYPES: Final = {np.dtype(np.float64): "<f8", np.dtype(np.int64): "<i8"}
 _RULES: Final = tuple[Rule, ...]
-_MESSAGES: Final[dict[str, type]] = {cls.__name__: cls for cls in get_args(messages.Message)}
+_MESSAGES: Final[dict[str, type]] = {cls.__name__: cls for cls in messages.MESSAGES}
 
 # What MessagePack's first byte of a part says of its kind; 256 stands for the end.
 _END: Final = 256
@@ -79,6 +79,40 @@ def body_of(message: messages.Message) -> bytes:
 def digest(data: bytes) -> str:
     """Return the SHA-256 of a message's bytes."""
     return hashlib.sha256(data).hexdigest()
+
+
+def question_digest(request: messages.Request) -> bytes:
+    """Return a hash of what a request asks: the same for every site and step."""
+    front = f"{type(request).__name__}\0{request.header.study}\0".encode()
+    return hashlib.sha256(front + body_of(request)).digest()
+
+
+def read_request(data: bytes) -> messages.Request:
+    """Read the bytes of a request.
+
+    Raises
+    ------
+    ProtocolError
+        With the code ``unreadable``, or ``version`` for another version's.
+    """
+    message = from_bytes(data)
+    if not isinstance(message, messages.Request):
+        raise ProtocolError("a reply came where a request was due")
+    return message
+
+
+def read_reply(data: bytes) -> messages.Reply:
+    """Read the bytes of a reply.
+
+    Raises
+    ------
+    ProtocolError
+        If they are not one.
+    """
+    message = from_bytes(data)
+    if not isinstance(message, messages.Reply):
+        raise ProtocolError("a site sent a request where a reply was due")
+    return message
 
 
 def from_bytes(data: bytes) -> messages.Message:
@@ -274,8 +308,10 @@ def _is_long(kind: Any) -> bool:
     """Whether values of a type hold arrays or rules."""
     if kind == _RULES or get_origin(kind) is np.ndarray:
         return True
-    hints = get_type_hints(kind).values() if dataclasses.is_dataclass(kind) else get_args(kind)
-    return any(_is_long(part) for part in hints)
+    if dataclasses.is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return any(_is_long(hints[field.name]) for field in dataclasses.fields(kind))
+    return any(_is_long(part) for part in get_args(kind))
 
 
 @cache

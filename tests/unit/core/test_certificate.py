@@ -13,10 +13,9 @@ from tests.unit.core.test_newton import make_data
 
 from fedrulefit.core.certificate import (
     Certificate,
-    SlopeUnits,
+    SlopeSums,
     certify,
     choose_scales,
-    read_slopes,
     sum_conjugate,
     sum_slopes,
 )
@@ -33,8 +32,7 @@ def certificate(X: Any, y: Any, w: Any, coef: Any, penalties: Any, n_sites: int 
     sites = split(X, 6, y, w, sizes)
     bounds = bounds_of(sites).terms
     parts = [sum_slopes(d, y_, w_, d.dot(coef), bounds) for d, y_, w_ in sites]
-    added = SlopeUnits(sum(p.cases for p in parts), sum(p.others for p in parts))
-    slopes = read_slopes(added, bounds)
+    slopes = SlopeSums.packing(bounds).read(np.sum(parts, axis=0))
     scales = choose_scales(slopes, float(w.sum()), penalties)
     conjugate = None
     if scales is not None:
@@ -151,7 +149,7 @@ def test_slopes_of_both_groups_are_the_gradient() -> None:
     ((design, *_),) = split(X, 6, y, w, [len(X)])
     coef = np.linspace(-1, 1, X.shape[1])
     bounds = bounds_of([(design, y, w)]).terms
-    slopes = read_slopes(sum_slopes(design, y, w, X @ coef, bounds), bounds)
+    slopes = SlopeSums.packing(bounds).read(sum_slopes(design, y, w, X @ coef, bounds))
     np.testing.assert_allclose(
         slopes.cases + slopes.others, X.T @ (w * (expit(X @ coef) - y)), rtol=1e-10, atol=1e-10
     )

@@ -8,9 +8,9 @@ from tests.oracles import ask, bounds_of, pool, split
 from tests.simulations import make_problem
 
 from fedrulefit.core.certificate import (
+    SlopeSums,
     certify,
     choose_scales,
-    read_slopes,
     sum_conjugate,
     sum_slopes,
 )
@@ -38,7 +38,7 @@ def test_two_thousand_rules_in_a_few_rounds(n_sites: int, penalty: float) -> Non
         values.append(newton.point.objective)
     design = split(X, 2000, y, w, [len(X)])[0][0]
     coef, penalties, bounds = newton.point.coef, penalty * factors, bounds_of(sites).terms
-    slopes = read_slopes(sum_slopes(design, y, w, design.dot(coef), bounds), bounds)
+    slopes = SlopeSums.packing(bounds).read(sum_slopes(design, y, w, design.dot(coef), bounds))
     scales = choose_scales(slopes, len(y), penalties)
     assert scales is not None
     conjugate = float(from_units(sum_conjugate(y, w, design.dot(coef), scales)))

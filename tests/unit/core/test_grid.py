@@ -17,21 +17,19 @@ from fedrulefit.core.grid import (
     Axis,
     Bins,
     Grid,
-    SpreadUnits,
+    SpreadSums,
     check_linear,
     count_histograms,
     encode,
     estimate_grid,
     exact_grid,
+    find_spreads,
     linear_values,
-    read_spreads,
     repair_counts,
     split_cells,
     sum_spreads,
     term_bounds,
 )
-
-SUMS = tuple(SpreadUnits.__annotations__)
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=150)
 
@@ -342,27 +340,29 @@ def test_the_exact_spread_is_that_of_all_patients_together() -> None:
     sites = [rng.normal(m, 1 + m, size=(n, 2)) for m, n in enumerate([5, 9, 20])]
     sites[1][:3, 1] = np.nan
     parts = [sum_spreads(x, np.ones(len(x)), bins) for x in sites]
-    total = SpreadUnits(*(sum(getattr(p, name) for p in parts) for name in SUMS))
-    grid = estimate(np.ones(5), bins, spreads=read_spreads(total, bins))
+    total = np.sum(parts, axis=0)
+    found = SpreadSums.packing(2).read(total)
+    grid = estimate(np.ones(5), bins, spreads=find_spreads(found, bins))
     pooled = np.vstack(sites)
     for j in range(2):
         expected = np.nanstd(pooled[:, j], ddof=1)
         assert grid.axes[j].spread == pytest.approx(expected, rel=1e-9)
     whole = sum_spreads(pooled, np.ones(len(pooled)), bins)
-    for name in SUMS:
-        assert getattr(total, name).tolist() == getattr(whole, name).tolist()
+    assert total.tolist() == whole.tolist()
 
 
 def test_spread_sums_treat_weights_as_repeated_patients() -> None:
     rng = np.random.default_rng(8)
     x, weights = rng.normal(size=(12, 1)), rng.integers(0, 4, 12)
     bins = [numbers([-9, 0, 9])]
-    weighted = sum_spreads(x, weights.astype(float), bins)
-    repeated = sum_spreads(np.repeat(x, weights, axis=0), np.ones(weights.sum()), bins)
-    assert weighted.known.tolist() == repeated.known.tolist()
+    packing = SpreadSums.packing(1)
+    weighted = packing.split(sum_spreads(x, weights.astype(float), bins))
+    copies = np.repeat(x, weights, axis=0)
+    repeated = packing.split(sum_spreads(copies, np.ones(weights.sum()), bins))
+    assert weighted["known"].tolist() == repeated["known"].tolist()
     # In units: a patient is rounded once, its copies each.
-    assert weighted.sums == pytest.approx(repeated.sums, abs=float(weights.sum()))
-    assert weighted.squares == pytest.approx(repeated.squares, abs=float(weights.sum()))
+    for name in ("sums", "squares"):
+        assert weighted[name] == pytest.approx(repeated[name], abs=float(weights.sum()))
 
 
 def test_spread_sums_see_a_value_outside_as_the_end_of_the_range() -> None:
@@ -370,15 +370,14 @@ def test_spread_sums_see_a_value_outside_as_the_end_of_the_range() -> None:
     outside = sum_spreads(np.array([[-50.0], [1.0], [99.0]]), np.ones(3), bins)
     at_ends = sum_spreads(np.array([[0.0], [1.0], [2.0]]), np.ones(3), bins)
     for sums in (outside, at_ends):
-        found = [from_units(part, FINE_BITS).tolist() for part in vars(sums).values()]
-        assert found == [[3], [0], [2]]
+        assert from_units(sums, FINE_BITS).tolist() == [3, 0, 2]
 
 
 def test_a_category_and_an_unknown_covariate_send_no_spread() -> None:
     bins = [Bins.categorical(3, complete=True), numbers([0, 1], complete=False)]
     sums = sum_spreads(np.array([[0, np.nan], [2, np.nan]]), np.ones(2), bins)
-    assert [part.tolist() for part in vars(sums).values()] == [[0, 0]] * 3
-    assert read_spreads(sums, bins).tolist() == [0, 0]
+    assert sums.tolist() == [0] * 6
+    assert find_spreads(SpreadSums.packing(2).read(sums), bins).tolist() == [0, 0]
 
 
 def test_a_spread_is_never_so_small_that_the_term_outgrows_a_sum() -> None:
@@ -431,7 +430,8 @@ def test_bounds_hold_for_every_value(centre: bool) -> None:
 
 def test_one_patient_in_all_has_no_spread_and_no_linear_term() -> None:
     bins = [numbers([0, 1, 2])]
-    spreads = read_spreads(sum_spreads(np.array([[0.5]]), np.ones(1), bins), bins)
+    sums = SpreadSums.packing(1).read(sum_spreads(np.array([[0.5]]), np.ones(1), bins))
+    spreads = find_spreads(sums, bins)
     grid = estimate([1, 0], bins, spreads=spreads)
     assert grid.axes[0].spread == 0
     assert grid.linear == ()

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from fedrulefit.core.design import Design
-from fedrulefit.core.fixed import from_units
 from fedrulefit.core.importance import (
-    TermUnits,
+    TermSums,
     squares_of,
     sum_terms,
     term_importance,
@@ -31,18 +30,20 @@ def make_site(seed: int, n_rows: int) -> tuple[Any, Any, Any]:
 BOUNDS = np.array([1.0] * (1 + N_RULES) + [30.0, 40.0])
 
 
-def sums_of(rules: Any, linear: Any, outcome: Any, weights: Any = None) -> TermUnits:
+def sums_of(rules: Any, linear: Any, outcome: Any, weights: Any = None) -> Any:
     bits = np.packbits(rules.astype(np.uint8), axis=0, bitorder="little")
     weights = np.ones(len(rules)) if weights is None else weights
     return sum_terms(Design(len(rules), bits, linear), outcome, weights, BOUNDS)
 
 
-def added(parts: list[TermUnits]) -> tuple[Any, float]:
-    total = TermUnits(*(sum(getattr(p, name) for p in parts) for name in NAMES))
-    return squares_of(total, BOUNDS), float(from_units(total.total)) - 1
+PACKING = TermSums.packing(N_RULES, N_LINEAR)
 
 
-NAMES = tuple(TermUnits.__annotations__)
+def added(parts: list[Any]) -> tuple[Any, float]:
+    total = PACKING.read(np.sum(parts, axis=0))
+    return squares_of(total, BOUNDS), total.total - 1
+
+
 SITES = [make_site(1, 23), make_site(2, 40)]
 COEF = np.array([0.7, 1.0, -2.0, 0.0, 0.5, 3.0, -0.25, 1.5])
 
@@ -76,25 +77,26 @@ def test_supports_and_outcome_rates_are_counts_inside_each_rule() -> None:
     parts = [sums_of(*site) for site in SITES]
     rules = np.vstack([site[0] for site in SITES])
     outcome = np.concatenate([site[2] for site in SITES])
-    assert from_units(sum(p.total for p in parts)) == len(rules)
-    assert from_units(sum(p.events for p in parts)) == outcome.sum()
-    assert from_units(sum(p.inside for p in parts)).tolist() == rules.sum(axis=0).tolist()
-    assert from_units(sum(p.events_inside for p in parts)).tolist() == (outcome @ rules).tolist()
-    support = sum(p.inside for p in parts) / sum(p.total for p in parts)
+    total = PACKING.read(np.sum(parts, axis=0))
+    assert total.total == len(rules)
+    assert total.events == outcome.sum()
+    assert total.inside.tolist() == rules.sum(axis=0).tolist()
+    assert total.events_inside.tolist() == (outcome @ rules).tolist()
+    support = total.inside / total.total
     assert support == pytest.approx(rules.mean(axis=0))
 
 
 def test_sums_treat_weights_as_repeated_patients() -> None:
     rules, linear, outcome = SITES[0]
     weights = np.random.default_rng(5).integers(0, 4, len(rules))
-    weighted = sums_of(rules, linear, outcome, weights.astype(float))
+    weighted = PACKING.split(sums_of(rules, linear, outcome, weights.astype(float)))
     rows = np.repeat(np.arange(len(rules)), weights)
-    repeated = sums_of(rules[rows], linear[rows], outcome[rows])
+    repeated = PACKING.split(sums_of(rules[rows], linear[rows], outcome[rows]))
     for name in ("total", "events", "inside", "events_inside"):
-        assert np.all(getattr(weighted, name) == getattr(repeated, name))
+        assert np.all(weighted[name] == repeated[name])
     for name in ("sums", "squares"):
         # In units; a patient is rounded once, its copies each.
-        assert getattr(weighted, name) == pytest.approx(getattr(repeated, name), abs=len(rows))
+        assert weighted[name] == pytest.approx(repeated[name], abs=len(rows))
 
 
 def test_no_freedom_means_no_importance() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 from tests.oracles import (
-    add_up,
     ask,
     bounds_of,
     dense,
@@ -123,14 +122,11 @@ def test_the_sums_of_sites_add_up_to_those_of_the_pool() -> None:
     pooled = sum_curvature(*whole, folds, query, bounds)
     sizes = [1, 100, 7, 42]
     parts = np.split(folds, np.cumsum(sizes)[:-1])
-    apart = add_up(
-        [
-            sum_curvature(*site, part, query, bounds)
-            for site, part in zip(split(X, 6, y, w, sizes), parts, strict=True)
-        ]
-    )
-    for name in ("weight", "held_weight", "losses", "held_loss", "gradient", "hessian"):
-        np.testing.assert_array_equal(getattr(apart, name), getattr(pooled, name))
+    apart = [
+        sum_curvature(*site, part, query, bounds)
+        for site, part in zip(split(X, 6, y, w, sizes), parts, strict=True)
+    ]
+    np.testing.assert_array_equal(np.sum(apart, axis=0), pooled)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])

@@ -122,7 +122,7 @@ def test_every_process_is_killed_at_every_message(
     assert facts(model) == facts(whole)
     answered = journaled(tmp_path)
     assert {type(from_bytes(d["north"])).__name__ for d in answered.values()} >= {
-        "JoinReply", "KeyReply", "PeersReply", "GridReply", "RulesReply", "SealedReply",
+        "JoinReply", "KeyReply", "PeersReply", "GridReply", "RulesReply", "SumReply",
     }  # fmt: skip
     check_ledgers(tmp_path, answered)
 

@@ -102,7 +102,7 @@ def test_secure_sums_tell_only_the_total(model: Model) -> None:
         np.testing.assert_array_equal(
             getattr(evaluation.overall, name), getattr(model.evaluation.overall, name)
         )
-    rows = [r for r in fitted.ledgers["north"].releases if r.message == "EvaluateReply"]
+    rows = [r for r in fitted.ledgers["north"].releases if r.message == "ScoreSums"]
     assert {r.sum_of for r in rows} == {3}
     assert "held-out patients' scores" in fitted.model.privacy.words()
 
@@ -124,11 +124,11 @@ def test_results_per_site_leave_openly_while_sums_are_masked(model: Model) -> No
     assert facts == others, "the same as without masks"
     assert any("under the site's name" in words for words in bill["exact"])
     for ledger in fitted.ledgers.values():
-        rows = [r for r in ledger.releases if r.message in ("OfferReply", "ResultsReply")]
+        rows = [r for r in ledger.releases if r.message in ("OfferSums", "ResultsReply")]
         assert {r.quantity for r in rows} == {
             "rules", "totals", "evaluation", "inside", "events_inside", "known", "measures",
         }  # fmt: skip
-        assert {(r.message, r.sum_of) for r in rows} == {("OfferReply", 3), ("ResultsReply", None)}
+        assert {(r.message, r.sum_of) for r in rows} == {("OfferSums", 3), ("ResultsReply", None)}
         assert all(r.epsilon is None for r in rows)
 
 

@@ -15,7 +15,7 @@ NOISY = Release(
     "GridReply", "histogram of age", (12,), "discrete Laplace", 0.1, "ab" * 32,
     sensitivity=1.0, scale=10.0, study="sepsis", run="r1", step=3,
 )  # fmt: skip
-PLAIN = Release("DualReply", "increment", (3,), EXACT, None, "cd" * 32, sum_of=3, round=7)
+PLAIN = Release("RoundSums", "increment", (3,), EXACT, None, "cd" * 32, sum_of=3, round=7)
 OPEN = Release("RulesReply", "rules", (4,), EXACT, None, "ef" * 32, study="Käse", run="r1")
 ROWS = (NOISY, PLAIN, OPEN, NOISY, NOISY)
 

@@ -16,13 +16,17 @@ from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.model import Model
 from fedrulefit.model.file import model_facts
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.coordinator import FORBIDDEN, Coordinator, _forbid
-from fedrulefit.protocol.site import SITE_WEIGHT, Site
+from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.coordinator.agreeing import FORBIDDEN, _forbid
+from fedrulefit.protocol.public import SITE_WEIGHT, Public
+from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
 from fedrulefit.table.patients import Table
 from tests.samples import SOLVERS, make_study, make_tables, record
 
 Replies = dict[str, Any]
+Requests = Mapping[str, m.Request]
+TamperSums = Callable[[Replies, Requests, Public], Replies]
 STUDY = make_study(rounds=2)
 
 
@@ -34,14 +38,16 @@ def run(
     study: Study = STUDY,
     sites: Mapping[str, Site] | None = None,
     tamper: Callable[[Replies], Replies] = lambda replies: replies,
+    tamper_sums: TamperSums = lambda replies, requests, public: replies,
 ) -> Model:
-    """Run a conversation; `tamper` changes the replies on their way."""
+    """Run a conversation; `tamper` and `tamper_sums` change the replies on their way."""
     sites = sites or make_sites(study)
     coordinator = Coordinator(study, list(sites))
     requests = coordinator.step()
     while not isinstance(requests, Model):
         replies = {name: sites[name].handle(request) for name, request in requests.items()}
-        requests = coordinator.step(tamper(replies))
+        public = next(iter(sites.values())).patients.public
+        requests = coordinator.step(tamper_sums(tamper(replies), requests, public))
     return requests
 
 
@@ -84,7 +90,7 @@ def test_all_refusals_are_told_at_once() -> None:
         run(tamper=tamper)
 
 
-@pytest.mark.parametrize("kind", [m.JoinReply, m.GridReply, m.RulesReply, m.DualReply])
+@pytest.mark.parametrize("kind", [m.JoinReply, m.GridReply, m.RulesReply, m.SumReply])
 def test_a_missing_reply_is_named(kind: type) -> None:
     def tamper(replies: Replies) -> Replies:
         return {n: r for n, r in replies.items() if n != "south" or not isinstance(r, kind)}
@@ -131,35 +137,42 @@ def test_a_reply_to_another_question_is_refused(changes: dict[str, Any]) -> None
         run(tamper=tamper)
 
 
-@pytest.mark.parametrize(
-    ("kind", "field"),
-    [
-        (m.GridReply, "counts"),
-        (m.SpreadsReply, "known"),
-        (m.SpreadsReply, "sums"),
-        (m.SpreadsReply, "squares"),
-        (m.DualReply, "increment"),
-        *((m.CurvatureReply, f.name) for f in dataclasses.fields(m.CurvatureReply)[1:]),
-        (m.SlopesReply, "cases"),
-        (m.SlopesReply, "others"),
-        (m.SummaryReply, "inside"),
-        (m.SummaryReply, "events_inside"),
-        (m.SummaryReply, "sums"),
-        (m.SummaryReply, "squares"),
-    ],
-)
-def test_numbers_of_another_length_are_refused(kind: type, field: str) -> None:
-    solver = {"solver": "exact"} if kind is m.CurvatureReply else {}
-    study = make_study(rounds=2, spreads="exact", **solver)
-    dtype = np.float64 if kind is m.DualReply else np.int64
+def test_histograms_of_another_length_are_refused() -> None:
     with pytest.raises(ProtocolError, match=r"where .* were due"):
-        run(study, tamper=change("west", kind, **{field: np.ones(99, dtype)}))
+        run(tamper=change("west", m.GridReply, counts=np.ones(99, np.int64)))
+
+
+def lengthen(kind: type[m.SumRequest]) -> TamperSums:
+    """One site answers this question with a number too many."""
+
+    def tamper(replies: Replies, requests: Requests, public: Public) -> Replies:
+        west = replies["west"]
+        if not isinstance(requests["west"], kind) or not isinstance(west, m.SumReply):
+            return replies
+        numbers = np.append(west.numbers, 0)
+        return {**replies, "west": dataclasses.replace(west, numbers=numbers)}
+
+    return tamper
+
+
+@pytest.mark.parametrize("kind", m.SUM_REQUESTS)
+def test_sums_of_another_length_are_refused(kind: type[m.SumRequest]) -> None:
+    solver = SOLVERS["fedda" if kind is m.DualRequest else "exact"]
+    study = make_study(**{**solver, "rounds": 2}, spreads="exact", holdout=0.3, per_site=True)
+    tables = make_tables(study, sizes=(200, 150, 150))
+    sites = {name: Site(name, table, study) for name, table in tables.items()}
+    with pytest.raises(ProtocolError, match=r"site 'west' sent a sum of .* were due"):
+        run(study, sites, tamper_sums=lengthen(kind))
+
+
+def test_a_sum_under_masks_where_none_are_is_refused() -> None:
+    with pytest.raises(ProtocolError, match="site 'west' sent a sum under masks"):
+        run(tamper=change("west", m.SumReply, masked=True))
 
 
 @pytest.mark.parametrize(
     ("kind", "fields", "why"),
     [
-        (m.OfferReply, {"rules": np.ones(3)}, "where .* were due"),
         (m.ResultsReply, {"known": np.arange(1, 16), "measures": np.ones(15)}, "other results"),
         (m.ResultsReply, {"measures": np.full(16, 7.0)}, "between 0 and 1"),
         (m.ResultsReply, {"totals": np.ones(3)}, "other results than were asked for"),
@@ -180,23 +193,41 @@ def test_results_that_were_not_asked_for_are_refused(kind: type, fields: Any, wh
         run(study, sites, tamper=change("west", kind, **fields))
 
 
+def change_sum(kind: type[m.SumRequest], name: str, numbers: Mapping[str, float]) -> TamperSums:
+    """Return a `tamper_sums` that sets one quantity in some sites' answers to a question."""
+
+    def tamper(replies: Replies, requests: Requests, public: Public) -> Replies:
+        question = next(iter(requests.values()))
+        if not isinstance(question, kind):
+            return replies
+        packing = question.packings(public)[0]
+        changed = dict(replies)
+        for site, number in numbers.items():
+            parts = packing.split(replies[site].numbers[: packing.size])
+            parts[name] = np.array([int(number * 2**32)])
+            rest = replies[site].numbers[packing.size :]
+            numbers_ = np.concatenate([packing.pack(**parts), rest])
+            changed[site] = dataclasses.replace(replies[site], numbers=numbers_)
+        return changed
+
+    return tamper
+
+
 @pytest.mark.parametrize("number", [0.0, -5.0])
-@pytest.mark.parametrize(("kind", "field"), [(m.DualReply, "weight"), (m.SummaryReply, "total")])
-def test_sites_without_patients_are_refused(kind: type, field: str, number: float) -> None:
+@pytest.mark.parametrize(
+    ("kind", "field"), [(m.DualRequest, "weight"), (m.SummaryRequest, "total")]
+)
+def test_sites_without_patients_are_refused(
+    kind: type[m.SumRequest], field: str, number: float
+) -> None:
     """A weight of 0 from every site once divided by zero.
 
     Only the total is looked at: under masks nothing else is seen.
     """
-
-    def tamper(replies: Replies) -> Replies:
-        for site in replies:
-            replies = change(site, kind, **{field: number})(replies)
-        return replies
-
-    with pytest.raises(ProtocolError, match="the sites count no patients"):
-        run(tamper=tamper)
-    with pytest.raises(ProtocolError, match="the sites count no patients"):
-        run(tamper=change("west", kind, **{field: -120.0}))  # the others have 70 and 50
+    everywhere = dict.fromkeys(("north", "south", "west"), number)
+    for numbers in (everywhere, {"west": -120.0}):  # the others have 70 and 50
+        with pytest.raises(ProtocolError, match="the sites count no patients"):
+            run(tamper_sums=change_sum(kind, field, numbers))
 
 
 def test_sites_that_disagree_on_the_terms_are_refused() -> None:
@@ -296,13 +327,14 @@ def test_sites_count_by_patients_or_equally(weighting: str) -> None:
     sites = make_sites(study)
     weights: dict[str, float] = {}
 
-    def tamper(replies: Replies) -> Replies:
-        for name, reply in replies.items():
-            if isinstance(reply, m.DualReply):
-                weights[name] = reply.weight
+    def look(replies: Replies, requests: Requests, public: Public) -> Replies:
+        for name, request in requests.items():
+            if isinstance(request, m.DualRequest):
+                (sums,) = request.read(replies[name].numbers, public)
+                weights[name] = sums.weight
         return replies
 
-    run(study, sites, tamper)
+    run(study, sites, tamper_sums=look)
     expected = {"north": 70, "south": 50, "west": 30}
     assert weights == (
         expected if weighting == "patients" else dict.fromkeys(expected, SITE_WEIGHT)
@@ -343,9 +375,10 @@ def test_a_rule_grown_on_a_folds_patients_is_forbidden_where_that_fold_judges() 
     grid = Grid(axes)
     first, second = (Rule((Condition(0, interval(0, k)),)) for k in (1, 2))
     opposite = Rule((Condition(0, interval(2, 3)),))
-    factors = _forbid(np.array([0.0, 1.0, 1.0, 0.2]), [first, second], {opposite}, grid)
+    public = Public(STUDY).with_grid(grid).with_rules((first, second))
+    factors = _forbid(public, {opposite})
     # `second` stays: its negation was grown, which carries the same information.
-    assert factors.tolist() == [0.0, FORBIDDEN, 1.0, 0.2]
+    assert factors.tolist() == [0.0, FORBIDDEN, 1.0]
 
 
 def test_each_fold_is_fitted_with_the_rules_grown_without_it() -> None:

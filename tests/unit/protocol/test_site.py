@@ -7,7 +7,8 @@ import hashlib
 import itertools
 import json
 from pathlib import Path
-from typing import Any, get_args
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +23,13 @@ from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
-from fedrulefit.protocol.site import RECENT, SITE_WEIGHT, Site, blank_header
+from fedrulefit.protocol.public import SITE_WEIGHT
+from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.site.diary import RECENT
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table.patients import Table
-from tests.samples import SOLVERS, make_study, make_tables, record, study_facts
+from tests.samples import SOLVERS, make_study, make_tables, record, study_facts, sums_of
 
 STUDY = make_study(rounds=3)
 STEPS = itertools.count()
@@ -147,7 +150,7 @@ def test_nothing_is_answered_before_joining(grid: Grid) -> None:
             head(), empty.astype(np.int64), empty, empty.astype(np.int64), False, False
         ),
     )
-    assert {type(request) for request in requests} == {*get_args(m.Request)} - {m.JoinRequest}
+    assert {type(request) for request in requests} == {*m.REQUESTS} - {m.JoinRequest}
     for request in requests:
         assert "has not joined" in refusal(make_site(), request, "order")
 
@@ -174,7 +177,7 @@ def test_no_request_goes_back(ready: Site, grid: Grid) -> None:
         m.TermsRequest(head(), ()),
     ):
         assert "came out of turn" in refusal(ready, request, "order")
-    assert isinstance(ready.handle(m.DualRequest(head(), 0, np.zeros(6))), m.DualReply)
+    assert isinstance(ready.handle(m.DualRequest(head(), 0, np.zeros(6))), m.SumReply)
     ready.handle(m.SlopesRequest(head(), np.array([0]), np.zeros(1)))
     again = m.DualRequest(head(), 1, np.zeros(6))
     assert "came out of turn" in refusal(ready, again, "order")
@@ -283,7 +286,7 @@ def test_weights_are_counted_in_whole_units_with_their_bound() -> None:
 
 @pytest.mark.parametrize("field", ["formula", "mechanism", "shape"])
 def test_every_field_of_a_reply_is_declared(field: str) -> None:
-    for cls in get_args(m.Reply):
+    for cls in m.Reply.__subclasses__():
         for entry in dataclasses.fields(cls):
             if entry.name != "header":
                 assert field in entry.metadata, f"{cls.__name__}.{entry.name}"
@@ -312,6 +315,9 @@ def test_every_patient_derived_field_has_an_entry(settings: dict[str, Any]) -> N
         round_ = request.round if isinstance(request, m.DualRequest) else None
         if isinstance(request, m.CurvatureRequest):
             round_ = request.header.step
+        if isinstance(request, m.SumRequest):
+            expected += sum_rows(request, site, digest, round_)
+            continue
         for field in dataclasses.fields(reply):
             if field.name == "header" or field.metadata["mechanism"] == "no patient data":
                 continue
@@ -332,9 +338,28 @@ def test_every_patient_derived_field_has_an_entry(settings: dict[str, Any]) -> N
     found = [(r.message, r.quantity, r.shape, r.digest, r.round) for r in site.ledger.releases]
     assert found == expected
     kinds = {message for message, *_ in found}
-    fitted = "DualReply" if site.study.settings.solver == "fedda" else "CurvatureReply"
-    always = {"GridReply", "RulesReply", fitted, "SlopesReply", "SummaryReply"}
-    assert kinds == always | ({"SpreadsReply"} if settings.get("spreads") == "exact" else set())
+    fitted = "RoundSums" if site.study.settings.solver == "fedda" else "CurvatureSums"
+    always = {"GridReply", "RulesReply", fitted, "SlopeSums", "TermSums", "GapSums"}
+    assert kinds == always | ({"SpreadSums"} if settings.get("spreads") == "exact" else set())
+
+
+def sum_rows(request: m.SumRequest, site: Site, digest: str, round_: int | None) -> list[Any]:
+    """Return what the ledger must tell of a sum: what is declared, over all its points."""
+    packings = request.packings(site.patients.public)
+    rows: dict[tuple[str, str], list[int]] = {}
+    for packing in packings:
+        for name, told in packing.of.quantities().items():
+            n = packing.lengths[name]
+            rows.setdefault((packing.of.__name__, name), []).append(n if told.shape else -1)
+    expected = []
+    for (message, name), lengths in rows.items():
+        if lengths == [-1]:
+            shape: tuple[int, ...] = ()
+        else:
+            shape = (sum(abs(n) for n in lengths),)
+        if shape != (0,):
+            expected.append((message, name, shape, digest, round_))
+    return expected
 
 
 def test_the_ledger_says_which_releases_are_exact() -> None:
@@ -429,8 +454,7 @@ def test_a_release_that_cannot_be_written_down_does_not_leave(tmp_path: Path) ->
 def test_a_summary_is_the_site_s_own_sums(ready: Site) -> None:
     table = make_tables(STUDY)["north"]
     request = summary(np.array([0, 1]), np.array([0.3, -0.2]), scales=(0.5, 0.25))
-    reply = ready.handle(request)
-    assert isinstance(reply, m.SummaryReply)
+    reply, gap = sums_of(ready, request)
     icu = table.values[:, 3] == 0
     y = np.asarray(table.outcome)
     assert (reply.total, reply.events) == (len(y) << 32, int(y.sum()) << 32)
@@ -439,7 +463,7 @@ def test_a_summary_is_the_site_s_own_sums(ready: Site) -> None:
     assert len(reply.sums) == len(reply.squares) == 0, "a rule's spread follows from its count"
     log_odds = 0.3 - 0.2 * icu
     loss = -np.where(y == 1, -np.log1p(np.exp(-log_odds)), -np.log1p(np.exp(log_odds))).sum()
-    assert from_units(reply.loss, LOSS_BITS) == pytest.approx(loss, abs=len(y) * 2.0**-31)
+    assert from_units(gap.loss, LOSS_BITS) == pytest.approx(loss, abs=len(y) * 2.0**-31)
 
 
 # --- the site's own results ---------------------------------------------------------------
@@ -474,16 +498,14 @@ def ask(**changes: Any) -> m.ResultsRequest:
 
 def test_a_site_offers_only_results_on_enough_patients() -> None:
     site = own_site(OWN, offered=False)
-    offer = site.handle(m.OfferRequest(head(OWN), TERMS))
-    assert isinstance(offer, m.OfferReply)
-    assert offer.rules.tolist() == [0, 1], "the other rule holds for too few"
+    (offer,) = sums_of(site, m.OfferRequest(head(OWN), TERMS))
+    assert offer.rules.tolist() == [0, 1 << 32], "the other rule holds for too few"
     assert (offer.totals, offer.evaluation) == (0, 0)
     policy = Policy.model_validate({**OPEN.model_dump(), "min_count": 60})
     careful = own_site(OWN, offered=False, policy=policy)
-    offer = careful.handle(m.OfferRequest(head(OWN), TERMS))
-    assert isinstance(offer, m.OfferReply)
-    assert offer.rules.tolist() == [1, 1], "the policy's own count"
-    assert offer.evaluation == 1
+    (offer,) = sums_of(careful, m.OfferRequest(head(OWN), TERMS))
+    assert offer.rules.tolist() == [1 << 32] * 2, "the policy's own count"
+    assert offer.evaluation == 1 << 32
 
 
 def test_a_site_tells_its_own_results_and_only_those_asked_for() -> None:
@@ -560,7 +582,7 @@ def test_results_are_asked_for_once_and_only_where_the_study_says_so() -> None:
     silent = OWN.with_settings(per_site=False)
     other = own_site(silent, offered=False)
     request = m.OfferRequest(head(silent), TERMS)
-    assert "no results of single sites" in refusal(other, request, "order")
+    assert "not the study's" in refusal(other, request, "order")
 
 
 # --- the exact solver ---------------------------------------------------------------------
@@ -594,10 +616,8 @@ def make_query(**changes: Any) -> Query:
     return Query(**facts)
 
 
-def curve(site: Site, *queries: Query) -> m.CurvatureReply:
-    reply = site.handle(m.CurvatureRequest(head(SOLVED), queries))
-    assert isinstance(reply, m.CurvatureReply), reply
-    return reply
+def curve(site: Site, *queries: Query) -> list[SimpleNamespace]:
+    return sums_of(site, m.CurvatureRequest(head(SOLVED, site=site.name), queries))
 
 
 @pytest.mark.parametrize("terms", [[], [1], [0, 6], [0, -1], [0, 2, 1], [0, 1, 1], [0, 0]])
@@ -674,7 +694,7 @@ def test_scales_that_are_no_numbers_are_not_even_read(
     reply = ready.handle(summary(np.array([0]), np.zeros(1), scales))
     assert isinstance(reply, m.Refusal)
     assert "not finite" in reply.reason
-    assert reply.header == blank_header("north")
+    assert reply.header == m.blank_header("north")
     assert len(ready.ledger.releases) == before
 
 
@@ -685,23 +705,22 @@ def test_there_are_two_scales(ready: Site, n: int) -> None:
 
 def test_every_patient_is_held_out_once(solving: Site) -> None:
     n_folds = STUDY.settings.folds
-    reply = curve(solving, make_query(), *(make_query(fold=k) for k in range(n_folds)))
+    whole, *parts = curve(solving, make_query(), *(make_query(fold=k) for k in range(n_folds)))
     table = make_tables(STUDY)["north"]
-    assert reply.weights[0] == table.n_rows << 32
-    assert reply.held_weights[0] == 0
-    assert reply.held_weights.sum() == table.n_rows << 32
-    assert set((reply.weights[1:] + reply.held_weights[1:]).tolist()) == {table.n_rows << 32}
-    losses = reply.losses.reshape(n_folds + 1, -1)[:, -1]
-    assert set((losses[1:] + reply.held_losses[1:]).tolist()) == {losses[0]}
-    assert np.ptp(reply.held_weights[1:]) <= 1 << 32
+    assert whole.weight == table.n_rows << 32
+    assert whole.held_weight == 0
+    assert sum(part.held_weight for part in parts) == table.n_rows << 32
+    assert {part.weight + part.held_weight for part in parts} == {table.n_rows << 32}
+    assert {part.losses[-1] + part.held_loss for part in parts} == {whole.losses[-1]}
+    assert np.ptp([part.held_weight for part in parts]) <= 1 << 32
 
 
 def test_folds_are_the_same_in_every_request_and_differ_between_sites(
     solving: Site, grid: Grid
 ) -> None:
     folds = [make_query(fold=k) for k in range(STUDY.settings.folds)]
-    together = curve(solving, *folds).held_losses
-    alone = [curve(solving, query).held_losses[0] for query in folds]
+    together = np.array([part.held_loss for part in curve(solving, *folds)])
+    alone = [curve(solving, query)[0].held_loss for query in folds]
     np.testing.assert_array_equal(together, alone)
     other = Site("south", make_tables(SOLVED)["north"], SOLVED)  # the same patients
     for request in (
@@ -710,9 +729,8 @@ def test_folds_are_the_same_in_every_request_and_differ_between_sites(
         m.TermsRequest(head(SOLVED, site="south"), (Rule((Condition(3, 0b1),)),)),
     ):
         other.handle(request)
-    reply = other.handle(m.CurvatureRequest(head(SOLVED, site="south"), tuple(folds)))
-    assert isinstance(reply, m.CurvatureReply)
-    assert (np.abs(from_units(reply.held_losses - together)) > 1e-6).all()
+    theirs = np.array([part.held_loss for part in curve(other, *folds)])
+    assert (np.abs(from_units(theirs - together)) > 1e-6).all()
 
 
 @pytest.mark.parametrize("weighting", ["patients", "sites"])
@@ -728,8 +746,7 @@ def test_the_certificate_s_sums(weighting: str) -> None:
     ):
         site.handle(request)
     terms, coef = np.array([0, 1]), np.array([0.3, -0.2])
-    slopes = site.handle(m.SlopesRequest(head(study), terms, coef))
-    assert isinstance(slopes, m.SlopesReply)
+    (slopes,) = sums_of(site, m.SlopesRequest(head(study), terms, coef))
     table = make_tables(study)["north"]
     y, icu = np.asarray(table.outcome), table.values[:, 3] == 0
     chance = 1 / (1 + np.exp(-(0.3 - 0.2 * icu)))
@@ -742,9 +759,9 @@ def test_the_certificate_s_sums(weighting: str) -> None:
     np.testing.assert_allclose(
         from_units(slopes.others[:2], FINE_BITS), [others.sum(), (icu * others).sum()]
     )
-    reply = site.handle(m.SummaryRequest(head(study), terms, coef, np.array([0.5, 0.25])))
-    assert isinstance(reply, m.SummaryReply)
+    request = m.SummaryRequest(head(study), terms, coef, np.array([0.5, 0.25]))
+    reply, gap = sums_of(site, request)
     p = np.where(y == 1, 1 - 0.5 * (1 - chance), 0.25 * chance)
     conjugate = float(w @ (p * np.log(p) + (1 - p) * np.log(1 - p)))
-    assert from_units(reply.conjugate) == pytest.approx(conjugate)
+    assert from_units(gap.conjugate) == pytest.approx(conjugate)
     assert reply.total == len(y) << 32

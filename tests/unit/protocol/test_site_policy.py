@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrulefit.core.fixed import capacity
+from fedrulefit.core.fixed import capacity, from_units
 from fedrulefit.core.grid import Grid, count_histograms
 from fedrulefit.core.newton import Query
 from fedrulefit.errors import FitError
@@ -22,7 +22,7 @@ from fedrulefit.model import Model, describe_rule
 from fedrulefit.privacy.gate import implies
 from fedrulefit.privacy.identity import Identity, Trust, make_consortium
 from fedrulefit.privacy.ledger import Ledger
-from fedrulefit.privacy.masks import add_rings, from_ring, keystream, make_secret, public_key
+from fedrulefit.privacy.masks import add_rings, keystream, make_secret, public_key
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import KINDS, OPEN, Policy
 from fedrulefit.protocol import messages as m
@@ -239,7 +239,7 @@ def test_more_rounds_than_the_policy_allows_are_refused() -> None:
     one = np.zeros(1)
     query = Query(-1, one.astype(np.int64), one, one, one.astype(np.int64))
     for _ in range(2):
-        granted(talk.ask(m.CurvatureRequest, queries=(query,)), m.CurvatureReply)
+        granted(talk.ask(m.CurvatureRequest, queries=(query,)), m.SumReply)
     left = len(site.ledger.releases)
     reply = refused(talk.ask(m.CurvatureRequest, queries=(query,)), "policy")
     assert "2 sums" in reply.reason
@@ -299,7 +299,7 @@ def test_questions_that_the_study_does_not_ask_are_refused(solver: str) -> None:
     query = Query(-1, one, zero, zero, one)
     if solver == "fedda":
         refused(talk.ask(m.CurvatureRequest, queries=(query,)), "order")
-        granted(talk.ask(m.DualRequest, **dual), m.DualReply)
+        granted(talk.ask(m.DualRequest, **dual), m.SumReply)
         return
     refused(talk.ask(m.DualRequest, **dual), "order")
     for queries in (
@@ -314,7 +314,7 @@ def test_questions_that_the_study_does_not_ask_are_refused(solver: str) -> None:
     ):
         if not (len(queries) == 1 and len(queries[0].active) == n_terms <= 4):
             refused(talk.ask(m.CurvatureRequest, queries=queries), "bad-request")
-    granted(talk.ask(m.CurvatureRequest, queries=(query,)), m.CurvatureReply)
+    granted(talk.ask(m.CurvatureRequest, queries=(query,)), m.SumReply)
 
 
 GRID = fit_model(make_study(**SMALL), {name: TABLES[name] for name in THREE}).grid
@@ -677,7 +677,7 @@ class SigningSite:
         self.identity = identity
 
     def sign_key(self, public: bytes) -> bytes:
-        from fedrulefit.protocol.seals import _key_claim
+        from fedrulefit.protocol.masking import _key_claim
 
         header = m.Header(m.PROTOCOL_VERSION, "run", 1, "south", STUDY.digest)
         return self.identity.sign(_key_claim(header, "south", public, "wait", b""))
@@ -733,9 +733,9 @@ def play_round(told: Mapping[str, tuple[Any, ...]], *, disguised: bool = False) 
         granted(talk.ask(m.RulesRequest, grid=GRID, histograms=signed), m.RulesReply)
         n_terms = granted(talk.ask(m.TermsRequest, rules=told[name]), m.TermsReply).n_terms
         replies.append(
-            granted(talk.ask(m.DualRequest, round=0, dual=np.zeros(n_terms)), m.SealedReply)
+            granted(talk.ask(m.DualRequest, round=0, dual=np.zeros(n_terms)), m.SumReply)
         )
-    numbers = from_ring(add_rings([r.numbers for r in replies], len(replies[0].numbers)))
+    numbers = from_units(add_rings([r.numbers for r in replies], len(replies[0].numbers)))
     return numbers, sum(TABLES[name].n_rows for name in THREE)
 
 
@@ -768,23 +768,23 @@ def test_all_sums_over_a_data_set_are_among_the_same_sites() -> None:
     assert len(others) == 26
     for other in others:
         shared = Transient()
-        granted(sum_among(shared, sorted(first), "first"), m.SealedReply)
+        granted(sum_among(shared, sorted(first), "first"), m.SumReply)
         reply = sum_among(shared, sorted(other), "second")
         if first == other:
-            granted(reply, m.SealedReply)
+            granted(reply, m.SumReply)
         else:
             refused(reply, "set-changed")
     # Another data set remembers nothing of it.
-    granted(sum_among(Transient(), SIX[:5], "third"), m.SealedReply)
+    granted(sum_among(Transient(), SIX[:5], "third"), m.SumReply)
 
 
 def test_a_refused_set_leaves_no_trace() -> None:
     shared = Transient()
     talk, _ = meet(make_site(shared=shared), SIX[:4], run="keys-only")
     del talk  # no sum left: there is nothing to subtract from
-    granted(sum_among(shared, THREE, "sum"), m.SealedReply)
+    granted(sum_among(shared, THREE, "sum"), m.SumReply)
     refused(sum_among(shared, SIX[:4], "again"), "set-changed")
-    granted(sum_among(shared, THREE, "sum-again"), m.SealedReply)
+    granted(sum_among(shared, THREE, "sum-again"), m.SumReply)
 
 
 def test_two_runs_side_by_side_cannot_go_round_the_rule() -> None:
@@ -794,7 +794,7 @@ def test_two_runs_side_by_side_cannot_go_round_the_rule() -> None:
     two, second = meet(make_site(shared=shared), THREE, run="two")
     granted(first, m.PeersReply)
     granted(second, m.PeersReply)
-    granted(one.ask(m.SpreadsRequest), m.SealedReply)
+    granted(one.ask(m.SpreadsRequest), m.SumReply)
     refused(two.ask(m.SpreadsRequest), "set-changed")
 
 
@@ -846,8 +846,8 @@ def keys_of(peers: Sequence[m.Peer], names: Sequence[str]) -> dict[str, Any]:
 def test_the_run_waits_unless_it_was_said_to_go_on() -> None:
     talk, reply = meet(make_site(policy=GO_ON), THREE)
     granted(reply, m.PeersReply)
-    sealed = granted(talk.ask(m.SpreadsRequest), m.SealedReply)
-    refused(talk.ask(m.OpenRequest, sealed=sealed.header.step), "order")
+    sealed = granted(talk.ask(m.SpreadsRequest), m.SumReply)
+    refused(talk.ask(m.OpenRequest, answered=sealed.header.step), "order")
 
 
 def test_sites_may_leave_but_not_come_back() -> None:
@@ -863,49 +863,49 @@ def test_sites_may_leave_but_not_come_back() -> None:
 
 def test_a_refused_departure_changes_nothing() -> None:
     talk, peers = fitted_site()
-    sealed = granted(ask_round(talk), m.SealedReply)
+    sealed = granted(ask_round(talk), m.SumReply)
     bad = [dataclasses.replace(p, signature=b"") for p in peers if p.site != "east"]
     refused(talk.ask(m.PeersRequest, peers=tuple(bad)), "identity")
-    granted(talk.ask(m.OpenRequest, sealed=sealed.header.step), m.OpenReply)
+    granted(talk.ask(m.OpenRequest, answered=sealed.header.step), m.OpenReply)
 
 
 def test_a_sum_is_opened_only_while_it_stands() -> None:
     talk, peers = fitted_site()
-    refused(talk.ask(m.OpenRequest, sealed=3), "not-open")
-    first = granted(ask_round(talk), m.SealedReply)
-    again = granted(ask_round(talk), m.SealedReply)
-    refused(talk.ask(m.OpenRequest, sealed=first.header.step), "not-open")
-    one = granted(talk.ask(m.OpenRequest, sealed=again.header.step), m.OpenReply)
-    two = granted(talk.ask(m.OpenRequest, sealed=again.header.step), m.OpenReply)
+    refused(talk.ask(m.OpenRequest, answered=3), "not-open")
+    first = granted(ask_round(talk), m.SumReply)
+    again = granted(ask_round(talk), m.SumReply)
+    refused(talk.ask(m.OpenRequest, answered=first.header.step), "not-open")
+    one = granted(talk.ask(m.OpenRequest, answered=again.header.step), m.OpenReply)
+    two = granted(talk.ask(m.OpenRequest, answered=again.header.step), m.OpenReply)
     assert one.seed == two.seed
     # The seed takes off the site's own mask, not those that it shares.
     bare = again.numbers - keystream(one.seed, len(again.numbers))
     other = first.numbers - keystream(one.seed, len(first.numbers))
     assert not np.array_equal(bare, other)
     granted(talk.ask(m.PeersRequest, **keys_of(peers, THREE)), m.PeersReply)
-    refused(talk.ask(m.OpenRequest, sealed=again.header.step), "not-open")
+    refused(talk.ask(m.OpenRequest, answered=again.header.step), "not-open")
 
 
 def test_the_same_question_among_a_near_set_is_refused() -> None:
     talk, peers = fitted_site()
-    sealed = granted(ask_round(talk), m.SealedReply)
-    granted(talk.ask(m.OpenRequest, sealed=sealed.header.step), m.OpenReply)
+    sealed = granted(ask_round(talk), m.SumReply)
+    granted(talk.ask(m.OpenRequest, answered=sealed.header.step), m.OpenReply)
     granted(talk.ask(m.PeersRequest, **keys_of(peers, THREE)), m.PeersReply)
     refused(ask_round(talk), "same-question")
     # The next round's question is another one.
-    granted(ask_round(talk, 0.5), m.SealedReply)
+    granted(ask_round(talk, 0.5), m.SumReply)
 
 
 def test_what_was_not_opened_may_be_asked_again_among_the_rest() -> None:
     talk, peers = fitted_site()
-    given_up = granted(ask_round(talk), m.SealedReply)
+    given_up = granted(ask_round(talk), m.SumReply)
     granted(talk.ask(m.PeersRequest, **keys_of(peers, THREE)), m.PeersReply)
-    repeated = granted(ask_round(talk), m.SealedReply)
+    repeated = granted(ask_round(talk), m.SumReply)
     assert repeated.header.step > given_up.header.step
     assert not (repeated.numbers == given_up.numbers).any()
-    refused(talk.ask(m.OpenRequest, sealed=given_up.header.step), "not-open")
-    granted(talk.ask(m.OpenRequest, sealed=repeated.header.step), m.OpenReply)
-    refused(talk.ask(m.OpenRequest, sealed=given_up.header.step), "not-open")
+    refused(talk.ask(m.OpenRequest, answered=given_up.header.step), "not-open")
+    granted(talk.ask(m.OpenRequest, answered=repeated.header.step), m.OpenReply)
+    refused(talk.ask(m.OpenRequest, answered=given_up.header.step), "not-open")
 
 
 Actions = tuple[str, ...]
@@ -964,7 +964,7 @@ class Curious:
                 now = self.SETS[action]
                 reply = talk.ask(m.PeersRequest, **keys_of(self.peers, now))
             else:
-                reply = talk.ask(m.OpenRequest, sealed=int(what))
+                reply = talk.ask(m.OpenRequest, answered=int(what))
                 known = opened | {sealed[int(what)]}
             if not isinstance(reply, m.Refusal):  # else all is as before
                 self._visit(*copied, talk.step, now, left, known, depth - 1)
@@ -994,7 +994,7 @@ def test_a_question_is_remembered_across_runs_among_every_set_it_had() -> None:
         reply = ask_round(talk)
         if isinstance(reply, m.Refusal):
             return reply
-        return talk.ask(m.OpenRequest, sealed=reply.header.step)
+        return talk.ask(m.OpenRequest, answered=reply.header.step)
 
     granted(round_among(SIX, "1"), m.OpenReply)
     refused(round_among(SIX[:5], "2"), "same-question")
@@ -1014,7 +1014,7 @@ def test_a_waiting_run_is_remembered_by_a_run_that_goes_on() -> None:
         granted(talk.ask(m.TermsRequest, rules=()), m.TermsReply)
         reply = ask_round(talk)
         if expected is None:
-            granted(reply, m.SealedReply)
+            granted(reply, m.SumReply)
         else:
             refused(reply, expected)
 

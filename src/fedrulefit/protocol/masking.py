@@ -10,7 +10,7 @@ from being subtracted:
   of sites, across runs; and each site signs that its policy says so, since another that
   sums without this one gives this one's sums away.
 * With ``dropouts = "continue"`` a site opens at most one attempt of a round: handing
-  out a new set of sites makes it forget what it sealed and did not open; and it does
+  out a new set of sites makes it forget what it masked and did not open; and it does
   not answer the very same question among two sets that differ by fewer than
   `min_sites` sites.
 """
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgpack
@@ -26,7 +27,15 @@ import msgpack
 from fedrulefit.core.arrays import Ints
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.identity import Identity, Trust
-from fedrulefit.privacy.masks import SEED_BYTES, Masks, keystream, make_secret, public_key
+from fedrulefit.privacy.masks import (
+    SEED_BYTES,
+    Masks,
+    RingOverflowError,
+    check_ring,
+    keystream,
+    make_secret,
+    public_key,
+)
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
@@ -36,13 +45,33 @@ from fedrulefit.protocol.agreed import (
     unpack_votes,
 )
 from fedrulefit.protocol.store import Memory
-from fedrulefit.protocol.sums import ring_of
 
 UNLISTED_SITES: Final = 32
 """Most sites of a masked sum where the kit does not list the consortium's."""
 
 
-class Seals:
+@dataclass(frozen=True)
+class Subject:
+    """What masks are bound to, and what a question is about.
+
+    Parameters
+    ----------
+    step : int
+    question : bytes
+        Hash of what is asked.
+    transcript : bytes
+        Hash of all that the run has handed out.
+    about : bytes
+        Hash of grid and rules alone: what the question is about, in any run.
+    """
+
+    step: int
+    question: bytes
+    transcript: bytes
+    about: bytes
+
+
+class Masking:
     """Keys, masks and openings of one site in one run.
 
     Parameters
@@ -81,7 +110,7 @@ class Seals:
         self._sites: tuple[str, ...] = ()
         self._dropouts: Literal["wait", "continue"] = "wait"
         self._masks: Masks | None = None
-        self._sealed: tuple[int, bytes, bytes] | None = None
+        self._last: tuple[int, bytes, bytes] | None = None
         self._opened = False
         self._certificates: dict[str, bytes] = {}
         self.secret = b""
@@ -105,7 +134,7 @@ class Seals:
     @property
     def given_up(self) -> bool:
         """Whether the last sum was given up, because sites were lost."""
-        return self.opens and self.active and self._sealed is None and not self._opened
+        return self.opens and self.active and self._last is None and not self._opened
 
     # --- Who takes part ---------------------------------------------------------------------
 
@@ -188,7 +217,7 @@ class Seals:
 
     def give_up(self) -> None:
         """Forget the last sum: what was not opened, never will be."""
-        self._sealed = None
+        self._last = None
 
     def _make_masks(self, request: m.PeersRequest) -> Masks:
         publics = {peer.site: peer.public for peer in request.peers}
@@ -270,30 +299,20 @@ class Seals:
 
     # --- Sums -------------------------------------------------------------------------------
 
-    def seal(
-        self, reply: m.Sum | m.VoteReply, question: bytes, transcript: bytes, subject: bytes
-    ) -> m.SealedReply | m.VoteReply:
-        """Mask a sum, or votes.
+    def mask_sum(self, numbers: Ints, subject: Subject) -> Ints:
+        """Mask a sum, shape (n,)."""
+        try:
+            check_ring(numbers, len(self.sites))
+        except RingOverflowError as error:
+            raise ProtocolError(f"site {self._name!r}: {error}", "overflow") from None
+        return self._mask(numbers, subject)
 
-        Parameters
-        ----------
-        question : bytes
-            Hash of what is asked.
-        transcript : bytes
-            Hash of all that the run has handed out.
-        subject : bytes
-            Hash of grid and rules alone: what the question is about, in any run.
-        """
+    def mask_votes(self, reply: m.VoteReply, subject: Subject) -> m.VoteReply:
+        """Mask votes, and sign them."""
         header = reply.header
-        if isinstance(reply, m.VoteReply):
-            ring = unpack_votes(reply.votes)
-            masked = self._mask_ballot(ring, header.step, question, transcript, subject)
-            votes = pack_votes(masked)
-            claim = ballot_claim(header, self._name, votes, question, self._own_seed())
-            return m.VoteReply(header, votes, self.sign(claim))
-        ring = ring_of(reply, len(self.sites))
-        numbers = self._mask(ring, header.step, question, transcript, subject)
-        return m.SealedReply(header, numbers)
+        votes = pack_votes(self._mask_ballot(unpack_votes(reply.votes), subject))
+        claim = ballot_claim(header, self._name, votes, subject.question, self._own_seed())
+        return m.VoteReply(header, votes, self.sign(claim))
 
     def check_ballots(self, request: m.TermsRequest, own: bytes, question: bytes) -> None:
         """Refuse votes that are not those of every site, on these rules, signed and opened.
@@ -313,7 +332,8 @@ class Seals:
         for site, ballot in ballots.items():
             opened = len(ballot.seed) == (SEED_BYTES if self.opens else 0)
             if len(ballot.votes) != len(own) or not opened:
-                raise ProtocolError("the votes handed out are of other rules, or sealed", "votes")
+                what = "the votes handed out are of other rules, or still masked"
+                raise ProtocolError(what, "votes")
             claim = ballot_claim(request.header, site, ballot.votes, question, ballot.seed)
             self.check_signed(site, claim, ballot.signature)
             self._check_backing(ballot)
@@ -327,64 +347,63 @@ class Seals:
         if any(ring[part].any() for part, group in parts if ballot.site in group):
             raise ProtocolError("a ballot backs rules where its site has no say", "votes")
 
-    def _mask_ballot(
-        self, ring: Ints, step: int, question: bytes, transcript: bytes, subject: bytes
-    ) -> Ints:
+    def _mask_ballot(self, ring: Ints, subject: Subject) -> Ints:
         """Mask votes among all sites, and what backs them among those outside each group."""
         parts = backing_parts(len(ring), self.sites)
         masked = ring.copy()
         front = slice(0, parts[0][0].start)
-        masked[front] = self._mask(ring[front], step, question, transcript, subject)
-        if self._masks is None or self._sealed is None:
+        masked[front] = self._mask(ring[front], subject)
+        if self._masks is None or self._last is None:
             raise ProtocolError("there are no masks", "order")
-        bound = self._sealed[1]
+        bound = self._last[1]
         for part, group in parts:
             if self._name not in group:
                 others = self._masks.among(set(self.sites) - set(group))
-                masked[part] = others.seal(ring[part], step=step, question=bound, self_mask=False)
+                masked[part] = others.mask(
+                    ring[part], step=subject.step, question=bound, self_mask=False
+                )
         if self.opens:
             own = keystream(self._own_seed(), len(ring))
             masked[front.stop :] += own[front.stop :]
         return masked
 
-    def _mask(
-        self, ring: Ints, step: int, question: bytes, transcript: bytes, subject: bytes
-    ) -> Ints:
+    def _mask(self, ring: Ints, subject: Subject) -> Ints:
         """Mask integers, among the one set of sites and for this question alone."""
         if self._masks is None:
             raise ProtocolError("there are no masks", "order")
-        asked = hashlib.sha256(subject + question).digest()
+        asked = hashlib.sha256(subject.about + subject.question).digest()
         self._check_set(self._masks.sites)
         self._check_question(asked)
-        bound = hashlib.sha256(transcript + question).digest()
-        numbers = self._masks.seal(ring, step=step, question=bound, self_mask=self.opens)
-        self._sealed, self._opened = (step, bound, asked), False
+        bound = hashlib.sha256(subject.transcript + subject.question).digest()
+        step = subject.step
+        numbers = self._masks.mask(ring, step=step, question=bound, self_mask=self.opens)
+        self._last, self._opened = (step, bound, asked), False
         return numbers
 
     def _own_seed(self) -> bytes:
-        """Return the seed of the own mask on what was sealed last; nothing where it has none."""
-        if self._masks is None or self._sealed is None or not self.opens:
+        """Return the seed of the own mask on what was masked last; nothing where it has none."""
+        if self._masks is None or self._last is None or not self.opens:
             return b""
-        step, bound, _ = self._sealed
+        step, bound, _ = self._last
         return self._masks.self_seed(step=step, question=bound)
 
     def open(self, request: m.OpenRequest) -> m.OpenReply:
         """Give away the seed of the own mask: for the last sum, if it still stands."""
         if self._masks is None or not self.opens:
             raise ProtocolError("this run's sums need no opening", "order")
-        if self._sealed is None or self._sealed[0] != request.sealed:
+        if self._last is None or self._last[0] != request.answered:
             raise ProtocolError("that sum was given up, or is not the last", "not-open")
-        self._check_question(self._sealed[2])
+        self._check_question(self._last[2])
         return m.OpenReply(request.header, self._own_seed())
 
     def note(self, *, opening: bool) -> None:
         """Remember, across runs, among which sites a sum can now be read."""
         self._opened = self._opened or opening
-        if self._masks is None or self._sealed is None or self.opens != opening:
+        if self._masks is None or self._last is None or self.opens != opening:
             return
         sites = list(self._masks.sites)
         entries: dict[str, bytes | None] = {}
-        for key in ("sets", _question_key(self._sealed[2])):
+        for key in ("sets", _question_key(self._last[2])):
             earlier = self._sets(key)
             if sites not in earlier:
                 entries[key] = msgpack.packb([*earlier, sites])
@@ -394,12 +413,12 @@ class Seals:
     @property
     def place(self) -> Any:
         """What a restarted site must know of the last sum: what it was, and whether it is open."""
-        return self._sealed, self._opened
+        return self._last, self._opened
 
     @place.setter
     def place(self, kept: Any) -> None:
         sealed, self._opened = kept
-        self._sealed = None if sealed is None else (sealed[0], sealed[1], sealed[2])
+        self._last = None if sealed is None else (sealed[0], sealed[1], sealed[2])
 
     def _check_question(self, asked: bytes) -> None:
         """Refuse to answer one question among two sets of sites that are too near."""

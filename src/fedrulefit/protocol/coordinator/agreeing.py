@@ -1,0 +1,204 @@
+"""What sites and coordinator agree on before the fit: cut-offs, candidate rules, terms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.grid import Grid, SpreadSums, find_spreads
+from fedrulefit.core.rules import Rule, check_rules, complement, merge_rules, mirror
+from fedrulefit.errors import ProtocolError, one_line
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.agreed import (
+    VOTE_BYTES,
+    Tally,
+    count_ballot,
+    count_rules,
+    count_votes,
+    free_rules,
+    make_grid,
+)
+from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
+from fedrulefit.protocol.public import MAX_RULES, Public
+from fedrulefit.protocol.solver_settings import most_rules
+
+FORBIDDEN = 1e9
+"""A penalty factor so large that the term stays 0."""
+
+MAX_CONDITIONS = 100
+"""Most conditions of one rule."""
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What protected the histograms, and whether it guarantees their ε."""
+
+    mechanism: str
+    private: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """The sites' histograms, and what followed from them.
+
+    Parameters
+    ----------
+    grid : Grid
+    histograms : tuple of Histogram
+        As the sites signed them; none where sums are not masked.
+    counts : (n_cells,) int64 or None
+        Their sum; None where the grid was known before.
+    protection : Protection or None
+        None where no histogram left a site.
+    """
+
+    grid: Grid
+    histograms: tuple[m.Histogram, ...] = ()
+    counts: Ints | None = None
+    protection: Protection | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """What the fit is about, and penalty factors for all patients and then each fold.
+
+    A rule grown on the patients of a fold must not be judged on them: it is
+    forbidden in the fits that hold that fold out.
+    """
+
+    public: Public
+    factors: list[Floats]
+
+    @property
+    def n_allowed(self) -> int:
+        """Rules that the fit to all patients may use."""
+        return int((self.factors[0][1 : 1 + self.public.n_rules] < FORBIDDEN).sum())
+
+
+def agree_on_grid(asker: Asker) -> Talk[Counted]:
+    """Paper 2.2.1: sum the histograms, read off cut-offs and limits."""
+    asker.progress = Progress("histograms")
+    study, bins = asker.study, asker.study.bins
+    replies = yield from asker.ask(m.GridReply, m.GridRequest)
+    counts = _total([r.counts for r in replies], sum(b.n_cells for b in bins))
+    signed = tuple(m.Histogram(r.header.site, r.counts, r.signature) for r in replies)
+    spreads = None
+    if m.SpreadsRequest.asked_in(asker.settings):
+        (sums,) = yield from asker.sum(m.SpreadsRequest, Public(study))
+        spreads = find_spreads(_check_spreads(sums), bins)
+    mechanism = "; ".join(sorted({one_line(r.mechanism, 100) for r in replies}))
+    return Counted(
+        make_grid(study, counts, spreads),
+        signed if asker.secure else (),
+        counts,
+        Protection(mechanism, private=all(r.private for r in replies)),
+    )
+
+
+def collect_rules(asker: Asker, counted: Counted, min_votes: int) -> Talk[Candidates]:
+    """Paper 2.2.2: every site grows rules; equal ones are merged.
+
+    `min_votes` are the sites that must have enough patients in a rule; 0 for no vote.
+    """
+    asker.progress = Progress("rules")
+    settings, grid = asker.settings, counted.grid
+    public = Public(asker.study).with_grid(grid)
+    replies = yield from asker.ask(
+        m.RulesReply, partial(m.RulesRequest, grid=grid, histograms=counted.histograms)
+    )
+    for reply in replies:
+        _check_sent(reply, public.n_folds, grid, min(MAX_RULES, most_rules(settings)))
+    free = free_rules(asker.study, grid, counted.counts)
+    # One set for the fit to all patients, and one per fold for its cross-validation.
+    groups = [free.union(*(reply.rules for reply in replies))]
+    for fold in range(public.n_folds):
+        groups.append(free.union(*(reply.fold_rules[fold] for reply in replies)))
+    rules = merge_rules(groups, grid, drop_complements=settings.drop_complements)
+    ballots: tuple[m.Ballot, ...] = ()
+    if min_votes > 0:
+        tally, ballots = yield from _hold_vote(asker, rules, replies)
+        elected = tally.elect(min_votes)
+        rules = tuple(rule for rule, stays in zip(rules, elected, strict=True) if stays)
+    asker.progress = Progress("terms")
+    built = yield from asker.ask(
+        m.TermsReply, partial(m.TermsRequest, rules=rules, ballots=ballots)
+    )
+    public = public.with_rules(rules)
+    if {reply.n_terms for reply in built} != {public.n_terms}:
+        raise ProtocolError("the sites disagree on the number of terms")
+    return Candidates(public, [_forbid(public, group) for group in groups])
+
+
+def _hold_vote(
+    asker: Asker, rules: tuple[Rule, ...], sent: Sequence[m.RulesReply]
+) -> Talk[tuple[Tally, tuple[m.Ballot, ...]]]:
+    """Ask how many sites have enough patients in each rule; return what they signed, too."""
+    asker.progress = Progress("votes")
+    senders = tuple(m.Sender(r.header.site, count_rules(r), r.signature) for r in sent)
+    replies, seeds = yield from asker.ask_together(
+        m.VoteReply, partial(m.VoteRequest, rules=rules, senders=senders)
+    )
+    n_votes = count_ballot(len(rules), len(replies))
+    for reply in replies:
+        if len(reply.votes) != VOTE_BYTES * n_votes:
+            raise ProtocolError(f"site {reply.header.site!r} did not vote on every rule")
+    ballots = tuple(
+        m.Ballot(reply.header.site, reply.votes, reply.signature, seed)
+        for reply, seed in zip(replies, seeds or [b""] * len(replies), strict=True)
+    )
+    return count_votes(ballots, len(rules)), ballots
+
+
+def _forbid(public: Public, allowed: Set[Rule]) -> Floats:
+    """Forbid all rules that neither stand in `allowed` nor negate one that does."""
+    changed, grid = public.factors.copy(), public.grid
+    for k, rule in enumerate(public.fitted_rules, start=1):
+        if allowed.isdisjoint((rule, complement(rule, grid), mirror(rule, grid))):
+            changed[k] = FORBIDDEN
+    return changed
+
+
+def _total(arrays: Sequence[Ints], length: int) -> Ints:
+    """Sum over sites."""
+    for array in arrays:
+        if array.shape != (length,):
+            raise ProtocolError(f"a site sent {array.shape} numbers where {length} were due")
+    total: Ints = np.sum(np.stack(arrays), axis=0)
+    return total
+
+
+def _check_spreads(sums: SpreadSums) -> SpreadSums:
+    if min(sums.known.min(), sums.squares.min()) < 0:
+        raise ProtocolError("the sites' spreads do not add up to spreads")
+    return sums
+
+
+def _check_sent(reply: m.RulesReply, n_folds: int, grid: Grid, most: int) -> None:
+    """Refuse rules that the study's trees cannot give, and name who sent them."""
+    site, sets = reply.header.site, (reply.rules, *reply.fold_rules)
+    if len(reply.fold_rules) != n_folds:
+        raise ProtocolError(f"site {site!r} did not send rules for {n_folds} folds")
+    largest = max(map(len, sets))
+    if largest <= most:
+        try:
+            for rules in sets:
+                check_rules(rules, grid)
+        except ValueError as error:
+            raise ProtocolError(f"site {site!r}: {error}") from None
+        largest = len(set().union(*sets))
+    if largest > most:
+        raise ProtocolError(
+            f"site {site!r} sent {largest} rules, where the study's trees give {most} at most: "
+            "ask the site what it runs, or leave it out",
+            "too-many-rules",
+        )
+    longest = max((len(rule) for rules in sets for rule in rules), default=0)
+    if longest > MAX_CONDITIONS:
+        raise ProtocolError(
+            f"site {site!r} sent a rule of {longest} conditions, of at most {MAX_CONDITIONS}",
+            "too-many-rules",
+        )

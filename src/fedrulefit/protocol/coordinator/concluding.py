@@ -1,0 +1,213 @@
+"""The sums of the final model → the model: supports, importances, certificate, bill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+
+import numpy as np
+
+from fedrulefit import __version__
+from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.certificate import Certificate, certify, choose_scales
+from fedrulefit.core.importance import TermSums, squares_of, term_importance
+from fedrulefit.core.path import Path
+from fedrulefit.errors import FitError
+from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
+from fedrulefit.privacy.bill import PrivacyBill
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator.agreeing import Candidates, Protection
+from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
+from fedrulefit.protocol.coordinator.fitting import Solution, check_converges, last_of, positive
+from fedrulefit.study import Settings, Study
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """All that the run has agreed on before the summary.
+
+    Parameters
+    ----------
+    candidates : Candidates
+    solution : Solution
+    protection : Protection or None
+        Of the histograms; None where none left a site.
+    min_votes : int
+        Sites that had to have enough patients in a rule; 0 without a vote.
+    """
+
+    candidates: Candidates
+    solution: Solution
+    protection: Protection | None
+    min_votes: int
+
+    @property
+    def terms(self) -> Ints:
+        """Places of the terms that stayed, the intercept first."""
+        kept = np.flatnonzero(self.solution.coef != 0)
+        return np.concatenate([[0], kept[kept > 0]]).astype(np.int64)
+
+    @property
+    def penalties(self) -> Floats:
+        """λ·π, shape (n_terms,)."""
+        return self.solution.penalty * self.candidates.factors[0]
+
+
+def conclude(asker: Asker, found: Found) -> Talk[Model]:
+    """Paper 2.3: support and importance of the terms that stayed; the certificate."""
+    solution, public, terms = found.solution, found.candidates.public, found.terms
+    coef, n_rounds = solution.coef, len(solution.history)
+    asker.progress = Progress("summary", n_rounds, n_rounds, last_of(solution.history))
+    question = partial(m.SlopesRequest, terms=terms, coef=coef[terms])
+    (slopes,) = yield from asker.sum(question, public)
+    scales = choose_scales(slopes, solution.weight, found.penalties)
+    summary = partial(
+        m.SummaryRequest,
+        terms=terms,
+        coef=coef[terms],
+        scales=np.array(scales or (0.0, 0.0)),
+    )
+    sums, gap = yield from asker.sum(summary, public)
+    objective = gap.loss / solution.weight + float(found.penalties @ np.abs(coef))
+    if asker.settings.solver == "fedda":
+        check_converges(objective, solution.history[0], n_rounds, asker.settings)
+    asker.progress = Progress("summary", n_rounds, n_rounds, objective)
+    certificate = certify(
+        slopes,
+        solution.weight,
+        coef,
+        found.penalties,
+        objective=objective,
+        conjugate=None if scales is None else gap.conjugate,
+    )
+    return _build_model(asker, found, sums, objective, certificate)
+
+
+def _build_model(
+    asker: Asker,
+    found: Found,
+    sums: TermSums,
+    objective: float,
+    certificate: Certificate,
+) -> Model:
+    solution, public = found.solution, found.candidates.public
+    patients, events = positive(sums.total), sums.events
+    if not 0 < events < patients:
+        raise FitError("all patients of all sites are of one outcome class: nothing to learn")
+    n_rounds = len(solution.history)
+    return Model(
+        study=asker.study,
+        grid=public.grid,
+        intercept=float(solution.coef[0]),
+        terms=_make_terms(found, sums),
+        privacy=make_bill(
+            asker.study,
+            found.protection,
+            n_rounds,
+            sum_of=len(asker.sites) if asker.secure else None,
+            votes=found.min_votes > 0,
+        ),
+        provenance=Provenance(
+            sites=asker.sites,
+            patients=patients,
+            events=events,
+            candidates=found.candidates.n_allowed,
+            solver=asker.settings.solver,
+            penalty=solution.penalty,
+            rounds=n_rounds,
+            objective=objective,
+            certificate=certificate,
+            history=tuple(solution.history),
+            path=_path_points(solution.path),
+            software=_software(),
+        ),
+    )
+
+
+def _make_terms(found: Found, sums: TermSums) -> tuple[Term, ...]:
+    """Return the terms that stayed, most important first."""
+    solution, public, terms = found.solution, found.candidates.public, found.terms
+    squares = squares_of(sums, public.bounds.terms[terms])
+    importance = term_importance(solution.coef[terms], squares, sums.total - 1)
+    points = solution.path.points if solution.path else ()
+    made: list[Term] = []
+    for k, term in enumerate(terms[1:], start=1):
+        beta, size = float(solution.coef[term]), float(importance[k])
+        path = tuple(float(point.coef[term]) for point in points)
+        if term <= public.n_rules:
+            counts = float(sums.inside[k - 1]), float(sums.events_inside[k - 1])
+            rule = public.fitted_rules[term - 1]
+            made.append(RuleTerm(rule, beta, size, *counts, path=path))
+        else:
+            feature = public.grid.linear[term - 1 - public.n_rules]
+            made.append(LinearTerm(feature, beta, size, path))
+    return tuple(sorted(made, key=lambda term: -term.importance))
+
+
+def make_bill(
+    study: Study,
+    protection: Protection | None,
+    rounds: int,
+    *,
+    sum_of: int | None,
+    votes: bool,
+) -> PrivacyBill:
+    """Return what the releases of a run cost each patient, and what has no price.
+
+    Parameters
+    ----------
+    protection : Protection or None
+        Of the histograms; None where none left a site.
+    rounds : int
+        Of the fit.
+    sum_of : int or None
+        Sites in the masked sums.
+    votes : bool
+        Whether rules were voted on.
+    """
+    settings = study.settings
+    private = protection is not None and protection.private
+    left_out = {
+        m.GridRequest: private or protection is None,
+        m.SpreadsRequest: protection is None,
+        m.VoteRequest: not votes,
+    }
+    asked = [
+        kind
+        for kind in m.REQUESTS
+        if kind.asked_in(settings) and not left_out.get(kind, False) and kind.tells(settings)
+    ]
+    return PrivacyBill(
+        mechanism="none" if protection is None else protection.mechanism,
+        epsilon_per_histogram=study.epsilon_per_histogram if private else None,
+        n_histograms=0 if protection is None else study.n_features,
+        ranges_from_data=study.ranges_from_data,
+        sum_of=sum_of,
+        exact=tuple(kind.tells(settings) for kind in asked if not kind.masked),
+        sums=tuple(_in_rounds(kind, settings, rounds) for kind in asked if kind.masked),
+    )
+
+
+def _in_rounds(kind: type[m.Request], settings: Settings, rounds: int) -> str:
+    """Return what a sum tells, and how often."""
+    words = kind.tells(settings)
+    if kind.turn != m.Turn.FIT:
+        return words
+    folds = f", of all patients and without each of {settings.folds} folds"
+    return f"{words} in each of {rounds} rounds" + folds * (settings.penalty == "cv")
+
+
+def _path_points(path: Path | None) -> tuple[PathPoint, ...]:
+    if path is None:
+        return ()
+    columns = path.penalties, path.deviance, path.error, path.n_terms, path.n_rules
+    return tuple(
+        PathPoint(float(penalty), float(deviance), float(error), n_terms, n_rules)
+        for penalty, deviance, error, n_terms, n_rules in zip(*columns, strict=True)
+    )
+
+
+def _software() -> tuple[tuple[str, str], ...]:
+    libraries = ("numpy", "scipy", "lightgbm", "opendp")
+    return ("fedrulefit", __version__), *((name, version(name)) for name in libraries)

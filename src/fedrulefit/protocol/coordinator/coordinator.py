@@ -1,0 +1,153 @@
+"""The coordinator: turns replies into the next requests, and at last a model.
+
+In: the replies of all sites. Out: the next requests, or the finished model.
+It keeps no clock and no connection; the same replies give the same model, in
+whatever order they arrived. So a run is resumed by handing a new coordinator the
+replies of the old one.
+
+The conversation reads top to bottom in :meth:`Coordinator._conversation`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Literal
+
+from fedrulefit.core.grid import Grid
+from fedrulefit.core.newton import Newton, Query
+from fedrulefit.core.rounding import EXACT, Rounding
+from fedrulefit.errors import FitError, ProtocolError
+from fedrulefit.model import Model
+from fedrulefit.model.publish import round_model
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator.agreeing import Counted, agree_on_grid, collect_rules
+from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
+from fedrulefit.protocol.coordinator.concluding import Found, conclude
+from fedrulefit.protocol.coordinator.fitting import fit_by_averaging, fit_exactly
+from fedrulefit.protocol.coordinator.judging import judge
+from fedrulefit.study import Study
+
+
+class Coordinator:
+    """Leads one run of a study.
+
+    Parameters
+    ----------
+    study : Study
+    sites : sequence of str
+        Names of the sites that take part.
+    grid : Grid, optional
+        Known cut-offs: then no histogram is asked for.
+    run : str, optional
+        Name of the run; by default derived from the study and the sites. Runs
+        between hospitals need names of their own.
+    secure : bool
+        Whether sums are masked.
+    dropouts : {"wait", "continue"}
+        Whether the run goes on without sites that do not reply.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        sites: Sequence[str],
+        *,
+        grid: Grid | None = None,
+        run: str | None = None,
+        secure: bool = False,
+        dropouts: Literal["wait", "continue"] = "wait",
+    ) -> None:
+        if not sites:
+            raise FitError("a run needs at least one site")
+        if len(set(sites)) != len(sites):
+            raise FitError("two sites have the same name: names must differ")
+        listed = tuple(sorted(sites))
+        self.study = study
+        self.run = run or _name_run(study, listed)
+        self.secure = secure
+        self.dropouts = dropouts
+        self._asker = Asker(study, listed, self.run, secure=secure, dropouts=dropouts)
+        self._grid = grid
+        self._talk = self._conversation()
+        self._started = False
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The sites that take part; fewer, once some are lost."""
+        return self._asker.sites
+
+    @property
+    def progress(self) -> Progress:
+        """Where the run is."""
+        return self._asker.progress
+
+    def step(self, replies: Mapping[str, m.Reply] | None = None) -> Mapping[str, m.Request] | Model:
+        """Take the replies to the last requests; return the next, or the model."""
+        try:
+            if self._started:
+                return self._talk.send(dict(replies or {}))
+            self._started = True
+            return next(self._talk)
+        except StopIteration as finished:
+            model: Model = finished.value
+            return model
+
+    def _conversation(self) -> Talk[Model]:
+        asker = self._asker
+        join = partial(m.JoinRequest, sites=self.sites, secure=self.secure, dropouts=self.dropouts)
+        joined = yield from asker.ask(m.JoinReply, join)
+        rounding, min_votes = _coarsest(joined), 0
+        if self.secure:
+            min_votes = _most_votes(joined)
+            yield from asker.exchange_keys()
+        counted = yield from self._agree_on_grid()
+        candidates = yield from collect_rules(asker, counted, min_votes)
+        if self.study.settings.solver == "fedda":
+            solution = yield from fit_by_averaging(asker, candidates)
+        else:
+            solution = yield from fit_exactly(asker, candidates, self._choose)
+        found = Found(candidates, solution, counted.protection, min_votes)
+        model = yield from conclude(asker, found)
+        told = round_model(model, rounding)
+        judged = yield from judge(asker, model, told, found.terms, candidates.public, rounding)
+        asker.finish()
+        return round_model(judged, rounding)
+
+    def _agree_on_grid(self) -> Talk[Counted]:
+        """Return the shared grid: known before, or from the sites' histograms."""
+        if self._grid is not None:
+            return Counted(self._grid)
+        return (yield from agree_on_grid(self._asker))
+
+    def _choose(self, solvers: Sequence[Newton]) -> Sequence[Query]:
+        """Return the solvers' next points."""
+        return [solver.query() for solver in solvers]
+
+
+def _coarsest(joined: Sequence[m.JoinReply]) -> Rounding:
+    """Return the rounding that every site's policy asks for."""
+    rounding = EXACT
+    for reply in joined:
+        try:
+            rounding = rounding.join(Rounding(reply.round_counts, reply.min_published))
+        except ValueError as error:
+            raise ProtocolError(f"site {reply.header.site!r}: {error}") from None
+    return rounding
+
+
+def _most_votes(joined: Sequence[m.JoinReply]) -> int:
+    """Return the votes for a rule that every site's policy asks for."""
+    for reply in joined:
+        if not 0 <= reply.min_votes <= len(joined):
+            raise ProtocolError(
+                f"site {reply.header.site!r} asks for {reply.min_votes} votes of {len(joined)} "
+                "sites for each rule: no rule could have them ('min_votes' of its policy)"
+            )
+    return max(reply.min_votes for reply in joined)
+
+
+def _name_run(study: Study, sites: Sequence[str]) -> str:
+    text = "\n".join([study.digest, *sites])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,165 @@
+"""The coefficients: cross-validation and the exact solver, or the paper's FedDA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.core.fedda import server_update, soft_threshold
+from fedrulefit.core.newton import CurvatureSums, Newton, Point, Query
+from fedrulefit.core.path import Path, PathSearch
+from fedrulefit.errors import FitError, ProtocolError
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator.agreeing import Candidates
+from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk, diverged
+from fedrulefit.protocol.solver_settings import make_schedule
+from fedrulefit.study import Settings
+
+DIVERGED = 10.0
+"""A loss so many times the first one will not come back."""
+
+Choose = Callable[[Sequence[Newton]], Sequence[Query]]
+"""Names the next point of each solver."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Coefficients, and how they were found.
+
+    Parameters
+    ----------
+    coef : (n_terms,) float64
+    penalty : float
+        λ.
+    weight : float
+        Of all patients.
+    history : list of float
+        Penalised mean loss, round by round.
+    path : Path or None
+    """
+
+    coef: Floats
+    penalty: float
+    weight: float
+    history: list[float]
+    path: Path | None = None
+
+
+def fit_by_averaging(asker: Asker, candidates: Candidates) -> Talk[Solution]:
+    """Paper 2.2.3, algorithm 2."""
+    schedule, factors = make_schedule(asker.settings), candidates.factors[0]
+    dual = np.zeros(len(factors))
+    history: list[float] = []
+    for round_ in range(schedule.rounds):
+        asker.progress = Progress("fit", round_, schedule.rounds, last_of(history))
+        question = partial(m.DualRequest, round=round_, dual=dual)
+        (sums,) = yield from asker.sum(question, candidates.public)
+        weight = positive(sums.weight)
+        loss = sums.loss / weight
+        coef = soft_threshold(dual, schedule.threshold(round_, 0), factors)
+        history.append(loss + schedule.penalty * float(factors @ np.abs(coef)))
+        check_converges(history[-1], history[0], round_, asker.settings)
+        dual = server_update(dual, sums.increment / weight, schedule.server_step)
+    coef = soft_threshold(dual, schedule.threshold(schedule.rounds), factors)
+    return Solution(coef, schedule.penalty, weight, history)
+
+
+def check_converges(objective: float, first: float, round_: int, settings: Settings) -> None:
+    """End a FedDA that runs away."""
+    if objective > DIVERGED * first:
+        how = f"round {round_}: the objective is {objective:.3g}, it started at {first:.3g}"
+        raise diverged(how, settings)
+
+
+def fit_exactly(asker: Asker, candidates: Candidates, choose: Choose) -> Talk[Solution]:
+    """Proximal Newton, after cross-validation where λ is not given."""
+    settings, penalty = asker.settings, asker.settings.penalty
+    if isinstance(penalty, float):
+        return (yield from _solve(asker, candidates, choose, penalty, None, []))
+    search = PathSearch(
+        candidates.factors,
+        bounds=candidates.public.bounds.terms,
+        length=settings.path_length,
+        ratio=settings.path_ratio,
+        max_active=settings.max_active,
+    )
+    history: list[float] = []
+    while not search.done and len(history) < settings.max_rounds:
+        asker.progress = Progress("path", len(history), 0, last_of(history))
+        search.update((yield from _evaluate(asker, candidates, choose(search.solvers))))
+        history.append(search.objective)
+    if not search.done:
+        raise FitError(
+            f"cross-validation did not end within {settings.max_rounds} rounds: raise "
+            "'max_rounds', or make 'path_length' shorter"
+        )
+    n_rules = candidates.public.n_rules
+    path = search.finish(n_rules, rule=settings.selection, max_rules=settings.max_rules)
+    # The path is only near its optima: the exact fit may keep a rule more than allowed,
+    # and then goes back up the path.
+    back = [(path.penalties[k], path.points[k]) for k in range(path.chosen, -1, -1)]
+    for at, start in (*back, (1.05 * path.penalties[0], path.points[0])):
+        solution = yield from _solve(asker, candidates, choose, float(at), start, history)
+        kept = int((solution.coef[1 : 1 + n_rules] != 0).sum())
+        if settings.max_rules is None or kept <= settings.max_rules:
+            break
+    return replace(solution, path=path)
+
+
+def _solve(
+    asker: Asker,
+    candidates: Candidates,
+    choose: Choose,
+    penalty: float,
+    start: Point | None,
+    history: list[float],
+) -> Talk[Solution]:
+    """Go to the optimum at one λ; `history` goes on."""
+    settings = asker.settings
+    newton = Newton(
+        candidates.factors[0],
+        penalty,
+        bounds=candidates.public.bounds.terms,
+        start=start,
+        tolerance=settings.tolerance,
+        max_active=settings.max_active,
+    )
+    weight = 0.0
+    while not newton.converged and newton.rounds < settings.max_rounds:
+        asker.progress = Progress("fit", len(history), 0, last_of(history))
+        (sums,) = yield from _evaluate(asker, candidates, choose((newton,)))
+        newton.update(sums)
+        history.append(newton.point.objective)
+        weight = sums.weight
+    return Solution(newton.point.coef, penalty, weight, history)
+
+
+def _evaluate(
+    asker: Asker, candidates: Candidates, queries: Sequence[Query]
+) -> Talk[list[CurvatureSums]]:
+    """Sum the curvature at all points over the sites."""
+    question = partial(m.CurvatureRequest, queries=tuple(queries))
+    found: list[CurvatureSums] = yield from asker.sum(question, candidates.public)
+    for sums in found:
+        judged = sums.query.fold >= 0
+        if not sums.weight > 0 or (judged and not sums.held_weight > 0):
+            raise FitError(
+                "too few patients for cross-validation: lower 'folds', or give 'penalty' a number"
+            )
+    return found
+
+
+def positive(total: float) -> float:
+    """Return a number of patients, if there are some."""
+    if not total > 0:
+        raise ProtocolError("the sites count no patients")
+    return total
+
+
+def last_of(history: Sequence[float]) -> float | None:
+    """Return the last objective, if there is one."""
+    return history[-1] if history else None

@@ -1,0 +1,119 @@
+"""What every message has: a header, and of which kind it is.
+
+Each field of a reply states what it is (a formula) and how it is protected
+(:func:`released`); each request states when it may come (:class:`Turn`) and which kind of
+release it asks for. Whatever else depends on a message (bytes, ledger rows, the site's checks,
+the tables of the documentation) follows from these declarations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, ClassVar, Final
+
+from fedrulefit.privacy.policy import ReleaseKind
+from fedrulefit.study import Settings
+
+PROTOCOL_VERSION: Final = 5
+
+NO_PATIENT_DATA: Final = "no patient data"
+"""The mechanism of fields that tell nothing of patients."""
+
+
+class Turn(IntEnum):
+    """Requests come in this order; only rounds of the fit repeat."""
+
+    JOIN = 0
+    KEYS = 1
+    PEERS = 2
+    GRID = 3
+    SPREADS = 4
+    RULES = 5
+    VOTES = 6
+    TERMS = 7
+    FIT = 8
+    SLOPES = 9
+    SUMMARY = 10
+    EVALUATION = 11
+    OFFER = 12
+    RESULTS = 13
+
+
+def released(formula: str, *, shape: str = "", mechanism: str = "exact") -> Any:
+    """Declare a field that leaves the site."""
+    return field(metadata={"formula": formula, "shape": shape, "mechanism": mechanism})
+
+
+def stated(formula: str) -> Any:
+    """Declare a field that leaves the site, and tells nothing of its patients."""
+    return released(formula, mechanism=NO_PATIENT_DATA)
+
+
+@dataclass(frozen=True)
+class Header:
+    """On every message: which version, run, step, site and study it belongs to."""
+
+    version: int
+    run: str
+    step: int
+    site: str
+    study: str
+
+
+def blank_header(site: str) -> Header:
+    """Return the header of an answer to something that had none."""
+    return Header(PROTOCOL_VERSION, "", 0, site, "")
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What a coordinator asks."""
+
+    turn: ClassVar[Turn | None] = None
+    """When it may come; None for whenever its sum is open."""
+
+    release: ClassVar[ReleaseKind | None] = None
+    """Which kind of release it asks for; None if nothing of patients."""
+
+    hands_out: ClassVar[bool] = False
+    """Whether it changes what the site knows: a restarted site reads it again."""
+
+    masked: ClassVar[bool] = False
+    """Whether it is answered under masks, where there are some."""
+
+    header: Header
+
+    @classmethod
+    def asked_in(cls, settings: Settings) -> bool:
+        """Whether a run with these settings ever asks it."""
+        del settings
+        return True
+
+    @classmethod
+    def tells(cls, settings: Settings) -> str:
+        """Return what its answer tells of patients, as the privacy bill says it; or nothing."""
+        del settings
+        return ""
+
+    def without_evidence(self) -> Request:
+        """Return it without what sites signed for this run: what it asks, in any run."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Reply:
+    """What a site answers."""
+
+    header: Header
+
+
+@dataclass(frozen=True, eq=False)
+class Refusal(Reply):
+    """The site does not answer; `code` is for machines, `reason` for people."""
+
+    code: str = stated("why not, as a code")
+    reason: str = stated("why not, in words")
+
+
+Message = Request | Reply

@@ -1,0 +1,264 @@
+"""The sums of the fit: spreads, rounds of both solvers, slopes, the final summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.certificate import GapSums, SlopeSums, sum_conjugate, sum_slopes
+from fedrulefit.core.fedda import RoundSums, client_update, soft_threshold
+from fedrulefit.core.fixed import LARGEST_MEAN, LOSS_BITS, add_units
+from fedrulefit.core.grid import SpreadSums, sum_spreads
+from fedrulefit.core.importance import TermSums, sum_terms
+from fedrulefit.core.losses import patient_losses
+from fedrulefit.core.newton import CurvatureSums, Query, active_room, sum_curvature
+from fedrulefit.core.sums import Packing
+from fedrulefit.errors import ProtocolError
+from fedrulefit.protocol.messages.base import Turn
+from fedrulefit.protocol.messages.sums import SumRequest
+from fedrulefit.protocol.patients import Patients
+from fedrulefit.protocol.public import Public, check_length
+from fedrulefit.protocol.solver_settings import make_schedule
+from fedrulefit.study import Settings
+
+MAX_NUMBERS = 2**25
+"""Most numbers of one answer: 256 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class SpreadsRequest(SumRequest):
+    """Ask for exact spreads, where the study wants them."""
+
+    turn = Turn.SPREADS
+    release = "spreads"
+    sums = (SpreadSums,)
+
+    @classmethod
+    def tells(cls, settings: Settings) -> str:
+        """Return what the total tells."""
+        del settings
+        return "the spread and number of known values of each covariate"
+
+    @classmethod
+    def asked_in(cls, settings: Settings) -> bool:
+        """Whether the study wants exact spreads."""
+        return settings.spreads == "exact"
+
+    def packings(self, public: Public) -> tuple[Packing[SpreadSums]]:
+        """Return how the numbers lie: one of each per covariate."""
+        return (SpreadSums.packing(public.study.n_features),)
+
+    def add_up(self, patients: Patients) -> tuple[Ints]:
+        """Return the site's spreads."""
+        values, bins = patients.learnt.values, patients.public.study.bins
+        return (sum_spreads(values, patients.weights, bins),)
+
+
+@dataclass(frozen=True, eq=False)
+class DualRequest(SumRequest):
+    """Start a round of FedDA from the shared dual variables (paper 2.2.3, algorithm 3)."""
+
+    turn = Turn.FIT
+    release = "dual"
+    sums = (RoundSums,)
+
+    round: int
+    dual: Floats
+
+    @classmethod
+    def tells(cls, settings: Settings) -> str:
+        """Return what the total tells."""
+        del settings
+        return "a gradient sum, a loss and the number of patients"
+
+    @classmethod
+    def asked_in(cls, settings: Settings) -> bool:
+        """Whether the study's solver is FedDA."""
+        return settings.solver == "fedda"
+
+    def packings(self, public: Public) -> tuple[Packing[RoundSums]]:
+        """Return how the numbers lie."""
+        return (RoundSums.packing(public.n_terms),)
+
+    def check(self, public: Public) -> None:
+        """Refuse a round that is none, or that could lead too far."""
+        check_length(self.dual, public.n_terms, "dual variables")
+        schedule = make_schedule(public.settings)
+        if not 0 <= self.round < schedule.rounds:
+            raise ProtocolError(f"round {self.round} of {schedule.rounds}")
+        start = soft_threshold(self.dual, schedule.threshold(self.round, 0), public.factors)
+        public.check_size(np.arange(public.n_terms), start, most=LARGEST_MEAN)
+        # A local step moves no dual variable further than η_c times the term's size.
+        reach = schedule.client_step * schedule.local_steps * float(public.bounds.terms.max())
+        if not reach <= LARGEST_MEAN:
+            raise ProtocolError("a round could lead further than a sum can bear", "overflow")
+
+    def add_up(self, patients: Patients) -> tuple[Ints]:
+        """Return the site's round, multiplied by what the site counts."""
+        found = client_update(
+            patients.design,
+            patients.outcome,
+            patients.weights,
+            patients.public.factors,
+            self.dual,
+            self.round,
+            make_schedule(patients.public.settings),
+            counts=patients.counts,
+        )
+        return (RoundSums.packing(patients.public.n_terms).round(found),)
+
+
+@dataclass(frozen=True, eq=False)
+class CurvatureRequest(SumRequest):
+    """A round of the exact solver: points to evaluate, one per fold on its way."""
+
+    turn = Turn.FIT
+    release = "curvature"
+    sums = (CurvatureSums,)
+
+    queries: tuple[Query, ...]
+
+    @classmethod
+    def tells(cls, settings: Settings) -> str:
+        """Return what the total tells."""
+        del settings
+        return (
+            "gradients, second derivatives, losses and the number of patients (from which patients "
+            "and outcomes inside candidate rules follow)"
+        )
+
+    @classmethod
+    def asked_in(cls, settings: Settings) -> bool:
+        """Whether the study's solver is the exact one."""
+        return settings.solver == "exact"
+
+    def packings(self, public: Public) -> tuple[Packing[CurvatureSums], ...]:
+        """Return how the numbers lie: one point after another."""
+        return tuple(CurvatureSums.packing(query, public.bounds) for query in self.queries)
+
+    def check(self, public: Public) -> None:
+        """Refuse points that the study's solver does not ask for."""
+        n_folds = public.n_folds
+        if not 1 <= len(self.queries) <= n_folds + 1:
+            raise ProtocolError(f"expected 1 to {n_folds + 1} points")
+        if len({query.fold for query in self.queries}) < len(self.queries):
+            raise ProtocolError("two points of one fold")
+        for query in self.queries:
+            self._check_point(query, public)
+        if self.size(public) > MAX_NUMBERS:
+            raise ProtocolError("the answer would be over the limit: ask for fewer terms at once")
+
+    def _check_point(self, query: Query, public: Public) -> None:
+        settings, factors = public.settings, public.factors
+        public.check_terms(query.active)
+        unpenalised = len(factors) if settings.penalty == 0 else int((factors == 0).sum())
+        most = active_room(len(query.terms) + unpenalised, settings.max_active)
+        if len(query.active) > most:
+            raise ProtocolError(f"more active terms than the study allows, which is {most}")
+        public.check_coefs(query.terms, query.start)
+        public.check_coefs(query.terms, query.end)
+        if not -1 <= query.fold < public.n_folds:
+            raise ProtocolError(f"there is no fold {query.fold}")
+
+    def add_up(self, patients: Patients) -> list[Ints]:
+        """Return the site's sums at every point."""
+        return [
+            sum_curvature(
+                patients.design,
+                patients.outcome,
+                patients.scaled_weights,
+                patients.folds,
+                query,
+                patients.public.bounds,
+            )
+            for query in self.queries
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class SlopesRequest(SumRequest):
+    """Ask for the gradient at the final coefficients, for the certificate."""
+
+    turn = Turn.SLOPES
+    release = "slopes"
+    sums = (SlopeSums,)
+
+    terms: Ints
+    coef: Floats
+
+    @classmethod
+    def tells(cls, settings: Settings) -> str:
+        """Return what the total tells."""
+        del settings
+        return "the gradient at the final coefficients, with and without the outcome apart"
+
+    def packings(self, public: Public) -> tuple[Packing[SlopeSums]]:
+        """Return how the numbers lie."""
+        return (SlopeSums.packing(public.bounds.terms),)
+
+    def check(self, public: Public) -> None:
+        """Refuse coefficients that are none of this fit's."""
+        public.check_coefs(self.terms, self.coef)
+
+    def add_up(self, patients: Patients) -> tuple[Ints]:
+        """Return the site's gradients."""
+        design, weights = patients.design, patients.scaled_weights
+        predictor = design.take(self.terms).predictor(self.coef)
+        bounds = patients.public.bounds.terms
+        return (sum_slopes(design, patients.outcome, weights, predictor, bounds),)
+
+
+@dataclass(frozen=True, eq=False)
+class SummaryRequest(SumRequest):
+    """Ask for the sums behind support, importance, subgroups and the certificate (paper 2.3).
+
+    Only terms of the final model are asked for: `terms` are their positions,
+    the intercept first, and `coef` their coefficients. `scales` name the dual
+    point of the certificate (for cases and others).
+    """
+
+    turn = Turn.SUMMARY
+    release = "summary"
+    sums = (TermSums, GapSums)
+
+    terms: Ints
+    coef: Floats
+    scales: Floats
+
+    @classmethod
+    def tells(cls, settings: Settings) -> str:
+        """Return what the total tells."""
+        del settings
+        return (
+            "the number of patients and of outcomes in all and inside each rule of the final "
+            "model, the spread of its terms, and its loss"
+        )
+
+    def packings(self, public: Public) -> tuple[Packing[Any], ...]:
+        """Return how the numbers lie: of the model's own terms, then of its loss."""
+        n_rules = len(public.rules_of(self.terms))
+        n_linear = len(public.linear_of(self.terms))
+        return TermSums.packing(n_rules, n_linear), GapSums.packing()
+
+    def check(self, public: Public) -> None:
+        """Refuse coefficients that are none of this fit's, and scales beyond 1."""
+        public.check_coefs(self.terms, self.coef)
+        check_length(self.scales, 2, "scales")
+        if not ((self.scales >= 0) & (self.scales <= 1)).all():
+            raise ProtocolError("the scales of the certificate must lie in [0, 1]")
+
+    def add_up(self, patients: Patients) -> tuple[Ints, ...]:
+        """Return the site's sums for the terms of the final model only."""
+        final = patients.design.take(self.terms)
+        bounds = patients.public.bounds.terms[self.terms]
+        counted = sum_terms(final, patients.outcome, patients.weights, bounds)
+        predictor, weights = final.predictor(self.coef), patients.scaled_weights
+        cases, others = self.scales.tolist()
+        gap = GapSums.packing().pack(
+            loss=add_units(patient_losses(predictor, patients.outcome, weights), LOSS_BITS),
+            conjugate=sum_conjugate(patients.outcome, weights, predictor, (cases, others)),
+        )
+        return counted, gap

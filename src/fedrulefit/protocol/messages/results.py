@@ -1,0 +1,192 @@
+"""How well the finished model predicts, and what single sites tell of themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.scores import ScoreSums
+from fedrulefit.core.sums import Packing, Sum, quantity
+from fedrulefit.errors import ProtocolError
+from fedrulefit.protocol.messages.base import Reply, Request, Turn, released
+from fedrulefit.protocol.messages.sums import SumRequest
+from fedrulefit.protocol.patients import Patients
+from fedrulefit.protocol.public import Public
+from fedrulefit.study import Settings
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluateRequest(SumRequest):
+    """Ask how well the finished model predicts the patients that were held out.
+
+    `terms` are the positions of its terms, the intercept first, and `coef` their
+    coefficients.
+    """
+
+    turn = Turn.EVALUATION
+    release = "evaluation"
+    sums = (ScoreSums,)
+
+    terms: Ints
+    coef: Floats
+
+    @classmethod
+    def tells(cls, settings: Settings) -> str:
+        """Return what the total tells."""
+        del settings
+        return "histograms of the held-out patients' scores, with and without the outcome"
+
+    @classmethod
+    def asked_in(cls, settings: Settings) -> bool:
+        """Whether the study holds patients out."""
+        return settings.holdout > 0
+
+    def packings(self, public: Public) -> tuple[Packing[ScoreSums]]:
+        """Return how the numbers lie."""
+        del public
+        return (ScoreSums.packing(),)
+
+    def check(self, public: Public) -> None:
+        """Refuse coefficients that are none of this fit's."""
+        public.check_coefs(self.terms, self.coef)
+
+    def add_up(self, patients: Patients) -> tuple[Ints]:
+        """Return the site's score sums."""
+        return (ScoreSums.packing().round(patients.count_scores(self.terms, self.coef)),)
+
+
+@dataclass(frozen=True, eq=False)
+class OfferSums(Sum):
+    """How many sites have too few patients to tell results of their own, not which.
+
+    The coordinator then asks for what no site keeps back: with totals known, what one site
+    hides the others would tell.
+    """
+
+    rules: Floats = quantity(
+        "1 where a rule has too few patients inside or outside, with or without the outcome",
+        shape="n_rules",
+        most="1 per site",
+    )
+    totals: float = quantity("1 where too few have, or have not, the outcome", most="1 per site")
+    evaluation: float = quantity("the same among held-out patients", most="1 per site")
+
+    @classmethod
+    def packing(cls, n_rules: int) -> Packing[OfferSums]:
+        """Return how the numbers lie."""
+        return Packing(cls, {"n_rules": n_rules})
+
+
+@dataclass(frozen=True, eq=False)
+class OfferRequest(SumRequest):
+    """Ask how many sites would not tell some of their own results.
+
+    Only in studies with ``per_site``. `terms` are the positions of the final model's
+    terms, the intercept first.
+    """
+
+    turn = Turn.OFFER
+    release = "site-results"
+    sums = (OfferSums,)
+
+    terms: Ints
+
+    @classmethod
+    def tells(cls, settings: Settings) -> str:
+        """Return what the total tells."""
+        del settings
+        return "how many sites have too few patients to tell results of their own"
+
+    @classmethod
+    def asked_in(cls, settings: Settings) -> bool:
+        """Whether the study asks for results of single sites."""
+        return settings.per_site
+
+    def packings(self, public: Public) -> tuple[Packing[OfferSums]]:
+        """Return how the numbers lie."""
+        return (OfferSums.packing(len(public.rules_of(self.terms))),)
+
+    def check(self, public: Public) -> None:
+        """Refuse what are no terms."""
+        public.check_terms(self.terms)
+
+    def add_up(self, patients: Patients) -> tuple[Ints]:
+        """Say which of the site's own results rest on too few patients."""
+        offer = offer_results(patients, self.terms)
+        return (OfferSums.packing(len(offer.rules)).round(offer),)
+
+
+def offer_results(patients: Patients, terms: Ints) -> OfferSums:
+    """Return 1 for each result of the site's own that rests on too few patients."""
+    public = patients.public
+    rules = patients.design.take(terms[terms <= public.n_rules])
+    counted = (patients.weights > 0).astype(np.float64)
+    inside_all = rules.transpose_dot(counted)
+    cases = rules.transpose_dot(counted * patients.outcome)
+    # Every cell of the table rule × outcome.
+    inside, outside = inside_all[1:], inside_all[0] - inside_all[1:]
+    sick, healthy = cases[1:], inside - cases[1:]
+    missed, well = cases[0] - cases[1:], outside - (cases[0] - cases[1:])
+    smallest = np.minimum.reduce([sick, healthy, missed, well])
+    judged = public.settings.holdout > 0 and patients.has_enough(patients.held_out)
+    return OfferSums(
+        rules=(smallest < patients.fewest).astype(np.float64),
+        totals=float(not patients.has_enough(patients.learnt)),
+        evaluation=float(not judged),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ResultsRequest(Request):
+    """Ask for a site's own results: those that no site keeps back.
+
+    `terms` and `coef` are the final model; `rules` are positions among its rules.
+    """
+
+    turn = Turn.RESULTS
+    release = "site-results"
+
+    terms: Ints
+    coef: Floats
+    rules: Ints
+    totals: bool
+    evaluation: bool
+
+    @classmethod
+    def tells(cls, settings: Settings) -> str:
+        """Return what the site's own results tell."""
+        measures = ", and measures of its predictions" * (settings.holdout > 0)
+        return (
+            "under the site's name and rounded, where no site has too few: its patients and "
+            f"outcomes, in all and inside rules{measures}"
+        )
+
+    @classmethod
+    def asked_in(cls, settings: Settings) -> bool:
+        """Whether the study asks for results of single sites."""
+        return settings.per_site
+
+    def check(self, public: Public) -> None:
+        """Refuse coefficients that are none of this fit's, and what are no rules of it."""
+        public.check_coefs(self.terms, self.coef)
+        n_rules = len(public.rules_of(self.terms))
+        places = (self.rules >= 0) & (self.rules < n_rules)
+        if not (places.all() and (np.diff(self.rules) > 0).all()):
+            raise ProtocolError("rules must be increasing positions among the model's")
+
+
+@dataclass(frozen=True, eq=False)
+class ResultsReply(Reply):
+    """A site's own results, rounded; each is empty unless asked for."""
+
+    totals: Floats = released("Σ w and Σ w·y, to multiples of k", shape="2")
+    inside: Floats = released("Σ w·r, to multiples of k", shape="rules asked for")
+    events_inside: Floats = released("Σ w·y·r, to multiples of k", shape="rules asked for")
+    known: Ints = released("which measures of the predictions are defined", shape="≤ 16")
+    measures: Floats = released(
+        "held-out patients and outcomes, to multiples of k, and measures of the predictions for "
+        "them (AUC, Brier score …), to 3 decimals",
+        shape="≤ 16",
+    )

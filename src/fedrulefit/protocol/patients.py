@@ -1,0 +1,124 @@
+"""A site's patients, as the questions of a run see them.
+
+In: the site's table and what the run has agreed on. Out: what sums are made of. Nothing here
+leaves the site.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit
+
+from fedrulefit.core.arrays import Codes, Floats, Ints
+from fedrulefit.core.design import Design, build_design
+from fedrulefit.core.grid import encode, linear_values
+from fedrulefit.core.scores import ScoreSums, count_scores
+from fedrulefit.errors import ProtocolError
+from fedrulefit.privacy.policy import MIN_COUNT
+from fedrulefit.protocol.public import SITE_WEIGHT, WEIGHT_UNIT, Public
+from fedrulefit.table.patients import Table
+
+
+@dataclass(frozen=True, eq=False)
+class Patients:
+    """One site's patients in a run.
+
+    Parameters
+    ----------
+    public : Public
+        What the run has agreed on.
+    learnt, held_out : Table
+        Who is learnt from, and who is held out to judge the model.
+    folds : (n_learnt,) int64
+    least : int
+        The policy's k: fewest patients behind a rule that leaves.
+    codes : (n_learnt, n_features) uint8 or None
+        The patients on the grid, once there is one.
+    built : Design or None
+        Rules and linear terms of the fit, once they are known.
+    """
+
+    public: Public
+    learnt: Table
+    held_out: Table
+    folds: Ints
+    least: int
+    codes: Codes | None = None
+    built: Design | None = None
+
+    def on_grid(self, public: Public) -> Patients:
+        """Return the patients on the shared cut-offs."""
+        return replace(self, public=public, codes=encode(self.learnt.values, public.grid))
+
+    def with_terms(self, public: Public) -> Patients:
+        """Return the patients with the design of the fit."""
+        linear = linear_values(self.learnt.values, public.grid)[:, : public.n_linear]
+        design = build_design(self.ready_codes, public.fitted_rules, linear)
+        return replace(self, public=public, built=design)
+
+    @property
+    def ready_codes(self) -> Codes:
+        """The patients on the grid."""
+        if self.codes is None:
+            raise ProtocolError("rules came before the grid", "order")
+        return self.codes
+
+    @property
+    def design(self) -> Design:
+        """Rules and linear terms of the fit."""
+        if self.built is None:
+            raise ProtocolError("a fitting round came before the rules", "order")
+        return self.built
+
+    @property
+    def outcome(self) -> Floats:
+        """The outcome of those who are learnt from, shape (n_learnt,)."""
+        return outcome_of(self.learnt)
+
+    @property
+    def weights(self) -> Floats:
+        """What they count, shape (n_learnt,)."""
+        return self.learnt.weights
+
+    @property
+    def scaled_weights(self) -> Floats:
+        """What they count in the objective: all patients equal, or all sites equal."""
+        if self.public.by_patients:
+            return self.weights
+        equal: Floats = SITE_WEIGHT * self.weights / self.weights.sum()
+        return equal
+
+    @property
+    def counts(self) -> float:
+        """What the site counts among the sites."""
+        return float(self.weights.sum()) if self.public.by_patients else SITE_WEIGHT
+
+    @property
+    def fewest(self) -> int:
+        """Smallest count behind the site's own results, which stand in the model file."""
+        return max(self.least, MIN_COUNT)
+
+    def has_enough(self, table: Table) -> bool:
+        """Whether there are k patients with and k without the outcome, who count as k."""
+        if table.weights.sum() < self.fewest * self.public.study.most_weight:
+            return False
+        known = outcome_of(table)[table.weights > 0]
+        return bool(min((known == 1).sum(), (known == 0).sum()) >= self.fewest)
+
+    def count_scores(self, terms: Ints, coef: Floats) -> ScoreSums:
+        """Return the score sums of a model over the patients that were held out."""
+        public, test = self.public, self.held_out
+        linear = linear_values(test.values, public.grid)[:, public.linear_of(terms)]
+        design = build_design(encode(test.values, public.grid), public.rules_of(terms), linear)
+        # In units, so that the sums are exact: they do not depend on how sites share patients.
+        weights = np.rint(test.weights * WEIGHT_UNIT) / WEIGHT_UNIT
+        return count_scores(expit(design.predictor(coef)), outcome_of(test), weights)
+
+
+def outcome_of(table: Table) -> Floats:
+    """Return the outcome of a table that has one."""
+    if table.outcome is None:
+        raise ProtocolError("the site has no outcomes", "internal")
+    return table.outcome

@@ -1,0 +1,160 @@
+"""What everybody in a run knows, and what a question may be, on these public grounds alone.
+
+In: the study, and the grid and rules that were agreed on. Out: sizes, bounds and penalty
+factors, the same at every site and at the coordinator. A question that goes beyond is refused
+before a patient is touched, so a refusal tells nothing of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.fixed import LARGEST_PREDICTOR, Bounds, largest_predictor
+from fedrulefit.core.grid import Grid, term_bounds
+from fedrulefit.core.rules import Rule, check_rules
+from fedrulefit.errors import ProtocolError
+from fedrulefit.protocol.solver_settings import make_factors
+from fedrulefit.study import Settings, Study
+
+SITE_WEIGHT: Final = 1024.0
+"""What a site counts where all sites count equally; only ratios matter."""
+
+WEIGHT_UNIT: Final = 1024
+"""A patient's weight is counted in units of 1/1024, so that noise stays integer."""
+
+MAX_RULES: Final = 100_000
+"""Most rules that a design is built from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Public:
+    """What is known of a run.
+
+    Parameters
+    ----------
+    study : Study
+    agreed : Grid or None
+        The shared cut-offs, once they are handed out.
+    rules : tuple of Rule or None
+        The rules of the fit, once they are handed out.
+    """
+
+    study: Study
+    agreed: Grid | None = None
+    rules: tuple[Rule, ...] | None = None
+
+    def with_grid(self, grid: Grid) -> Public:
+        """Return what is known once cut-offs are shared."""
+        return replace(self, agreed=grid)
+
+    def with_rules(self, rules: tuple[Rule, ...]) -> Public:
+        """Return what is known once the rules of the fit are shared."""
+        return replace(self, rules=rules)
+
+    @property
+    def settings(self) -> Settings:
+        """The study's settings."""
+        return self.study.settings
+
+    @property
+    def grid(self) -> Grid:
+        """The shared cut-offs."""
+        if self.agreed is None:
+            raise ProtocolError("rules came before the grid", "order")
+        return self.agreed
+
+    @property
+    def fitted_rules(self) -> tuple[Rule, ...]:
+        """The rules of the fit."""
+        if self.rules is None:
+            raise ProtocolError("a fitting round came before the rules", "order")
+        return self.rules
+
+    @property
+    def n_rules(self) -> int:
+        """Rules of the fit."""
+        return len(self.fitted_rules)
+
+    @property
+    def n_linear(self) -> int:
+        """Linear terms of the fit."""
+        return len(self.grid.linear) if self.settings.linear_terms else 0
+
+    @property
+    def n_terms(self) -> int:
+        """Intercept, rules and linear terms."""
+        return 1 + self.n_rules + self.n_linear
+
+    @property
+    def n_folds(self) -> int:
+        """Folds of the cross-validation; 0 without one."""
+        return self.settings.folds if self.settings.penalty == "cv" else 0
+
+    @property
+    def by_patients(self) -> bool:
+        """Whether sites count by their patients."""
+        return self.settings.weighting == "patients"
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """How large a patient's numbers can be: a term, and what the patient counts."""
+        weight = self.study.most_weight if self.by_patients else SITE_WEIGHT
+        return Bounds(term_bounds(self.grid, self.n_rules, self.n_terms), weight)
+
+    @cached_property
+    def factors(self) -> Floats:
+        """Penalty factors π, shape (n_terms,)."""
+        return make_factors(self.settings, self.fitted_rules, self.n_terms)
+
+    def rules_of(self, terms: Ints) -> list[Rule]:
+        """Return the rules among a model's terms."""
+        return [self.fitted_rules[k - 1] for k in terms.tolist() if 1 <= k <= self.n_rules]
+
+    def linear_of(self, terms: Ints) -> Ints:
+        """Return which linear values a model's terms name: places among the grid's."""
+        return terms[terms > self.n_rules] - self.n_rules - 1
+
+    # --- What a question may be ---------------------------------------------------------------
+
+    def check_rules(self, rules: tuple[Rule, ...]) -> None:
+        """Refuse rules that are not canonical, or too many."""
+        if len(rules) > MAX_RULES:
+            raise ProtocolError(f"{len(rules)} rules, of at most {MAX_RULES}")
+        grid = self.grid
+        try:
+            check_rules(rules, grid)
+        except ValueError as error:
+            raise ProtocolError(str(error)) from None
+
+    def check_terms(self, terms: Ints) -> None:
+        """Refuse what are not increasing places of terms, the intercept first."""
+        inside = (terms >= 0) & (terms < self.n_terms)
+        if not (len(terms) and terms[0] == 0 and inside.all() and (np.diff(terms) > 0).all()):
+            raise ProtocolError("terms must be increasing positions that start with 0")
+
+    def check_coefs(self, terms: Ints, coef: Floats) -> None:
+        """Refuse what are not one coefficient for each of some terms, of a size to answer."""
+        self.check_terms(terms)
+        check_length(coef, len(terms), "coefficients")
+        self.check_size(terms, coef)
+
+    def check_size(self, terms: Ints, coef: Floats, *, most: float = LARGEST_PREDICTOR) -> None:
+        """Refuse coefficients with which a patient's numbers could outgrow a sum."""
+        largest = largest_predictor(coef, self.bounds.terms[terms])
+        if not largest <= most:
+            raise ProtocolError(
+                f"the coefficients are too large: Σ |β|·(largest size of the term) must stay "
+                f"below {most:g}",
+                "overflow",
+            )
+
+
+def check_length(array: Floats, expected: int, what: str) -> None:
+    """Refuse an array of another length."""
+    if array.shape != (expected,):
+        raise ProtocolError(f"expected {expected} {what}, got {array.shape}")

@@ -1,0 +1,114 @@
+"""What is about to leave a site, in words, for the person who lets it out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.core.scores import Measures
+from fedrulefit.model import describe_rule
+from fedrulefit.privacy.gate import Gated
+from fedrulefit.privacy.policy import KINDS, ReleaseKind
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.public import Public
+
+
+@dataclasses.dataclass(frozen=True)
+class Review:
+    """Says what a reply tells.
+
+    Parameters
+    ----------
+    site, run : str
+    sites : sequence of str
+        The sites of the masked sums; empty without masks.
+    most_sums : int
+        How many sums the policy allows.
+    """
+
+    site: str
+    run: str
+    sites: Sequence[str]
+    most_sums: int
+
+    def words(
+        self,
+        kind: ReleaseKind,
+        request: m.Request,
+        reply: m.Reply,
+        public: Public,
+        *,
+        gated: Gated,
+        n_candidates: int,
+        cost: str,
+    ) -> list[str]:
+        """Return what is about to leave, in lines.
+
+        Parameters
+        ----------
+        gated : Gated
+            What the gate kept back of the rules.
+        n_candidates : int
+            Rules that are voted on.
+        cost : str
+            What the histograms cost, in words.
+        """
+        what = KINDS[kind]
+        if isinstance(request, m.OfferRequest):
+            what = "for each rule of the model, and for the totals, whether this site has too few "
+            what += "patients to tell results of its own (1) or enough (0)"
+        lines = [f"Study {public.study.name!r}, run {self.run}.", f"About to leave: {what}."]
+        match reply:
+            case m.GridReply():
+                names = ", ".join(public.study.names)
+                lines.append(f"{len(reply.counts)} noisy counts ({reply.mechanism}) of: {names}.")
+                if reply.private:
+                    lines.append(cost)
+            case m.RulesReply():
+                lines += self._rules(reply, public, gated)
+            case m.ResultsReply():
+                lines += self._results(reply)
+            case _:
+                lines += self._sums(request, public, n_candidates)
+        return lines
+
+    def _sums(self, request: m.Request, public: Public, n_candidates: int) -> list[str]:
+        under = "without masks: the coordinator sees this site's own numbers"
+        if self.sites and request.masked:
+            under = f"inside secure sums over {', '.join(self.sites)}"
+        lines = [f"They leave {under}."]
+        if request.turn == m.Turn.FIT:
+            lines.append(f"Up to {self.most_sums} rounds.")
+            lines.append(f"They are of {public.n_rules} rules.")
+        if isinstance(request, m.VoteRequest):
+            lines.append(f"There are {n_candidates} candidate rules.")
+        return lines
+
+    @staticmethod
+    def _rules(reply: m.RulesReply, public: Public, gated: Gated) -> list[str]:
+        rules = sorted(set(reply.rules).union(*reply.fold_rules), key=lambda r: (len(r), r))
+        return [
+            f"{len(rules)} rules; kept back: {gated.too_few} with too few patients, "
+            f"{gated.too_near} too near to another, {gated.too_many} over the limit.",
+            *(f"  {describe_rule(rule, public.grid, public.study)}" for rule in rules),
+        ]
+
+    def _results(self, reply: m.ResultsReply) -> list[str]:
+        told = [f"patients, and with the outcome: {_list(reply.totals)}"] * (len(reply.totals) > 0)
+        if len(reply.inside):
+            told.append(f"inside {len(reply.inside)} rules: {_list(reply.inside)}")
+            told.append(f"with the outcome inside them: {_list(reply.events_inside)}")
+        if len(reply.measures):
+            names = [field.name for field in dataclasses.fields(Measures)]
+            pairs = zip(reply.known.tolist(), reply.measures.tolist(), strict=True)
+            told.append("predictions: " + ", ".join(f"{names[k]} = {x:g}" for k, x in pairs))
+        return [
+            f"They leave without masks, and stand under the name {self.site!r} in the model file "
+            "and the report.",
+            *(f"  {line}" for line in told or ["nothing: some site has too few patients"]),
+        ]
+
+
+def _list(numbers: Floats) -> str:
+    return ", ".join(f"{number:g}" for number in numbers.tolist())
