@@ -18,7 +18,7 @@ def mathml() -> Any:
 
 
 def outline(text: str) -> str:
-    """Return MathML without attributes, ends and what only packing needs."""
+    """Return MathML without attributes, ends and what only layout needs."""
     names = re.sub(r"<(/?)(\w+)[^>]*>", r"<\1\2>", text)
     return re.sub(r"\s+|</m[ino]>|</?math>|<mspace>", "", names)
 
