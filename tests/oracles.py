@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 from fedrulefit.core.design import Design
+from fedrulefit.core.families import Family, YesNo
 from fedrulefit.core.fixed import Bounds
 from fedrulefit.core.newton import (
     CurvatureSums,
@@ -20,6 +21,8 @@ from fedrulefit.core.newton import (
 )
 
 Site = tuple[Design, Any, Any]
+
+YES_NO = YesNo()
 
 
 def dense(design: Design) -> Any:
@@ -69,21 +72,26 @@ def add_up(sums: list[CurvatureUnits]) -> CurvatureUnits:
     return CurvatureUnits(*(sum(getattr(s, n) for s in sums) for n in names))
 
 
-def ask(sites: list[Site], query: Query, folds: list[Any] | None = None) -> CurvatureSums:
+def ask(
+    sites: list[Site], query: Query, folds: list[Any] | None = None, *, family: Family = YES_NO
+) -> CurvatureSums:
     """Ask every site and add up."""
     parts = folds or [np.zeros(design.n_rows, dtype=np.int64) for design, _, _ in sites]
     bounds = bounds_of(sites)
     units = [
-        sum_curvature(*site, part, query, bounds) for site, part in zip(sites, parts, strict=True)
+        sum_curvature(family, *site, part, query, bounds)
+        for site, part in zip(sites, parts, strict=True)
     ]
     return read_curvature(add_up(units), query, bounds)
 
 
-def solve(sites: list[Site], factors: Any, penalty: float, **options: Any) -> Newton:
+def solve(
+    sites: list[Site], factors: Any, penalty: float, *, family: Family = YES_NO, **options: Any
+) -> Newton:
     """Play the exact solver's rounds."""
-    newton = Newton(factors, penalty, **options)
+    newton = Newton(family, factors, penalty, **options)
     while not newton.converged and newton.rounds < 100:
-        newton.update(ask(sites, newton.query()))
+        newton.update(ask(sites, newton.query(), family=family))
     return newton
 
 

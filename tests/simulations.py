@@ -15,7 +15,7 @@ from fedrulefit.core.grid import Bins, encode, exact_grid, linear_values
 from fedrulefit.core.newton import penalty_factors
 from fedrulefit.core.rules import cutoff_rules, merge_rules
 from fedrulefit.experiments.scenarios import log_odds
-from tests.oracles import Site
+from tests.oracles import YES_NO, Site
 
 
 @cache
@@ -35,7 +35,7 @@ def make_problem(
     grown = []
     for k, rows in enumerate(slices):
         trees = grow_trees(
-            codes[rows], y[rows], np.ones(len(y[rows])), grid,
+            YES_NO, codes[rows], y[rows], np.ones(len(y[rows])), grid,
             n_trees=min(333, 1 + 3 * n_rules // len(sizes)), mean_leaves=4.0, learning_rate=0.05,
             subsample=0.7, min_leaf=5, rng=np.random.default_rng([model, k]), n_threads=1,
         )  # fmt: skip

@@ -48,6 +48,7 @@ from fedrulefit.table.check import inspect_table
 from fedrulefit.table.columns import UnreadableError, read_columns, table_limit
 from tests.federations import write_study
 from tests.loopback import COORDINATOR, Loopback
+from tests.oracles import YES_NO
 from tests.samples import (
     SOLVERS,
     Talk,
@@ -355,7 +356,7 @@ def test_the_solver_never_asks_for_more_than_sites_answer() -> None:
         assert must <= room <= newton.MAX_ACTIVE
     factors = np.zeros(newton.MAX_ACTIVE + 1)
     with pytest.raises(FitError, match=r"2001 terms have a coefficient.*raise 'penalty'"):
-        newton.Newton(factors, 0.1)
+        newton.Newton(YES_NO, factors, 0.1)
 
 
 # --- sites that do not answer -------------------------------------------------------------------

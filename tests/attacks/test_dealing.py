@@ -30,6 +30,7 @@ from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
 from tests.attacks.lead import KEY, Lead
 from tests.attacks.test_coordinator import refused, total_events
+from tests.oracles import YES_NO
 from tests.samples import (
     SOLVERS,
     Talk,
@@ -333,9 +334,9 @@ def test_invented_sites_do_not_tell_the_size_of_a_table(
     found = [largest_run(n_rows) for n_rows in (1033, 1400)]
     if real:
         assert found == [seals.UNLISTED_SITES] * 2
-        assert capacity(seals.UNLISTED_SITES) > 100_000
+        assert capacity(YES_NO, seals.UNLISTED_SITES) > 100_000
     else:
-        assert [round(capacity(n)) for n in found] == pytest.approx([1033, 1400], abs=1)
+        assert [round(capacity(YES_NO, n)) for n in found] == pytest.approx([1033, 1400], abs=1)
 
 
 def test_spreads_are_told_only_where_the_study_asks_for_them() -> None:

@@ -17,7 +17,6 @@ from scipy.special import expit
 from fedrulefit.core.arrays import Ints
 from fedrulefit.core.fixed import FINE_BITS, LARGEST_PREDICTOR, LOSS_BITS, UNIT_BITS, from_units
 from fedrulefit.core.grid import Grid, count_histograms, encode, estimate_grid
-from fedrulefit.core.losses import logistic_loss
 from fedrulefit.core.newton import STEPS, Query
 from fedrulefit.core.rules import Rule, conjoin, cutoff_rules, fires
 from fedrulefit.engines import inprocess
@@ -32,6 +31,7 @@ from fedrulefit.study import Study
 from fedrulefit.study import study as study_module
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
+from tests.oracles import YES_NO
 from tests.samples import SOLVERS, Talk, make_frame, make_study
 
 SIZES = {"north": 611, "south": 287, "west": 149}
@@ -307,7 +307,7 @@ class Cutting(Site):
         design = self._ready_design()
         with np.errstate(all="ignore"):
             predictor = design.take(query.terms).dot(query.end)
-            loss = logistic_loss(predictor, self._outcome, self._weights)
+            loss = float(YES_NO.value(predictor, self._outcome, self._weights).sum())
         below = np.nextafter(LIMIT, 0)
         cut = np.clip(np.nan_to_num(loss, nan=0.0), -below, below)
         lengths = curvature_lengths((query,), design.n_terms)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from fedrulefit.core import design as design_module
 from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.design import Design, build_design
-from fedrulefit.core.losses import logistic_slope
 from fedrulefit.core.rules import Condition, Rule
+from tests.oracles import YES_NO
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=120)
 
@@ -159,7 +159,7 @@ def test_any_partition_into_sites_sums_to_the_pooled_gradient_and_supports(
 
     def gradient_and_support(rows: Any, prepare: Callable[[Design], Design]) -> Any:
         design = prepare(build_design(codes[rows], rules, linear[rows]))
-        slope = logistic_slope(design.dot(coef), outcome[rows], weights[rows])
+        slope = YES_NO.slope(design.dot(coef), outcome[rows], weights[rows])
         return np.array([design.transpose_dot(slope), design.transpose_dot(weights[rows])])
 
     with code_path(path) as prepare:

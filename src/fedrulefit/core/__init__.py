@@ -2,6 +2,6 @@
 
 Read the modules in the order the data walks through them, which is the
 paper's: :mod:`grid` → :mod:`boosting` → :mod:`rules` → :mod:`design` →
-:mod:`losses` → :mod:`fedda`, or :mod:`quadratic` → :mod:`newton` → :mod:`path` →
+:mod:`families` → :mod:`fedda`, or :mod:`quadratic` → :mod:`newton` → :mod:`path` →
 :mod:`certificate`; then :mod:`importance`.
 """

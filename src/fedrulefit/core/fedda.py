@@ -37,7 +37,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.design import Design
-from fedrulefit.core.losses import logistic_loss, logistic_slope
+from fedrulefit.core.families import Family
 
 FIRST_DRIFT: Final = 0.25
 """First guess of how far slopes move in a round; checked afterwards."""
@@ -90,6 +90,7 @@ def soft_threshold(dual: Floats, threshold: float, factors: Floats) -> Floats:
 
 
 def client_update(
+    family: Family,
     design: Design,
     outcome: Floats,
     weights: Floats,
@@ -105,13 +106,15 @@ def client_update(
     share = weights / weights.sum()
     start = soft_threshold(dual, schedule.threshold(round_, 0), factors)
     predictor = design.dot(start)
-    slope = logistic_slope(predictor, outcome, share)
-    loss = logistic_loss(predictor, outcome, share)
+    slope = family.slope(predictor, outcome, share)
+    loss = float(family.value(predictor, outcome, share).sum())
     gradient = design.transpose_dot(slope)
     reach = _Reach(dual, gradient, design.largest, factors, round_, schedule)
     live = (factors == 0) | reach.may_wake(FIRST_DRIFT)
     while True:
-        summed, drift = _local_steps(design, outcome, share, factors, dual, live, round_, schedule)
+        summed, drift = _local_steps(
+            family, design, outcome, share, factors, dual, live, round_, schedule
+        )
         wakes = reach.may_wake(drift) & ~live
         if not wakes.any():
             break
@@ -152,6 +155,7 @@ class _Reach:
 
 
 def _local_steps(
+    family: Family,
     design: Design,
     outcome: Floats,
     share: Floats,
@@ -178,7 +182,7 @@ def _local_steps(
     drift = 0.0
     for step in range(schedule.local_steps):
         coef = soft_threshold(local, schedule.threshold(round_, step), own_factors)
-        slope = logistic_slope(columns.dot(coef), outcome, share)
+        slope = family.slope(columns.dot(coef), outcome, share)
         first = slope if first is None else first
         drift = max(drift, float(np.abs(slope - first).sum()))
         summed += slope

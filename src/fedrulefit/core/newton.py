@@ -2,10 +2,11 @@ r"""The exact solver: proximal Newton on a screened active set.
 
 It minimises the pooled objective
 
-.. math:: P(w) = \tfrac1W \sum_i w_i\{\log(1+e^{F_i}) - y_iF_i\} + λ\sum_j π_j|w_j|
+.. math:: P(w) = \tfrac1W \sum_i w_i\,ℓ(F_i, y_i) + λ\sum_j π_j|w_j|
 
 in a few rounds, where FedDA needs hundreds (paper 2.2.3 has the same objective
-with π = 1; the intercept has π = 0).
+with π = 1; the intercept has π = 0). The loss ℓ is that of the outcome's family
+(:mod:`fedrulefit.core.families`).
 
 In: sums over all sites at a point. Out: the next point. Leaves the site in
 every round: :class:`CurvatureUnits`, which add up over sites
@@ -33,10 +34,10 @@ from functools import lru_cache
 from typing import Final, TypeVar
 
 import numpy as np
-from scipy.special import expit
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
+from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import (
     FINE_BITS,
     LARGEST_PREDICTOR,
@@ -47,7 +48,6 @@ from fedrulefit.core.fixed import (
     largest_predictor,
     round_units,
 )
-from fedrulefit.core.losses import patient_losses
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.rules import Rule
 from fedrulefit.errors import FitError
@@ -71,9 +71,6 @@ SHORTEST: Final = 1e-3
 
 MAX_ACTIVE: Final = 2000
 """Most terms in a Hessian, whatever the study says: it then has 16 MB."""
-
-SEPARATED: Final = 1e-4
-"""A mean loss below this means that the outcomes are separated perfectly."""
 
 SAME: Final = (1e-7, 1e-9)
 """Another machine's coefficients may differ by so much: a share of their size, and at all."""
@@ -155,7 +152,13 @@ class CurvatureSums:
 
 
 def sum_curvature(
-    design: Design, outcome: Floats, weights: Floats, folds: Ints, query: Query, bounds: Bounds
+    family: Family,
+    design: Design,
+    outcome: Floats,
+    weights: Floats,
+    folds: Ints,
+    query: Query,
+    bounds: Bounds,
 ) -> CurvatureUnits:
     """Return one site's sums at a point."""
     training = folds != query.fold
@@ -164,12 +167,12 @@ def sum_curvature(
     counted = round_units(weights).astype(np.int64)
     along = [_along(old, new, t) for t in STEPS]
     losses = [
-        round_units(patient_losses(point, outcome, weights), LOSS_BITS).astype(np.int64)
+        round_units(family.value(point, outcome, weights), LOSS_BITS).astype(np.int64)
         for point in along
     ]
-    chance = expit(new)
-    slope = np.where(training, round_units(weights * (chance - outcome), FINE_BITS), 0.0)
-    curvature = np.where(training, weights / bounds.weight * chance * (1 - chance), 0.0)
+    slopes = round_units(family.slope(new, outcome, weights), FINE_BITS)
+    slope = np.where(training, slopes, 0.0)
+    curvature = np.where(training, family.curvature(new, outcome, weights / bounds.weight), 0.0)
     active = design.take(query.active)
     return CurvatureUnits(
         weight=int(counted[training].sum()),
@@ -241,6 +244,8 @@ class Newton:
 
     Parameters
     ----------
+    family : Family
+        Of the outcome.
     factors : (n_terms,) float64
         Penalty factors π; 0 leaves a term unpenalised. The intercept is first.
     penalty : float
@@ -261,6 +266,7 @@ class Newton:
 
     def __init__(
         self,
+        family: Family,
         factors: Floats,
         penalty: float,
         *,
@@ -270,6 +276,7 @@ class Newton:
         tolerance: float = 1e-8,
         max_active: int = 300,
     ) -> None:
+        self.family = family
         self.factors = factors
         self.penalty = penalty
         self.fold = fold
@@ -329,7 +336,7 @@ class Newton:
             return
         gradient = sums.gradient / sums.weight
         held = sums.held_loss / sums.held_weight if sums.held_weight > 0 else float("nan")
-        self.separated = bool(objectives[-1] < SEPARATED)
+        self.separated = bool(objectives[-1] < self.family.separated)
         residual = kkt_residual(gradient, self._new, self.penalty * self.factors)
         self._point = Point(self._new, float(objectives[-1]), gradient, residual, held)
         self._curved = self._active

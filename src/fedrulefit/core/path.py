@@ -23,6 +23,7 @@ from typing import Final, Literal
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families import Family
 from fedrulefit.core.newton import CurvatureSums, Newton, Point, Query
 
 PATH_TOLERANCE: Final = 0.05
@@ -70,6 +71,8 @@ class PathSearch:
 
     Parameters
     ----------
+    family : Family
+        Of the outcome.
     factors : sequence of (n_terms,) float64
         Penalty factors of the fit to all patients, then of each fold's; the
         intercept is first.
@@ -84,6 +87,7 @@ class PathSearch:
 
     def __init__(
         self,
+        family: Family,
         factors: Sequence[Floats],
         *,
         length: int,
@@ -96,7 +100,9 @@ class PathSearch:
         self._shape = length, ratio
         self._penalties: Floats | None = None
         self._tracks = [
-            _Track(Newton(own, NULL_PENALTY, fold=fold, max_active=max_active, bounds=bounds))
+            _Track(
+                Newton(family, own, NULL_PENALTY, fold=fold, max_active=max_active, bounds=bounds)
+            )
             for fold, own in enumerate(factors, start=-1)
         ]
 

@@ -383,6 +383,7 @@ class Coordinator:
         if isinstance(penalty, float):
             return (yield from self._solve(candidates, bounds, penalty, None, []))
         search = PathSearch(
+            self.study.family,
             candidates.factors,
             bounds=bounds.terms,
             length=settings.path_length,
@@ -422,6 +423,7 @@ class Coordinator:
         """Go to the optimum at one λ; `history` goes on."""
         settings, factors = self.study.settings, candidates.factors[0]
         newton = Newton(
+            self.study.family,
             factors,
             penalty,
             bounds=bounds.terms,
@@ -492,7 +494,7 @@ class Coordinator:
             partial(m.SlopesRequest, terms=terms, coef=coef[terms]),
         )
         bounds = self._bounds(found.candidates, found.grid).terms
-        summed = read_slopes(SlopeUnits(slopes.cases, slopes.others), bounds)
+        summed = read_slopes(SlopeUnits(falling=slopes.cases, rising=slopes.others), bounds)
         penalties = solution.penalty * found.factors
         scales = choose_scales(summed, solution.weight, penalties)
         n_rules = int(((terms > 0) & (terms <= len(found.rules))).sum())

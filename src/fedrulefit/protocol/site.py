@@ -56,7 +56,6 @@ from fedrulefit.core.grid import (
     term_bounds,
 )
 from fedrulefit.core.importance import sum_terms
-from fedrulefit.core.losses import patient_losses
 from fedrulefit.core.newton import active_room, sum_curvature
 from fedrulefit.core.rules import Rule, check_rules, merge_rules
 from fedrulefit.core.scores import Measures, ScoreSums, coarsen, count_scores, measure, round_to
@@ -580,7 +579,7 @@ class Site:
                 "policy",
             )
         n_sites = self._seals.most_sites(request)
-        most = capacity(n_sites)
+        most = capacity(self.study.family, n_sites)
         if max(self._table.n_rows, self._table.weights.sum()) > most:
             raise ProtocolError(
                 f"too many patients for a sum over {n_sites} sites: each may have {most:,.0f}, or "
@@ -781,6 +780,7 @@ class Site:
         """Grow trees without the patients of one fold (-1: with all)."""
         settings = self.study.settings
         trees = grow_trees(
+            self.study.family,
             codes,
             self._outcome,
             np.where(self._folds == fold, 0.0, self._weights),
@@ -809,6 +809,7 @@ class Site:
         if not reach <= LARGEST_MEAN:
             raise ProtocolError("a round could lead further than a sum can bear", "overflow")
         local = client_update(
+            self.study.family,
             design,
             self._outcome,
             self._weights,
@@ -848,7 +849,13 @@ class Site:
         for query in request.queries:
             found.append(
                 sum_curvature(
-                    design, self._outcome, self._scaled_weights, self._folds, query, bounds
+                    self.study.family,
+                    design,
+                    self._outcome,
+                    self._scaled_weights,
+                    self._folds,
+                    query,
+                    bounds,
                 )
             )
         return m.CurvatureReply(
@@ -867,8 +874,9 @@ class Site:
         self._check_size(terms, request.coef)
         predictor = design.take(terms).predictor(request.coef)
         weights, bounds = self._scaled_weights, self._bounds
-        slopes = sum_slopes(design, self._outcome, weights, predictor, bounds)
-        return m.SlopesReply(request.header, slopes.cases, slopes.others)
+        family = self.study.family
+        slopes = sum_slopes(family, design, self._outcome, weights, predictor, bounds)
+        return m.SlopesReply(request.header, cases=slopes.falling, others=slopes.rising)
 
     def _summarise(self, request: m.SummaryRequest) -> m.SummaryReply:
         """Paper 2.3, for the terms of the final model only."""
@@ -881,7 +889,7 @@ class Site:
         final = design.take(terms)
         sums = sum_terms(final, self._outcome, self._weights, self._bounds[terms])
         predictor, weights = final.predictor(request.coef), self._scaled_weights
-        cases, others = request.scales.tolist()
+        family, (falling, rising) = self.study.family, request.scales.tolist()
         return m.SummaryReply(
             request.header,
             total=sums.total,
@@ -890,8 +898,8 @@ class Site:
             events_inside=sums.events_inside,
             sums=sums.sums,
             squares=sums.squares,
-            loss=add_units(patient_losses(predictor, self._outcome, weights), LOSS_BITS),
-            conjugate=sum_conjugate(self._outcome, weights, predictor, (cases, others)),
+            loss=add_units(family.value(predictor, self._outcome, weights), LOSS_BITS),
+            conjugate=sum_conjugate(family, self._outcome, weights, predictor, (falling, rising)),
         )
 
     def _evaluate(self, request: m.EvaluateRequest) -> m.EvaluateReply:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 from tests.oracles import (
+    YES_NO,
     add_up,
     ask,
     bounds_of,
@@ -120,12 +121,12 @@ def test_the_sums_of_sites_add_up_to_those_of_the_pool() -> None:
     folds = np.arange(len(X)) % 3
     (whole,) = one_site(X, 6, y, w)
     bounds = bounds_of([whole])
-    pooled = sum_curvature(*whole, folds, query, bounds)
+    pooled = sum_curvature(YES_NO, *whole, folds, query, bounds)
     sizes = [1, 100, 7, 42]
     parts = np.split(folds, np.cumsum(sizes)[:-1])
     apart = add_up(
         [
-            sum_curvature(*site, part, query, bounds)
+            sum_curvature(YES_NO, *site, part, query, bounds)
             for site, part in zip(split(X, 6, y, w, sizes), parts, strict=True)
         ]
     )
@@ -152,7 +153,7 @@ def test_penalty_factors_by_kind_of_term() -> None:
 
 
 def test_a_solver_has_no_point_before_its_first_round() -> None:
-    newton = Newton(ones(3), 0.1)
+    newton = Newton(YES_NO, ones(3), 0.1)
     assert not newton.converged
     with pytest.raises(ValueError, match="first round"):
         _ = newton.point
@@ -163,7 +164,7 @@ def test_the_objective_of_accepted_points_never_rises(seed: int) -> None:
     X, y, w = make_data(seed)
     factors, penalty = ones(X.shape[1]), 0.004
     (site,) = one_site(X, 6, y, w)
-    newton, values = Newton(factors, penalty, tolerance=1e-11), []
+    newton, values = Newton(YES_NO, factors, penalty, tolerance=1e-11), []
     while not newton.converged and newton.rounds < 50:
         newton.update(ask([site], newton.query()))
         values.append(newton.point.objective)
@@ -185,7 +186,7 @@ def test_a_step_too_far_is_taken_back() -> None:
     far = np.array([4.0, -6.0])
     near = solve(sites, ones(2), 0.001)
     start = replace(near.point, coef=far)
-    newton = Newton(ones(2), 0.001, start=start, tolerance=1e-10)
+    newton = Newton(YES_NO, ones(2), 0.001, start=start, tolerance=1e-10)
     values, lengths = [], []
     while not newton.converged and newton.rounds < 60:
         query = newton.query()
@@ -320,7 +321,7 @@ def test_no_point_lies_beyond_what_sites_answer(outcome: str, bound: float) -> N
         y = (X[:, -1] > 0).astype(float)
     bounds = np.where(np.arange(X.shape[1]) < 7, 1.0, bound)
     sites, factors = one_site(X, 6, y, w), ones(X.shape[1])
-    newton, values = Newton(factors, 1e-5, bounds=bounds), []
+    newton, values = Newton(YES_NO, factors, 1e-5, bounds=bounds), []
     while not newton.converged and newton.rounds < 60:
         query = newton.query()
         for coef in (query.start, query.end):
@@ -343,7 +344,7 @@ def test_a_solver_at_the_border_goes_on_with_a_larger_penalty() -> None:
     X, y, w = make_data(15)
     bounds = np.where(np.arange(X.shape[1]) < 7, 1.0, 1600.0)
     sites, factors = one_site(X, 6, y, w), ones(X.shape[1])
-    newton = Newton(factors, 1e-5, bounds=bounds)
+    newton = Newton(YES_NO, factors, 1e-5, bounds=bounds)
     while not newton.converged:
         newton.update(ask(sites, newton.query()))
     assert newton.confined
@@ -372,7 +373,7 @@ def twin_columns(penalty: float = 0.01) -> tuple[Newton, Any]:
     """A solver that has made its first steps, where rules 1 and 2 hold for the same patients."""
     X, y, w = make_data(4)
     X[:, 2] = X[:, 1]
-    newton, sites = Newton(ones(X.shape[1]), penalty), one_site(X, 6, y, w)
+    newton, sites = Newton(YES_NO, ones(X.shape[1]), penalty), one_site(X, 6, y, w)
     for _ in range(2):
         newton.update(ask(sites, newton.query()))
     assert not newton.converged

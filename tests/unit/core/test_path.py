@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import expit, logit
-from tests.oracles import ask, fista, objective, pool, solve, split
+from tests.oracles import YES_NO, ask, fista, objective, pool, solve, split
 from tests.simulations import make_problem
 from tests.unit.core.test_newton import make_data, ones
 
@@ -27,7 +27,7 @@ def walk(
     """Play the rounds of a path."""
     options = {"length": 12, "ratio": 0.02, "max_active": 300, **shape}
     n_folds = options.pop("n_folds", 3)
-    search = PathSearch([factors] * (1 + n_folds), **options)
+    search = PathSearch(YES_NO, [factors] * (1 + n_folds), **options)
     while not search.done:
         search.update([ask(sites, query, folds) for query in search.queries()])
         assert search.rounds < 300
@@ -165,7 +165,7 @@ def test_at_most_so_many_rules(max_rules: int, least: int, simplest: int) -> Non
 
 
 def test_a_path_must_have_started() -> None:
-    search = PathSearch([ones(3)] * 3, length=4, ratio=0.1, max_active=9)
+    search = PathSearch(YES_NO, [ones(3)] * 3, length=4, ratio=0.1, max_active=9)
     with pytest.raises(ValueError, match="allow more rounds"):
         search.finish(2, rule="min")
 
