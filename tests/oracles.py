@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from fedrulefit.core.design import Design
+from fedrulefit.core.design import Design, intercept
 from fedrulefit.core.families import Family, YesNo
 from fedrulefit.core.fixed import Bounds
 from fedrulefit.core.newton import (
@@ -26,8 +26,8 @@ YES_NO = YesNo()
 
 
 def dense(design: Design) -> Any:
-    """Return all columns, the intercept first."""
-    return np.hstack([np.ones((design.n_rows, 1)), design.dense_rules(), design.linear])
+    """Return all columns, the baseline first."""
+    return np.hstack([design.baseline, design.dense_rules(), design.linear])
 
 
 def objective(X: Any, y: Any, w: Any, coef: Any, penalties: Any) -> float:
@@ -89,7 +89,7 @@ def solve(
     sites: list[Site], factors: Any, penalty: float, *, family: Family = YES_NO, **options: Any
 ) -> Newton:
     """Play the exact solver's rounds."""
-    newton = Newton(family, factors, penalty, **options)
+    newton = Newton(family, sites[0][0].layout, factors, penalty, **options)
     while not newton.converged and newton.rounds < 100:
         newton.update(ask(sites, newton.query(), family=family))
     return newton
@@ -101,16 +101,18 @@ def pool(sites: list[Site]) -> tuple[Any, Any, Any]:
     return X, *(np.concatenate([site[k] for site in sites]) for k in (1, 2))
 
 
-def make_design(hits: Any, linear: Any) -> Design:
-    """Return the design of rules given by their hits."""
-    return Design(len(hits), np.packbits(hits, axis=0, bitorder="little"), linear)
+def make_design(hits: Any, linear: Any, baseline: Any = None) -> Design:
+    """Return the design of rules given by their hits; without a baseline, with an intercept."""
+    baseline = intercept(len(hits)) if baseline is None else baseline
+    return Design(baseline, np.packbits(hits, axis=0, bitorder="little"), linear)
 
 
-def split(X: Any, n_rules: int, y: Any, w: Any, sizes: Any) -> list[Site]:
-    """Return a dense matrix with its intercept as sites of the given sizes."""
+def split(X: Any, n_rules: int, y: Any, w: Any, sizes: Any, *, n_baseline: int = 1) -> list[Site]:
+    """Return a dense matrix with its baseline as sites of the given sizes."""
     edges = np.cumsum([0, *sizes])
     assert edges[-1] == len(X)
+    baseline, rules, linear = np.split(X, [n_baseline, n_baseline + n_rules], axis=1)
     return [
-        (make_design(X[a:b, 1 : 1 + n_rules] > 0, X[a:b, 1 + n_rules :]), y[a:b], w[a:b])
+        (make_design(rules[a:b] > 0, linear[a:b], baseline[a:b]), y[a:b], w[a:b])
         for a, b in pairwise(edges.tolist())
     ]

@@ -12,6 +12,7 @@ from scipy.special import expit
 from fedrulefit.core.boosting import extract_rules, grow_trees
 from fedrulefit.core.design import build_design
 from fedrulefit.core.grid import Bins, encode, exact_grid, linear_values
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import penalty_factors
 from fedrulefit.core.rules import cutoff_rules, merge_rules
 from fedrulefit.experiments.scenarios import log_odds
@@ -53,5 +54,7 @@ def make_problem(
         )
         for rows in slices
     ]
-    factors = penalty_factors(rules, 10, linear_factor=0.2, interaction_factor=1.75)
+    factors = penalty_factors(
+        Layout(1, len(rules), 10), rules, linear_factor=0.2, interaction_factor=1.75
+    )
     return sites, factors

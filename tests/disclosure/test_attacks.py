@@ -27,6 +27,7 @@ from scipy.special import expit
 from fedrulefit.core.design import build_design
 from fedrulefit.core.fixed import FINE_BITS, ROOT_BITS, from_units
 from fedrulefit.core.grid import Grid, encode, linear_values, term_bounds
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.rules import Rule, fires
 from fedrulefit.model import Model
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
@@ -81,7 +82,7 @@ class FirstRound:
         """The gradients that units stand for, and Hessians (of rules and the intercept)."""
         if isinstance(reply, m.DualReply):
             return reply
-        bounds = term_bounds(self.grid, len(self.rules), self.n_terms)
+        bounds = term_bounds(self.grid, Layout.of_length(self.n_terms, len(self.rules)))
         gradients = from_units(reply.gradients, FINE_BITS).reshape(-1, self.n_terms) * bounds
         return SimpleNamespace(
             gradients=gradients.ravel(), hessians=from_units(reply.hessians, 2 * ROOT_BITS)

@@ -22,6 +22,7 @@ from fedrulefit.core.certificate import sum_conjugate, sum_slopes
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, ROOT_BITS, UNIT_BITS, Bounds, round_coef
 from fedrulefit.core.grid import Grid, count_histograms, estimate_grid, term_bounds
 from fedrulefit.core.importance import sum_terms
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import STEPS, CurvatureUnits, Query, sum_curvature
 from fedrulefit.core.rules import Rule, conjoin, cutoff_rules
 from fedrulefit.privacy.masks import add_rings
@@ -348,6 +349,6 @@ def test_a_predictor_depends_on_the_patient_alone(n_rules: int) -> None:
 
 def test_bounds_hold_for_the_terms_of_a_site() -> None:
     grid, rules = make_terms()
-    bounds = term_bounds(grid, len(rules), 1 + len(rules) + len(grid.linear))
+    bounds = term_bounds(grid, Layout(1, len(rules), len(grid.linear)))
     assert (bounds > 0).all()
     assert set(bounds[: 1 + len(rules)].tolist()) == {1.0}

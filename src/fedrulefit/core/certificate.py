@@ -45,6 +45,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import FINE_BITS, add_units, from_units, round_units
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.quadratic import kkt_residual
 
 FINEST: Final = 1e-9
@@ -61,7 +62,7 @@ class Certificate:
         Largest entry of the least subgradient (KKT) of the penalised mean loss.
     gap : float or None
         Duality gap: the objective lies at most so much above its optimum. None
-        where a term other than the intercept is unpenalised.
+        where the baseline is not one column, or another term is unpenalised.
     """
 
     residual: float
@@ -134,30 +135,34 @@ def sum_conjugate(
 
 
 def choose_scales(
-    slopes: SlopeSums, weight: float, penalties: Floats
+    layout: Layout, slopes: SlopeSums, weight: float, penalties: Floats
 ) -> tuple[float, float] | None:
     """Return the scales of a feasible dual point, or None if there is none of this kind.
 
     Parameters
     ----------
+    layout : Layout
+        Of the terms.
     slopes : SlopeSums
         Over all sites.
     weight : float
         W, over all sites.
     penalties : (n_terms,) float64
-        λ·π; the intercept's is 0.
+        λ·π; the baseline's is 0.
 
     Returns
     -------
     falling, rising : float
         By which the slopes of either group are multiplied.
     """
-    lacking, excess = -slopes.falling[0], slopes.rising[0]
+    if layout.n_baseline != 1:
+        return None
+    (lacking,), (excess,) = -slopes.falling[layout.baseline], slopes.rising[layout.baseline]
     if lacking <= 0 or excess <= 0:
         return 0.0, 0.0
     falling, rising = min(1.0, excess / lacking), min(1.0, lacking / excess)
-    size = np.abs(falling * slopes.falling + rising * slopes.rising)[1:] / weight
-    limit = penalties[1:]
+    size = np.abs(falling * slopes.falling + rising * slopes.rising)[layout.effects] / weight
+    limit = penalties[layout.effects]
     if (size[limit == 0] > 0).any():
         return None
     ratios = limit[size > 0] / size[size > 0]

@@ -20,7 +20,7 @@ Departures
 ----------
 * The server *adds* the increment (erratum 1); the loss is the site's mean
   (erratum 2); sites count by their patients unless the study says otherwise
-  (erratum 3); the intercept is never penalised (erratum 4).
+  (erratum 3); the baseline is never penalised (erratum 4).
 * Exact short cut: within a round a coefficient whose dual variable is provably
   too small to pass the threshold stays 0. Its increment is then computed once
   from the summed slopes, not in each local step. The iterates are the same.
@@ -83,7 +83,7 @@ class LocalRound:
 
 
 def soft_threshold(dual: Floats, threshold: float, factors: Floats) -> Floats:
-    """Return argmin_w ⟨−z, w⟩ + threshold·Σ π_j|w_j| + ½‖w‖²; π = 0 for the intercept."""
+    """Return argmin_w ⟨−z, w⟩ + threshold·Σ π_j|w_j| + ½‖w‖²; π = 0 for the baseline."""
     limit = threshold * factors
     coef: Floats = dual - np.minimum(np.maximum(dual, -limit), limit)
     return coef
@@ -101,7 +101,7 @@ def client_update(
 ) -> LocalRound:
     """Run G local dual-averaging steps from `dual` (algorithm 3).
 
-    `factors` are the penalty factors π, 0 for the intercept; the paper's are 1.
+    `factors` are the penalty factors π, 0 for the baseline; the paper's are 1.
     """
     share = weights / weights.sum()
     start = soft_threshold(dual, schedule.threshold(round_, 0), factors)

@@ -82,7 +82,7 @@ class Bounds:
     Parameters
     ----------
     terms : (n_terms,) float64
-        Largest size of each term: 1 for intercept and rules; above 0.
+        Largest size of each term: 1 for baseline and rules; above 0.
     weight : float
         Most that one patient counts.
     """

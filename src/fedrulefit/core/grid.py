@@ -52,6 +52,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import MAX_CODES, MISSING, Codes, Floats, Ints
 from fedrulefit.core.fixed import FINE_BITS, LARGEST_TERM, add_units, from_units
+from fedrulefit.core.layout import Layout
 
 RULE_SPREAD: Final = 0.4
 """Average standard deviation of a rule with support ~ U(0, 1) (paper 2.1)."""
@@ -445,10 +446,10 @@ def linear_values(values: Floats, grid: Grid) -> Floats:
     return terms
 
 
-def term_bounds(grid: Grid, n_rules: int, n_terms: int) -> Floats:
-    """Return the largest size of each term, shape (n_terms,): 1 for intercept and rules."""
-    linear = [grid.axes[j].largest for j in grid.linear]
-    return np.array([1.0] * (1 + n_rules) + linear)[:n_terms]
+def term_bounds(grid: Grid, layout: Layout) -> Floats:
+    """Return the largest size of each term, shape (n_terms,): 1 for baseline and rules."""
+    linear = [grid.axes[j].largest for j in grid.linear[: layout.n_linear]]
+    return layout.join(np.ones(layout.n_baseline), np.ones(layout.n_rules), np.array(linear))
 
 
 def check_linear(axis: Axis, bins: Bins) -> None:

@@ -5,7 +5,7 @@ It minimises the pooled objective
 .. math:: P(w) = \tfrac1W \sum_i w_i\,ℓ(F_i, y_i) + λ\sum_j π_j|w_j|
 
 in a few rounds, where FedDA needs hundreds (paper 2.2.3 has the same objective
-with π = 1; the intercept has π = 0). The loss ℓ is that of the outcome's family
+with π = 1; the baseline has π = 0). The loss ℓ is that of the outcome's family
 (:mod:`fedrulefit.core.families`).
 
 In: sums over all sites at a point. Out: the next point. Leaves the site in
@@ -48,6 +48,7 @@ from fedrulefit.core.fixed import (
     largest_predictor,
     round_units,
 )
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.rules import Rule
 from fedrulefit.errors import FitError
@@ -92,11 +93,11 @@ class Query:
     fold : int
         Patients of this fold are held out; -1 for none.
     terms : (n,) int64
-        Terms with a coefficient at either end, the intercept first.
+        Terms with a coefficient at either end, and the whole baseline; increasing.
     start, end : (n,) float64
         Coefficients of `terms` at the old and the new point.
     active : (n_active,) int64
-        Terms whose Hessian is wanted, the intercept first.
+        Terms whose Hessian is wanted, the whole baseline among them; increasing.
     """
 
     fold: int
@@ -229,11 +230,13 @@ class Point:
 
 
 def penalty_factors(
-    rules: Sequence[Rule], n_linear: int, *, linear_factor: float, interaction_factor: float
+    layout: Layout, rules: Sequence[Rule], *, linear_factor: float, interaction_factor: float
 ) -> Floats:
-    """Return π for intercept, rules and linear terms, shape (n_terms,)."""
+    """Return π for baseline (0), rules and linear terms, shape (n_terms,)."""
     by_rule = [interaction_factor if len(rule) > 1 else 1.0 for rule in rules]
-    return np.array([0.0, *by_rule, *[linear_factor] * n_linear])
+    return layout.join(
+        np.zeros(layout.n_baseline), np.array(by_rule), np.full(layout.n_linear, linear_factor)
+    )
 
 
 class Newton:
@@ -246,8 +249,10 @@ class Newton:
     ----------
     family : Family
         Of the outcome.
+    layout : Layout
+        Of the terms.
     factors : (n_terms,) float64
-        Penalty factors π; 0 leaves a term unpenalised. The intercept is first.
+        Penalty factors π; 0 leaves a term unpenalised, as the baseline always is.
     penalty : float
         λ.
     fold : int
@@ -267,6 +272,7 @@ class Newton:
     def __init__(
         self,
         family: Family,
+        layout: Layout,
         factors: Floats,
         penalty: float,
         *,
@@ -277,6 +283,7 @@ class Newton:
         max_active: int = 300,
     ) -> None:
         self.family = family
+        self.layout = layout
         self.factors = factors
         self.penalty = penalty
         self.fold = fold
@@ -312,7 +319,7 @@ class Newton:
     def query(self) -> Query:
         """Return the point to evaluate next."""
         used = (self._old != 0) | (self._new != 0)
-        used[0] = True
+        used[self.layout.baseline] = True
         terms = np.flatnonzero(used)
         return Query(self.fold, terms, self._old[terms], self._new[terms], self._active)
 

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import Family
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import CurvatureSums, Newton, Point, Query
 
 PATH_TOLERANCE: Final = 0.05
@@ -47,7 +48,7 @@ class Path:
     deviance, error : (n_path,) float64
         Mean held-out deviance over folds, and its standard error.
     n_terms, n_rules : (n_path,) int
-        Terms and rules other than 0 in the fit to all patients.
+        Terms (but the baseline) and rules other than 0 in the fit to all patients.
     points : tuple of Point
         The fit to all patients at each λ, near its optimum.
     chosen : int
@@ -73,9 +74,10 @@ class PathSearch:
     ----------
     family : Family
         Of the outcome.
+    layout : Layout
+        Of the terms.
     factors : sequence of (n_terms,) float64
-        Penalty factors of the fit to all patients, then of each fold's; the
-        intercept is first.
+        Penalty factors of the fit to all patients, then of each fold's.
     length : int
         Number of λs.
     ratio : float
@@ -88,6 +90,7 @@ class PathSearch:
     def __init__(
         self,
         family: Family,
+        layout: Layout,
         factors: Sequence[Floats],
         *,
         length: int,
@@ -96,13 +99,13 @@ class PathSearch:
         bounds: Floats | None = None,
     ) -> None:
         self.rounds = 0
+        self._layout = layout
         self._factors = factors[0]
         self._shape = length, ratio
         self._penalties: Floats | None = None
+        options: dict[str, Any] = {"max_active": max_active, "bounds": bounds}
         self._tracks = [
-            _Track(
-                Newton(family, own, NULL_PENALTY, fold=fold, max_active=max_active, bounds=bounds)
-            )
+            _Track(Newton(family, layout, own, NULL_PENALTY, fold=fold, **options))
             for fold, own in enumerate(factors, start=-1)
         ]
 
@@ -144,9 +147,7 @@ class PathSearch:
         for track in self._open():
             track.advance(self._penalties)
 
-    def finish(
-        self, n_rules: int, *, rule: Literal["min", "1se"], max_rules: int | None = None
-    ) -> Path:
+    def finish(self, *, rule: Literal["min", "1se"], max_rules: int | None = None) -> Path:
         """Choose λ: least deviance, or the largest λ within one standard error of it.
 
         With `max_rules`, among the λs that keep at most so many rules.
@@ -156,7 +157,10 @@ class PathSearch:
             raise ValueError("no λ of the path is finished: allow more rounds")
         points = self._tracks[0].points[:walked]
         coefs = [point.coef for point in points]
-        rules = [int((coef[1 : 1 + n_rules] != 0).sum()) for coef in coefs]
+        effects, rules = (
+            [int((coef[block] != 0).sum()) for coef in coefs]
+            for block in (self._layout.effects, self._layout.rules)
+        )
         held = self._held()[:, :walked]
         deviance = 2 * held.mean(axis=0)
         spread = held.std(axis=0, ddof=1) if len(held) > 1 else np.zeros(walked)
@@ -165,7 +169,7 @@ class PathSearch:
             penalties=self._penalties[:walked],
             deviance=deviance,
             error=error,
-            n_terms=tuple(int((coef[1:] != 0).sum()) for coef in coefs),
+            n_terms=tuple(effects),
             n_rules=tuple(rules),
             points=tuple(points),
             chosen=choose(deviance, error, rules, rule=rule, max_rules=max_rules),

@@ -37,6 +37,7 @@ from fedrulefit.core.fedda import server_update, soft_threshold
 from fedrulefit.core.fixed import LOSS_BITS, Bounds, from_units
 from fedrulefit.core.grid import Grid, SpreadUnits, read_spreads, term_bounds
 from fedrulefit.core.importance import TermUnits, squares_of, term_importance
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import (
     STEPS,
     CurvatureSums,
@@ -157,9 +158,14 @@ class _Candidates:
     factors: list[Floats]
 
     @property
+    def layout(self) -> Layout:
+        """Where baseline, rules and linear terms stand."""
+        return Layout.of_length(len(self.factors[0]), len(self.rules))
+
+    @property
     def n_allowed(self) -> int:
         """Rules that the fit to all patients may use."""
-        return int((self.factors[0][1 : 1 + len(self.rules)] < FORBIDDEN).sum())
+        return int((self.factors[0][self.layout.rules] < FORBIDDEN).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,6 +390,7 @@ class Coordinator:
             return (yield from self._solve(candidates, bounds, penalty, None, []))
         search = PathSearch(
             self.study.family,
+            candidates.layout,
             candidates.factors,
             bounds=bounds.terms,
             length=settings.path_length,
@@ -400,14 +407,13 @@ class Coordinator:
                 f"cross-validation did not end within {settings.max_rounds} rounds: raise "
                 "'max_rounds', or make 'path_length' shorter"
             )
-        n_rules = len(candidates.rules)
-        path = search.finish(n_rules, rule=settings.selection, max_rules=settings.max_rules)
+        path = search.finish(rule=settings.selection, max_rules=settings.max_rules)
         # The path is only near its optima: the exact fit may keep a rule more than allowed,
         # and then goes back up the path.
         back = [(path.penalties[k], path.points[k]) for k in range(path.chosen, -1, -1)]
         for penalty, start in (*back, (1.05 * path.penalties[0], path.points[0])):
             solution = yield from self._solve(candidates, bounds, float(penalty), start, history)
-            kept = int((solution.coef[1 : 1 + n_rules] != 0).sum())
+            kept = int((solution.coef[candidates.layout.rules] != 0).sum())
             if settings.max_rules is None or kept <= settings.max_rules:
                 break
         return replace(solution, path=path)
@@ -424,6 +430,7 @@ class Coordinator:
         settings, factors = self.study.settings, candidates.factors[0]
         newton = Newton(
             self.study.family,
+            candidates.layout,
             factors,
             penalty,
             bounds=bounds.terms,
@@ -442,9 +449,9 @@ class Coordinator:
 
     def _bounds(self, candidates: _Candidates, grid: Grid) -> Bounds:
         """Return how large patients' numbers can be: the same as every site finds."""
-        settings, n_terms = self.study.settings, len(candidates.factors[0])
+        settings = self.study.settings
         weight = self.study.most_weight if settings.weighting == "patients" else SITE_WEIGHT
-        return Bounds(term_bounds(grid, len(candidates.rules), n_terms), weight)
+        return Bounds(term_bounds(grid, candidates.layout), weight)
 
     def _evaluate(self, solvers: Sequence[Newton], bounds: Bounds) -> Talk[list[CurvatureSums]]:
         """Sum the curvature at the solvers' next points."""
@@ -496,7 +503,7 @@ class Coordinator:
         bounds = self._bounds(found.candidates, found.grid).terms
         summed = read_slopes(SlopeUnits(falling=slopes.cases, rising=slopes.others), bounds)
         penalties = solution.penalty * found.factors
-        scales = choose_scales(summed, solution.weight, penalties)
+        scales = choose_scales(found.candidates.layout, summed, solution.weight, penalties)
         n_rules = int(((terms > 0) & (terms <= len(found.rules))).sum())
         sums = yield from self._sum(
             m.SummaryReply,
@@ -596,7 +603,9 @@ class Coordinator:
         counted = TermUnits(
             sums.total, sums.events, sums.inside, sums.events_inside, sums.sums, sums.squares
         )
-        importance = term_importance(coef[terms], squares_of(counted, bounds), patients - 1)
+        layout = found.candidates.layout.among(terms)
+        squares = squares_of(layout, counted, bounds)
+        importance = term_importance(layout, coef[terms], squares, patients - 1)
         inside, events_inside = from_units(sums.inside), from_units(sums.events_inside)
         penalties = solution.penalty * found.factors
         loss = float(from_units(sums.loss, LOSS_BITS))

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from fedrulefit.core.arrays import Ints
 from fedrulefit.core.fixed import Bounds
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.newton import CurvatureSums, Newton, Query, near_coef
@@ -57,8 +56,7 @@ class Retracer(Coordinator):
 
     def _evaluate(self, solvers: Sequence[Newton], bounds: Bounds) -> Talk[list[CurvatureSums]]:
         asked = self._recorded(self._steps)
-        n_terms = len(bounds.terms)
-        if not isinstance(asked, m.CurvatureRequest) or not _fit(asked.queries, solvers, n_terms):
+        if not isinstance(asked, m.CurvatureRequest) or not _fit(asked.queries, solvers):
             return (yield from super()._evaluate(solvers, bounds))
         pairs = zip(solvers, asked.queries, strict=True)
         if not all(solver.could_ask(query) for solver, query in pairs):
@@ -66,21 +64,14 @@ class Retracer(Coordinator):
         return (yield from self._sum_curvature(asked.queries, bounds))
 
 
-def _fit(queries: Sequence[Query], solvers: Sequence[Newton], n_terms: int) -> bool:
+def _fit(queries: Sequence[Query], solvers: Sequence[Newton]) -> bool:
     """Whether recorded points can be points of these solvers at all."""
     return len(queries) == len(solvers) and all(
         query.fold == solver.fold
-        and _are_terms(query.terms, n_terms)
-        and _are_terms(query.active, n_terms)
+        and solver.layout.holds(query.terms)
+        and solver.layout.holds(query.active)
         and query.start.shape == query.end.shape == query.terms.shape
         for query, solver in zip(queries, solvers, strict=True)
-    )
-
-
-def _are_terms(terms: Ints, n_terms: int) -> bool:
-    """Whether these are places of terms, the intercept first."""
-    return bool(
-        len(terms) > 0 and terms[0] == 0 and terms[-1] < n_terms and (np.diff(terms) > 0).all()
     )
 
 

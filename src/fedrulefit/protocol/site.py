@@ -1030,7 +1030,7 @@ class Site:
         """The largest size of each term, on public grounds, shape (n_terms,)."""
         if self._grid is None:
             raise ProtocolError("a fitting round came before the grid", "order")
-        return term_bounds(self._grid, len(self._rules), self._ready_design().n_terms)
+        return term_bounds(self._grid, self._ready_design().layout)
 
     def _check_size(self, terms: Ints, coef: Floats, *, most: float = LARGEST_PREDICTOR) -> None:
         """Refuse coefficients with which a patient's numbers could outgrow a sum."""

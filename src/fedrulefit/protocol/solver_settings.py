@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.fedda import Schedule
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import penalty_factors
 from fedrulefit.core.rules import Rule
 from fedrulefit.errors import ProtocolError
@@ -39,8 +40,8 @@ def most_rules(settings: Settings) -> int:
 def make_factors(settings: Settings, rules: Sequence[Rule], n_terms: int) -> Floats:
     """Return the penalty factors of all terms, shape (n_terms,)."""
     return penalty_factors(
+        Layout.of_length(n_terms, len(rules)),
         rules,
-        n_terms - 1 - len(rules),
         linear_factor=settings.linear_factor,
         interaction_factor=settings.interaction_factor,
     )

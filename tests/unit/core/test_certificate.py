@@ -35,7 +35,7 @@ def certificate(X: Any, y: Any, w: Any, coef: Any, penalties: Any, n_sites: int 
     parts = [sum_slopes(YES_NO, d, y_, w_, d.dot(coef), bounds) for d, y_, w_ in sites]
     added = SlopeUnits(sum(p.falling for p in parts), sum(p.rising for p in parts))
     slopes = read_slopes(added, bounds)
-    scales = choose_scales(slopes, float(w.sum()), penalties)
+    scales = choose_scales(sites[0][0].layout, slopes, float(w.sum()), penalties)
     conjugate = None
     if scales is not None:
         assert all(0 <= scale <= 1 for scale in scales)

@@ -31,7 +31,7 @@ def test_two_thousand_rules_in_a_few_rounds(n_sites: int, penalty: float) -> Non
     assert len(sites) == n_sites
     assert len(factors) == 1 + 2000 + 10
     X, y, w = pool(sites)
-    newton = Newton(YES_NO, factors, penalty, tolerance=1e-12)
+    newton = Newton(YES_NO, sites[0][0].layout, factors, penalty, tolerance=1e-12)
     values = []
     while not newton.converged and newton.rounds < 30:
         newton.update(ask(sites, newton.query()))
@@ -39,7 +39,7 @@ def test_two_thousand_rules_in_a_few_rounds(n_sites: int, penalty: float) -> Non
     design = split(X, 2000, y, w, [len(X)])[0][0]
     coef, penalties, bounds = newton.point.coef, penalty * factors, bounds_of(sites).terms
     slopes = read_slopes(sum_slopes(YES_NO, design, y, w, design.dot(coef), bounds), bounds)
-    scales = choose_scales(slopes, len(y), penalties)
+    scales = choose_scales(design.layout, slopes, len(y), penalties)
     assert scales is not None
     conjugate = float(from_units(sum_conjugate(YES_NO, y, w, design.dot(coef), scales)))
     proof = certify(slopes, len(y), coef, penalties, objective=values[-1], conjugate=conjugate)

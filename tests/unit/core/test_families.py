@@ -397,7 +397,7 @@ def prove(family: Family, X: Any, y: Any, w: Any, coef: Any, penalties: Any) -> 
     ((design, *_),) = split(X, N_RULES, y, w, [len(X)])
     bounds = bounds_of([(design, y, w)]).terms
     slopes = read_slopes(sum_slopes(family, design, y, w, X @ coef, bounds), bounds)
-    scales = choose_scales(slopes, w.sum(), penalties)
+    scales = choose_scales(design.layout, slopes, w.sum(), penalties)
     assert scales is not None
     conjugate = float(from_units(sum_conjugate(family, y, w, X @ coef, scales)))
     value = value_of(family, X, y, w, coef, penalties)

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from tests.oracles import YES_NO
 
 from fedrulefit.core import fedda
-from fedrulefit.core.design import Design
+from fedrulefit.core.design import Design, intercept
 from fedrulefit.core.fedda import Schedule, client_update, server_update, soft_threshold
 
 Site = tuple[Design, Any, Any]
@@ -52,7 +52,7 @@ def ones(design: Design) -> Any:
 def make_site(rng: Any, n_rows: int, n_rules: int, n_linear: int, *, weighted: bool) -> Site:
     hits = rng.random((n_rows, n_rules)) < rng.uniform(0.1, 0.9, n_rules)
     linear = 0.4 * rng.normal(size=(n_rows, n_linear))
-    design = Design(n_rows, np.packbits(hits, axis=0, bitorder="little"), linear)
+    design = Design(intercept(n_rows), np.packbits(hits, axis=0, bitorder="little"), linear)
     signal = dense(design) @ np.resize([0.3, 2.0, -2.0, 0.0, 0.0], design.n_terms)
     outcome = (rng.random(n_rows) < expit(signal)).astype(float)
     weights = rng.uniform(0.2, 2.0, n_rows) if weighted else np.ones(n_rows)
@@ -66,7 +66,7 @@ def make_sites(seed: int, sizes: tuple[int, ...] = (31, 60, 17), **changes: Any)
 
 
 def dense(design: Design) -> Any:
-    return np.hstack([np.ones((design.n_rows, 1)), design.dense_rules(), design.linear])
+    return np.hstack([design.baseline, design.dense_rules(), design.linear])
 
 
 def run(sites: list[Site], schedule: Schedule) -> Iterator[Any]:
@@ -259,7 +259,7 @@ def test_with_one_local_step_sites_are_the_same_as_pooled_patients() -> None:
     designs, outcomes, weights = zip(*sites, strict=True)
     hits = np.vstack([d.dense_rules() for d in designs]).astype(np.uint8)
     bits = np.packbits(hits, axis=0, bitorder="little")
-    pooled = Design(len(hits), bits, np.vstack([d.linear for d in designs]))
+    pooled = Design(intercept(len(hits)), bits, np.vstack([d.linear for d in designs]))
     one = (pooled, np.concatenate(outcomes), np.concatenate(weights))
     schedule = SCHEDULES["one local step"]
     for apart, together in zip(run(sites, schedule), run([one], schedule), strict=True):

@@ -30,6 +30,7 @@ from fedrulefit.core.grid import (
     sum_spreads,
     term_bounds,
 )
+from fedrulefit.core.layout import Layout
 
 SUMS = tuple(SpreadUnits.__annotations__)
 
@@ -424,7 +425,7 @@ def test_bounds_hold_for_every_value(centre: bool) -> None:
     grid = estimate([5, 3, 1, 4, 9, 2, 1], bins, winsor=0.025, centre=centre)
     values = np.column_stack([rng.normal(0, 50, 500), rng.integers(0, 2, 500)])
     values[::7] = np.nan
-    bounds = term_bounds(grid, 3, 6)
+    bounds = term_bounds(grid, Layout(1, 3, 2))
     assert bounds[:4].tolist() == [1, 1, 1, 1]
     assert (np.abs(linear_values(values, grid)) <= bounds[4:] * (1 + 1e-12)).all()
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrulefit.core.design import Design
+from fedrulefit.core.design import Design, intercept
 from fedrulefit.core.fixed import from_units
 from fedrulefit.core.importance import (
     TermUnits,
@@ -16,8 +16,10 @@ from fedrulefit.core.importance import (
     term_importance,
     variable_importance,
 )
+from fedrulefit.core.layout import Layout
 
 N_RULES, N_LINEAR = 5, 2
+LAYOUT = Layout(1, N_RULES, N_LINEAR)
 
 
 def make_site(seed: int, n_rows: int) -> tuple[Any, Any, Any]:
@@ -34,12 +36,12 @@ BOUNDS = np.array([1.0] * (1 + N_RULES) + [30.0, 40.0])
 def sums_of(rules: Any, linear: Any, outcome: Any, weights: Any = None) -> TermUnits:
     bits = np.packbits(rules.astype(np.uint8), axis=0, bitorder="little")
     weights = np.ones(len(rules)) if weights is None else weights
-    return sum_terms(Design(len(rules), bits, linear), outcome, weights, BOUNDS)
+    return sum_terms(Design(intercept(len(rules)), bits, linear), outcome, weights, BOUNDS)
 
 
 def added(parts: list[TermUnits]) -> tuple[Any, float]:
     total = TermUnits(*(sum(getattr(p, name) for p in parts) for name in NAMES))
-    return squares_of(total, BOUNDS), float(from_units(total.total)) - 1
+    return squares_of(LAYOUT, total, BOUNDS), float(from_units(total.total)) - 1
 
 
 NAMES = tuple(TermUnits.__annotations__)
@@ -49,15 +51,15 @@ COEF = np.array([0.7, 1.0, -2.0, 0.0, 0.5, 3.0, -0.25, 1.5])
 
 def test_importance_is_the_standard_deviation_over_all_patients() -> None:
     """About the pooled mean: squares about the sites' own means give their counts away."""
-    importance = term_importance(COEF, *added([sums_of(*site) for site in SITES]))
+    importance = term_importance(LAYOUT, COEF, *added([sums_of(*site) for site in SITES]))
     terms = np.vstack([np.hstack([rules, linear]) for rules, linear, _ in SITES])
     expected = np.abs(COEF[1:]) * terms.std(axis=0, ddof=1)
     assert importance[1:] == pytest.approx(expected, rel=1e-7)
 
 
 def test_the_intercept_has_no_importance() -> None:
-    assert term_importance(COEF, *added([sums_of(*site) for site in SITES]))[0] == 0
-    assert term_importance(np.array([5.0]), np.array([9.0]), 3.0).tolist() == [0.0]
+    assert term_importance(LAYOUT, COEF, *added([sums_of(*site) for site in SITES]))[0] == 0
+    assert term_importance(Layout(1, 0, 0), np.array([5.0]), np.array([9.0]), 3.0).tolist() == [0.0]
 
 
 @pytest.mark.parametrize("sizes", [(63,), (1, 62), (20, 20, 23)])
@@ -68,8 +70,11 @@ def test_importance_does_not_depend_on_who_has_which_patient(sizes: tuple[int, .
         rows = slice(start, start + size)
         parts.append(sums_of(rules[rows], linear[rows], outcome[rows]))
         start += size
-    here = term_importance(COEF, *added(parts))
-    assert here.tolist() == term_importance(COEF, *added([sums_of(*s) for s in SITES])).tolist()
+    here = term_importance(LAYOUT, COEF, *added(parts))
+    assert (
+        here.tolist()
+        == term_importance(LAYOUT, COEF, *added([sums_of(*s) for s in SITES])).tolist()
+    )
 
 
 def test_supports_and_outcome_rates_are_counts_inside_each_rule() -> None:
@@ -98,11 +103,14 @@ def test_sums_treat_weights_as_repeated_patients() -> None:
 
 
 def test_no_freedom_means_no_importance() -> None:
-    assert term_importance(COEF, np.ones(8), 0.0).tolist() == [0.0] * 8
+    assert term_importance(LAYOUT, COEF, np.ones(8), 0.0).tolist() == [0.0] * 8
 
 
 def test_a_rounding_error_below_zero_gives_no_nan() -> None:
-    assert term_importance(np.ones(2), np.array([0.0, -1e-17]), 4.0).tolist() == [0.0, 0.0]
+    assert term_importance(Layout(1, 1, 0), np.ones(2), np.array([0.0, -1e-17]), 4.0).tolist() == [
+        0.0,
+        0.0,
+    ]
 
 
 def test_a_term_shares_its_importance_equally_among_its_covariates() -> None:

@@ -23,6 +23,7 @@ from tests.oracles import (
 )
 
 from fedrulefit.core.fixed import LARGEST_PREDICTOR, largest_predictor
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import (
     ROUNDING,
     STEPS,
@@ -145,7 +146,9 @@ def test_triangles_are_packed_row_by_row(n: int) -> None:
 
 def test_penalty_factors_by_kind_of_term() -> None:
     one, two = Rule((Condition(0, 1),)), Rule((Condition(0, 1), Condition(1, 2)))
-    factors = penalty_factors([one, two, one], 2, linear_factor=0.2, interaction_factor=1.75)
+    factors = penalty_factors(
+        Layout(1, 3, 2), [one, two, one], linear_factor=0.2, interaction_factor=1.75
+    )
     assert factors.tolist() == [0, 1, 1.75, 1, 0.2, 0.2]
 
 
@@ -153,7 +156,7 @@ def test_penalty_factors_by_kind_of_term() -> None:
 
 
 def test_a_solver_has_no_point_before_its_first_round() -> None:
-    newton = Newton(YES_NO, ones(3), 0.1)
+    newton = Newton(YES_NO, Layout(1, 2, 0), ones(3), 0.1)
     assert not newton.converged
     with pytest.raises(ValueError, match="first round"):
         _ = newton.point
@@ -163,10 +166,10 @@ def test_a_solver_has_no_point_before_its_first_round() -> None:
 def test_the_objective_of_accepted_points_never_rises(seed: int) -> None:
     X, y, w = make_data(seed)
     factors, penalty = ones(X.shape[1]), 0.004
-    (site,) = one_site(X, 6, y, w)
-    newton, values = Newton(YES_NO, factors, penalty, tolerance=1e-11), []
+    sites = one_site(X, 6, y, w)
+    newton, values = Newton(YES_NO, sites[0][0].layout, factors, penalty, tolerance=1e-11), []
     while not newton.converged and newton.rounds < 50:
-        newton.update(ask([site], newton.query()))
+        newton.update(ask(sites, newton.query()))
         values.append(newton.point.objective)
         assert newton.point.objective == pytest.approx(
             objective(X, y, w, newton.point.coef, penalty * factors), abs=ROUNDING
@@ -186,7 +189,7 @@ def test_a_step_too_far_is_taken_back() -> None:
     far = np.array([4.0, -6.0])
     near = solve(sites, ones(2), 0.001)
     start = replace(near.point, coef=far)
-    newton = Newton(YES_NO, ones(2), 0.001, start=start, tolerance=1e-10)
+    newton = Newton(YES_NO, Layout(1, 0, 1), ones(2), 0.001, start=start, tolerance=1e-10)
     values, lengths = [], []
     while not newton.converged and newton.rounds < 60:
         query = newton.query()
@@ -321,7 +324,7 @@ def test_no_point_lies_beyond_what_sites_answer(outcome: str, bound: float) -> N
         y = (X[:, -1] > 0).astype(float)
     bounds = np.where(np.arange(X.shape[1]) < 7, 1.0, bound)
     sites, factors = one_site(X, 6, y, w), ones(X.shape[1])
-    newton, values = Newton(YES_NO, factors, 1e-5, bounds=bounds), []
+    newton, values = Newton(YES_NO, sites[0][0].layout, factors, 1e-5, bounds=bounds), []
     while not newton.converged and newton.rounds < 60:
         query = newton.query()
         for coef in (query.start, query.end):
@@ -344,7 +347,7 @@ def test_a_solver_at_the_border_goes_on_with_a_larger_penalty() -> None:
     X, y, w = make_data(15)
     bounds = np.where(np.arange(X.shape[1]) < 7, 1.0, 1600.0)
     sites, factors = one_site(X, 6, y, w), ones(X.shape[1])
-    newton = Newton(YES_NO, factors, 1e-5, bounds=bounds)
+    newton = Newton(YES_NO, sites[0][0].layout, factors, 1e-5, bounds=bounds)
     while not newton.converged:
         newton.update(ask(sites, newton.query()))
     assert newton.confined
@@ -373,7 +376,8 @@ def twin_columns(penalty: float = 0.01) -> tuple[Newton, Any]:
     """A solver that has made its first steps, where rules 1 and 2 hold for the same patients."""
     X, y, w = make_data(4)
     X[:, 2] = X[:, 1]
-    newton, sites = Newton(YES_NO, ones(X.shape[1]), penalty), one_site(X, 6, y, w)
+    sites = one_site(X, 6, y, w)
+    newton = Newton(YES_NO, sites[0][0].layout, ones(X.shape[1]), penalty)
     for _ in range(2):
         newton.update(ask(sites, newton.query()))
     assert not newton.converged
