@@ -1,4 +1,4 @@
-"""Slow and plain solvers of the penalised problem, to compare ours with."""
+"""Slow and plain solvers of the penalised problem, and rules one by one, to compare ours with."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from fedrulefit.core.design import Design, intercept
-from fedrulefit.core.families import Family, YesNo
-from fedrulefit.core.fixed import Bounds
-from fedrulefit.core.newton import (
+from fedrulefit.core.curvature import (
     CurvatureSums,
     CurvatureUnits,
-    Newton,
     Query,
     read_curvature,
     sum_curvature,
 )
+from fedrulefit.core.design import Design, intercept
+from fedrulefit.core.families import Family, YesNo
+from fedrulefit.core.fixed import Bounds
+from fedrulefit.core.newton import Newton
+from fedrulefit.core.rules import Rule
 
 Site = tuple[Design, Any, Any]
 
@@ -116,3 +117,11 @@ def split(X: Any, n_rules: int, y: Any, w: Any, sizes: Any, *, n_baseline: int =
         (make_design(rules[a:b] > 0, linear[a:b], baseline[a:b]), y[a:b], w[a:b])
         for a, b in pairwise(edges.tolist())
     ]
+
+
+def fires(rule: Rule, codes: Any) -> Any:
+    """Return which patients satisfy the rule, shape (n_rows,)."""
+    hit = np.ones(len(codes), dtype=np.bool_)
+    for condition in rule:
+        hit &= condition.table()[codes[:, condition.feature]]
+    return hit

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from fedrulefit.core.bins import Bins
 from fedrulefit.core.boosting import extract_rules, grow_trees
+from fedrulefit.core.cutoffs import exact_grid
 from fedrulefit.core.design import build_design
-from fedrulefit.core.grid import Bins, encode, exact_grid, linear_values
+from fedrulefit.core.grid import encode, linear_values
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import penalty_factors
 from fedrulefit.core.rules import cutoff_rules, merge_rules

@@ -30,9 +30,10 @@ from rich.console import Console
 from fedrulefit.cli.federation import _status_lines
 from fedrulefit.core import newton
 from fedrulefit.core.boosting import draw_leaf_counts
-from fedrulefit.core.grid import Axis, Grid, estimate_grid
+from fedrulefit.core.curvature import Query
+from fedrulefit.core.cutoffs import estimate_grid
+from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.layout import Layout
-from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Condition, Rule, cutoff_rules, interval
 from fedrulefit.engines.drive import Status, drive
 from fedrulefit.errors import DataError, FitError, ModelFileError, ProtocolError

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedrulefit.core.curvature import Query
 from fedrulefit.core.fixed import capacity, from_units
 from fedrulefit.core.grid import Axis, Grid
-from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.gate import gate_rules, have_enough

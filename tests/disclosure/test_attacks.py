@@ -28,7 +28,7 @@ from fedrulefit.core.design import build_design
 from fedrulefit.core.fixed import FINE_BITS, ROOT_BITS, from_units
 from fedrulefit.core.grid import Grid, encode, linear_values, term_bounds
 from fedrulefit.core.layout import Layout
-from fedrulefit.core.rules import Rule, fires
+from fedrulefit.core.rules import Rule
 from fedrulefit.model import Model
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
@@ -40,7 +40,7 @@ from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
-from tests.oracles import dense
+from tests.oracles import dense, fires
 from tests.samples import SOLVERS, make_sites, make_study, make_tables
 from tests.studies import real_data
 

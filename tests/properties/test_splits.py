@@ -18,12 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, xlogy
 
+from fedrulefit.core.bins import count_histograms
 from fedrulefit.core.certificate import sum_conjugate, sum_slopes
+from fedrulefit.core.curvature import STEPS, CurvatureUnits, Query, sum_curvature
+from fedrulefit.core.cutoffs import estimate_grid
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, ROOT_BITS, UNIT_BITS, Bounds, round_coef
-from fedrulefit.core.grid import Grid, count_histograms, estimate_grid, term_bounds
+from fedrulefit.core.grid import Grid, term_bounds
 from fedrulefit.core.importance import sum_terms
 from fedrulefit.core.layout import Layout
-from fedrulefit.core.newton import STEPS, CurvatureUnits, Query, sum_curvature
 from fedrulefit.core.rules import Rule, conjoin, cutoff_rules
 from fedrulefit.privacy.masks import add_rings
 from fedrulefit.privacy.policy import OPEN

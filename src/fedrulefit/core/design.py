@@ -91,6 +91,11 @@ class Design:
         """All columns."""
         return self.layout.n_terms
 
+    @property
+    def _plain(self) -> tuple[tuple[Floats, slice], ...]:
+        """The blocks that are kept as numbers, and their terms."""
+        return (self.baseline, self.layout.baseline), (self.linear, self.layout.linear)
+
     def dot(self, coef: Floats) -> Floats:
         """Return X·w, shape (n_rows,)."""
         if self.matrix is not None:
@@ -112,7 +117,7 @@ class Design:
         """
         rounded, at = round_coef(coef), self.layout
         predictor = self._dot_rules(rounded[at.rules])
-        for block, own in ((self.baseline, at.baseline), (self.linear, at.linear)):
+        for block, own in self._plain:
             for column, slope in zip(block.T, rounded[own], strict=True):
                 predictor += slope * column
         return predictor
@@ -156,7 +161,7 @@ class Design:
             bits = self.bits[start // 8 : (start + step) // 8]
             rules = _sum_rules(bits, units[start : start + step])
             total[at.rules] += rules.astype(np.int64)
-        for block, own in ((self.baseline, at.baseline), (self.linear, at.linear)):
+        for block, own in self._plain:
             products = np.rint(units[:, None] * (block / bounds[own])).astype(np.int64)
             total[own] = products.sum(axis=0)
         return total
@@ -174,8 +179,7 @@ class Design:
         at, scaled = self.layout, roots * 2.0**ROOT_BITS
         whole = np.rint(scaled)
         baseline, linear = (
-            np.rint(scaled[:, None] * (block / bounds[own]))
-            for block, own in ((self.baseline, at.baseline), (self.linear, at.linear))
+            np.rint(scaled[:, None] * (block / bounds[own])) for block, own in self._plain
         )
         largest = max(float(np.abs(x).max(initial=1.0)) for x in (baseline, whole, linear))
         total = np.zeros((at.n_terms, at.n_terms), dtype=np.int64)

@@ -37,12 +37,14 @@ Oracle: Python's integers, patient by patient (``tests/properties/test_splits.py
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.core.families import Family
+
+if TYPE_CHECKING:
+    from fedrulefit.core.families import Family  # SciPy: a study loads without it
 
 UNIT_BITS: Final = 32
 """A unit is 2⁻³²."""

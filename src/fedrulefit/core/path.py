@@ -18,14 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from functools import partial
+from typing import Final, Literal
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.curvature import CurvatureSums, Query
 from fedrulefit.core.families import Family
 from fedrulefit.core.layout import Layout
-from fedrulefit.core.newton import CurvatureSums, Newton, Point, Query
+from fedrulefit.core.newton import Newton, Point
 
 PATH_TOLERANCE: Final = 0.05
 """KKT residual, as a share of λ, that is good enough along the path."""
@@ -103,9 +105,9 @@ class PathSearch:
         self._factors = factors[0]
         self._shape = length, ratio
         self._penalties: Floats | None = None
-        options: dict[str, Any] = {"max_active": max_active, "bounds": bounds}
+        solver = partial(Newton, family, layout, max_active=max_active, bounds=bounds)
         self._tracks = [
-            _Track(Newton(family, layout, own, NULL_PENALTY, fold=fold, **options))
+            _Track(solver(own, NULL_PENALTY, fold=fold))
             for fold, own in enumerate(factors, start=-1)
         ]
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from fedrulefit import __version__
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.bins import SpreadUnits, read_spreads
 from fedrulefit.core.certificate import (
     SlopeSums,
     SlopeUnits,
@@ -33,20 +34,13 @@ from fedrulefit.core.certificate import (
     choose_scales,
     read_slopes,
 )
+from fedrulefit.core.curvature import STEPS, CurvatureSums, CurvatureUnits, Query, read_curvature
 from fedrulefit.core.fedda import server_update, soft_threshold
 from fedrulefit.core.fixed import LOSS_BITS, Bounds, from_units
-from fedrulefit.core.grid import Grid, SpreadUnits, read_spreads, term_bounds
+from fedrulefit.core.grid import Grid, term_bounds
 from fedrulefit.core.importance import TermUnits, squares_of, term_importance
 from fedrulefit.core.layout import Layout
-from fedrulefit.core.newton import (
-    STEPS,
-    CurvatureSums,
-    CurvatureUnits,
-    Newton,
-    Point,
-    Query,
-    read_curvature,
-)
+from fedrulefit.core.newton import Newton, Point
 from fedrulefit.core.path import Path, PathSearch
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Rule, check_rules, complement, merge_rules, mirror

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.curvature import Query
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Rule
 
 PROTOCOL_VERSION: Final = 4

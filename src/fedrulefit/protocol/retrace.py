@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from fedrulefit.core.curvature import CurvatureSums, Query
 from fedrulefit.core.fixed import Bounds
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.newton import CurvatureSums, Newton, Query, near_coef
+from fedrulefit.core.newton import Newton, near_coef
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import same_grid
 from fedrulefit.protocol.coordinator import Coordinator, Talk

@@ -32,8 +32,10 @@ from scipy.special import expit
 
 from fedrulefit import __version__
 from fedrulefit.core.arrays import Codes, Floats, Ints
+from fedrulefit.core.bins import count_histograms, sum_spreads
 from fedrulefit.core.boosting import extract_rules, grow_trees
 from fedrulefit.core.certificate import sum_conjugate, sum_slopes
+from fedrulefit.core.curvature import sum_curvature
 from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.fedda import client_update, soft_threshold
 from fedrulefit.core.fixed import (
@@ -47,16 +49,9 @@ from fedrulefit.core.fixed import (
     from_units,
     largest_predictor,
 )
-from fedrulefit.core.grid import (
-    Grid,
-    count_histograms,
-    encode,
-    linear_values,
-    sum_spreads,
-    term_bounds,
-)
+from fedrulefit.core.grid import Grid, encode, linear_values, term_bounds
 from fedrulefit.core.importance import sum_terms
-from fedrulefit.core.newton import active_room, sum_curvature
+from fedrulefit.core.newton import active_room
 from fedrulefit.core.rules import Rule, check_rules, merge_rules
 from fedrulefit.core.scores import Measures, ScoreSums, coarsen, count_scores, measure, round_to
 from fedrulefit.errors import DataError, ProtocolError

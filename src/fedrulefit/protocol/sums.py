@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 
 from fedrulefit.core.arrays import Ints
-from fedrulefit.core.newton import STEPS, Query
+from fedrulefit.core.curvature import STEPS, Query
 from fedrulefit.core.scores import N_BINS
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.masks import RingOverflowError, from_ring, to_ring

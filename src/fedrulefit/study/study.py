@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import (
@@ -30,10 +30,13 @@ from pydantic import (
 )
 
 from fedrulefit.core.arrays import MAX_CODES
-from fedrulefit.core.families import Family, family_of
-from fedrulefit.core.grid import Bins, Grid, check_linear, on_public_edges
+from fedrulefit.core.bins import Bins
+from fedrulefit.core.grid import Grid, check_linear, on_public_edges
 from fedrulefit.errors import StudyError, explain
 from fedrulefit.files import TomlError, read_toml
+
+if TYPE_CHECKING:
+    from fedrulefit.core.families import Family
 
 STUDY_FORMAT: Final = 1
 
@@ -425,7 +428,9 @@ class Study(_Frozen):
 
     @property
     def family(self) -> Family:
-        """What the kind of the outcome means to solvers, trees and words."""
+        """What the model's linear predictor means for this outcome."""
+        from fedrulefit.core.families import family_of  # SciPy: a study loads without it
+
         return family_of(self.outcome.kind)
 
     @property

@@ -12,14 +12,7 @@ from tests.simulations import make_problem
 from tests.unit.core.test_newton import make_data, ones
 
 from fedrulefit.core.layout import Layout
-from fedrulefit.core.path import (
-    PATH_TOLERANCE,
-    PATIENCE,
-    Path,
-    PathSearch,
-    choose,
-    largest_penalty,
-)
+from fedrulefit.core.path import PATH_TOLERANCE, PATIENCE, Path, PathSearch, choose, largest_penalty
 
 
 def walk(

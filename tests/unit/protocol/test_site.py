@@ -12,9 +12,9 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from fedrulefit.core.curvature import Query
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, from_units
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Condition, Rule, conjoin
 from fedrulefit.errors import DataError
 from fedrulefit.privacy.ledger import EXACT, Ledger

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedrulefit.core.bins import count_histograms
+from fedrulefit.core.curvature import Query
 from fedrulefit.core.fixed import capacity
-from fedrulefit.core.grid import Grid, count_histograms
-from fedrulefit.core.newton import Query
+from fedrulefit.core.grid import Grid
 from fedrulefit.errors import FitError
 from fedrulefit.model import Model, describe_rule
 from fedrulefit.privacy.gate import implies
