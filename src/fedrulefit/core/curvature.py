@@ -4,13 +4,13 @@ In: a site's design and outcome, and a :class:`Query` of the coordinator. Out: s
 patients. Leaves the site in every round: :class:`CurvatureUnits`, which add up over sites
 (:mod:`fedrulefit.core.fixed`).
 
-=============================================  ======================  =====================
-mathematics                                    here                    shape
-=============================================  ======================  =====================
-:math:`\sum w_iℓ(F_i, y_i)`                    ``losses``              (n_steps,)
-:math:`g = \sum w_iℓ'_i\,x_i`                  ``gradient``            (n_terms,)
-:math:`H_{AA} = \sum w_iℓ''_i\,x_{iA}x_{iA}^⊤`  ``hessian``             upper triangle
-=============================================  ======================  =====================
+================================================  ============  ==============
+mathematics                                       here          shape
+================================================  ============  ==============
+:math:`\sum w_iℓ(F_i, y_i)`                       ``losses``    (n_steps,)
+:math:`g = \sum w_iℓ'_i\,x_i`                     ``gradient``  (n_terms,)
+:math:`H_{AA} = \sum w_iℓ''_i\,x_{iA}x_{iA}^⊤`    ``hessian``   upper triangle
+================================================  ============  ==============
 
 Oracles: the definitions on a dense matrix (``tests/unit/core/test_curvature.py``), and Python's
 integers, patient by patient (``tests/properties/test_splits.py``).

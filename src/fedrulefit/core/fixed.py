@@ -29,7 +29,7 @@ derivatives can be is told by the outcome's family (:class:`~fedrulefit.core.fam
 For a yes/no outcome a loss is at most 2049·w, a slope w, and a root ½·√(w/largest weight).
 
 A predictor is exact, too: coefficients are rounded to 2⁻⁴¹, so the rules that hold for a
-patient add up exactly in any order; linear terms are added one after another.
+patient add up exactly in any order; baseline and linear terms are added one after another.
 
 Oracle: Python's integers, patient by patient (``tests/properties/test_splits.py``).
 """

@@ -41,7 +41,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         if min(self.n_baseline, self.n_rules, self.n_linear) < 0:
-            raise ValueError("a model has no fewer terms than rules and its baseline")
+            raise ValueError("fewer terms than baseline and rules have")
 
     @classmethod
     def of_length(cls, n_terms: int, n_rules: int, *, n_baseline: int = 1) -> Layout:

@@ -38,9 +38,19 @@ def most_rules(settings: Settings) -> int:
 
 
 def make_factors(settings: Settings, rules: Sequence[Rule], n_terms: int) -> Floats:
-    """Return the penalty factors of all terms, shape (n_terms,)."""
+    """Return the penalty factors of all terms, shape (n_terms,).
+
+    Raises
+    ------
+    ProtocolError
+        If sites tell of fewer terms than there are rules.
+    """
+    try:
+        layout = Layout.of_length(n_terms, len(rules))
+    except ValueError as error:
+        raise ProtocolError(str(error)) from error
     return penalty_factors(
-        Layout.of_length(n_terms, len(rules)),
+        layout,
         rules,
         linear_factor=settings.linear_factor,
         interaction_factor=settings.interaction_factor,

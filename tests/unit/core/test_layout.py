@@ -72,5 +72,5 @@ def test_a_model_holds_the_whole_baseline(terms: list[int], fine: bool) -> None:
 def test_what_is_left_over_is_linear() -> None:
     assert Layout.of_length(9, 5) == Layout(1, 5, 3)
     assert Layout.of_length(9, 5, n_baseline=4) == Layout(4, 5, 0)
-    with pytest.raises(ValueError, match="fewer terms"):
+    with pytest.raises(ValueError, match="fewer terms than"):
         Layout.of_length(5, 5)
