@@ -1,4 +1,4 @@
-"""Slow and plain solvers of the penalised problem, to compare ours with."""
+"""Slow and plain solvers of the penalised problem, and rules one by one, to compare ours with."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from fedrulefit.core.design import Design
+from fedrulefit.core.curvature import CurvatureSums, Query, sum_curvature
+from fedrulefit.core.design import Design, intercept
+from fedrulefit.core.families import Family, YesNo
 from fedrulefit.core.fixed import Bounds
-from fedrulefit.core.newton import CurvatureSums, Newton, Query, sum_curvature
+from fedrulefit.core.newton import Newton
+from fedrulefit.core.rules import Rule
 
 Site = tuple[Design, Any, Any]
 
+YES_NO = YesNo()
+
 
 def dense(design: Design) -> Any:
-    """Return all columns, the intercept first."""
-    return np.hstack([np.ones((design.n_rows, 1)), design.dense_rules(), design.linear])
+    """Return all columns, the baseline first."""
+    return np.hstack([design.baseline, design.dense_rules(), design.linear])
 
 
 def objective(X: Any, y: Any, w: Any, coef: Any, penalties: Any) -> float:
@@ -56,21 +61,26 @@ def bounds_of(sites: list[Site]) -> Bounds:
     return Bounds(terms, float(max(w.max(initial=1.0) for _, _, w in sites)))
 
 
-def ask(sites: list[Site], query: Query, folds: list[Any] | None = None) -> CurvatureSums:
+def ask(
+    sites: list[Site], query: Query, folds: list[Any] | None = None, *, family: Family = YES_NO
+) -> CurvatureSums:
     """Ask every site and add up."""
     parts = folds or [np.zeros(design.n_rows, dtype=np.int64) for design, _, _ in sites]
     bounds = bounds_of(sites)
     units = [
-        sum_curvature(*site, part, query, bounds) for site, part in zip(sites, parts, strict=True)
+        sum_curvature(family, *site, part, query, bounds)
+        for site, part in zip(sites, parts, strict=True)
     ]
     return CurvatureSums.packing(query, bounds).read(np.sum(units, axis=0))
 
 
-def solve(sites: list[Site], factors: Any, penalty: float, **options: Any) -> Newton:
+def solve(
+    sites: list[Site], factors: Any, penalty: float, *, family: Family = YES_NO, **options: Any
+) -> Newton:
     """Play the exact solver's rounds."""
-    newton = Newton(factors, penalty, **options)
+    newton = Newton(family, sites[0][0].layout, factors, penalty, **options)
     while not newton.converged and newton.rounds < 100:
-        newton.update(ask(sites, newton.query()))
+        newton.update(ask(sites, newton.query(), family=family))
     return newton
 
 
@@ -80,16 +90,26 @@ def pool(sites: list[Site]) -> tuple[Any, Any, Any]:
     return X, *(np.concatenate([site[k] for site in sites]) for k in (1, 2))
 
 
-def make_design(hits: Any, linear: Any) -> Design:
-    """Return the design of rules given by their hits."""
-    return Design(len(hits), np.packbits(hits, axis=0, bitorder="little"), linear)
+def make_design(hits: Any, linear: Any, baseline: Any = None) -> Design:
+    """Return the design of rules given by their hits; without a baseline, with an intercept."""
+    baseline = intercept(len(hits)) if baseline is None else baseline
+    return Design(baseline, np.packbits(hits, axis=0, bitorder="little"), linear)
 
 
-def split(X: Any, n_rules: int, y: Any, w: Any, sizes: Any) -> list[Site]:
-    """Return a dense matrix with its intercept as sites of the given sizes."""
+def split(X: Any, n_rules: int, y: Any, w: Any, sizes: Any, *, n_baseline: int = 1) -> list[Site]:
+    """Return a dense matrix with its baseline as sites of the given sizes."""
     edges = np.cumsum([0, *sizes])
     assert edges[-1] == len(X)
+    baseline, rules, linear = np.split(X, [n_baseline, n_baseline + n_rules], axis=1)
     return [
-        (make_design(X[a:b, 1 : 1 + n_rules] > 0, X[a:b, 1 + n_rules :]), y[a:b], w[a:b])
+        (make_design(rules[a:b] > 0, linear[a:b], baseline[a:b]), y[a:b], w[a:b])
         for a, b in pairwise(edges.tolist())
     ]
+
+
+def fires(rule: Rule, codes: Any) -> Any:
+    """Return which patients satisfy the rule, shape (n_rows,)."""
+    hit = np.ones(len(codes), dtype=np.bool_)
+    for condition in rule:
+        hit &= condition.table()[codes[:, condition.feature]]
+    return hit

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
+from fedrulefit.core.bins import Bins
 from fedrulefit.core.boosting import extract_rules, grow_trees
+from fedrulefit.core.cutoffs import exact_grid
 from fedrulefit.core.design import build_design
-from fedrulefit.core.grid import Bins, encode, exact_grid, linear_values
+from fedrulefit.core.grid import encode, linear_values
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import penalty_factors
 from fedrulefit.core.rules import cutoff_rules, merge_rules
 from fedrulefit.experiments.scenarios import log_odds
-from tests.oracles import Site
+from tests.oracles import YES_NO, Site
 
 
 @cache
@@ -35,7 +38,7 @@ def make_problem(
     grown = []
     for k, rows in enumerate(slices):
         trees = grow_trees(
-            codes[rows], y[rows], np.ones(len(y[rows])), grid,
+            YES_NO, codes[rows], y[rows], np.ones(len(y[rows])), grid,
             n_trees=min(333, 1 + 3 * n_rules // len(sizes)), mean_leaves=4.0, learning_rate=0.05,
             subsample=0.7, min_leaf=5, rng=np.random.default_rng([model, k]), n_threads=1,
         )  # fmt: skip
@@ -53,5 +56,7 @@ def make_problem(
         )
         for rows in slices
     ]
-    factors = penalty_factors(rules, 10, linear_factor=0.2, interaction_factor=1.75)
+    factors = penalty_factors(
+        Layout(1, len(rules), 10), rules, linear_factor=0.2, interaction_factor=1.75
+    )
     return sites, factors

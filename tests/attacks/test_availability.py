@@ -30,8 +30,10 @@ from rich.console import Console
 from fedrulefit.cli.federation import _status_lines
 from fedrulefit.core import newton
 from fedrulefit.core.boosting import draw_leaf_counts
-from fedrulefit.core.grid import Axis, Grid, estimate_grid
-from fedrulefit.core.newton import Query
+from fedrulefit.core.curvature import Query
+from fedrulefit.core.cutoffs import estimate_grid
+from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.rules import Condition, Rule, cutoff_rules, interval
 from fedrulefit.engines.drive import Status, drive
 from fedrulefit.errors import DataError, FitError, ModelFileError, ProtocolError
@@ -49,6 +51,7 @@ from fedrulefit.table.check import inspect_table
 from fedrulefit.table.columns import UnreadableError, read_columns, table_limit
 from tests.federations import write_study
 from tests.loopback import COORDINATOR, Loopback
+from tests.oracles import YES_NO
 from tests.samples import (
     SOLVERS,
     Talk,
@@ -356,7 +359,7 @@ def test_the_solver_never_asks_for_more_than_sites_answer() -> None:
         assert must <= room <= newton.MAX_ACTIVE
     factors = np.zeros(newton.MAX_ACTIVE + 1)
     with pytest.raises(FitError, match=r"2001 terms have a coefficient.*raise 'penalty'"):
-        newton.Newton(factors, 0.1)
+        newton.Newton(YES_NO, Layout.of_length(len(factors), 0), factors, 0.1)
 
 
 # --- sites that do not answer -------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrulefit.core.grid import count_histograms, split_cells
+from fedrulefit.core.bins import count_histograms, split_cells
 from fedrulefit.engines import inprocess
 from fedrulefit.federation import runs
 from fedrulefit.federation.journal import Journal

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedrulefit.core.curvature import Query
 from fedrulefit.core.fixed import capacity
 from fedrulefit.core.grid import Axis, Grid
-from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.gate import gate_rules, have_enough
@@ -30,6 +30,7 @@ from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
 from tests.attacks.lead import KEY, Lead
 from tests.attacks.test_coordinator import refused, total_events
+from tests.oracles import YES_NO
 from tests.samples import (
     SOLVERS,
     Talk,
@@ -343,9 +344,9 @@ def test_invented_sites_do_not_tell_the_size_of_a_table(
     found = [largest_run(n_rows) for n_rows in (1033, 1400)]
     if real:
         assert found == [masking.UNLISTED_SITES] * 2
-        assert capacity(masking.UNLISTED_SITES) > 100_000
+        assert capacity(YES_NO, masking.UNLISTED_SITES) > 100_000
     else:
-        assert [round(capacity(n)) for n in found] == pytest.approx([1033, 1400], abs=1)
+        assert [round(capacity(YES_NO, n)) for n in found] == pytest.approx([1033, 1400], abs=1)
 
 
 def test_spreads_are_told_only_where_the_study_asks_for_them() -> None:

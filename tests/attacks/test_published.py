@@ -12,7 +12,6 @@ from scipy.special import expit, logit
 
 from fedrulefit.core.grid import encode
 from fedrulefit.core.rounding import EXACT, Rounding
-from fedrulefit.core.rules import fires
 from fedrulefit.core.scores import ScoreSums, coarsen, count_scores
 from fedrulefit.engines import inprocess
 from fedrulefit.model import Model, RuleTerm, evaluation
@@ -23,6 +22,7 @@ from fedrulefit.protocol.coordinator import Coordinator, coordinator
 from fedrulefit.protocol.site import Site
 from fedrulefit.report import render_report
 from fedrulefit.table.patients import Table
+from tests.oracles import fires
 from tests.samples import (
     SOLVERS,
     fit_model,

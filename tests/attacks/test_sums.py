@@ -15,11 +15,12 @@ import pytest
 from scipy.special import expit
 
 from fedrulefit.core.arrays import Ints
+from fedrulefit.core.bins import SpreadSums, count_histograms
+from fedrulefit.core.curvature import STEPS, Query
+from fedrulefit.core.cutoffs import estimate_grid
 from fedrulefit.core.fixed import FINE_BITS, LARGEST_PREDICTOR, LOSS_BITS, UNIT_BITS, from_units
-from fedrulefit.core.grid import Grid, SpreadSums, count_histograms, encode, estimate_grid
-from fedrulefit.core.losses import logistic_loss
-from fedrulefit.core.newton import STEPS, Query
-from fedrulefit.core.rules import Rule, conjoin, cutoff_rules, fires
+from fedrulefit.core.grid import Grid, encode
+from fedrulefit.core.rules import Rule, conjoin, cutoff_rules
 from fedrulefit.engines import inprocess
 from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.masks import add_rings
@@ -35,6 +36,7 @@ from fedrulefit.study import Study
 from fedrulefit.study import study as study_module
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
+from tests.oracles import YES_NO, fires
 from tests.samples import SOLVERS, Talk, make_frame, make_study, take_apart
 
 SIZES = {"north": 611, "south": 287, "west": 149}
@@ -333,7 +335,7 @@ class CuttingWork(Work):
         design = patients.design
         with np.errstate(all="ignore"):
             predictor = design.take(query.terms).dot(query.end)
-            loss = logistic_loss(predictor, patients.outcome, patients.weights)
+            loss = float(YES_NO.value(predictor, patients.outcome, patients.weights).sum())
         below = np.nextafter(LIMIT, 0)
         cut = np.clip(np.nan_to_num(loss, nan=0.0), -below, below)
         (packing,) = request.packings(patients.public)

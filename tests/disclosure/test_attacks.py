@@ -26,7 +26,7 @@ from scipy.special import expit
 
 from fedrulefit.core.design import build_design
 from fedrulefit.core.grid import Grid, encode, linear_values
-from fedrulefit.core.rules import Rule, fires
+from fedrulefit.core.rules import Rule
 from fedrulefit.model import Model
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
@@ -38,7 +38,7 @@ from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
-from tests.oracles import dense
+from tests.oracles import dense, fires
 from tests.samples import SOLVERS, make_sites, make_study, make_tables
 from tests.studies import real_data
 

@@ -13,7 +13,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from fedrulefit.core.newton import ROUNDING, Newton
-from tests.oracles import ask, fista, objective, pool, solve, split
+from tests.oracles import YES_NO, ask, fista, objective, pool, solve, split
 
 FACTORS = [0.0, 0.2, 0.5, 1.0, 1.75]
 
@@ -61,8 +61,10 @@ def test_any_partition_has_the_pooled_optimum(problem: tuple[Any, Any, float]) -
 def test_every_round_is_the_same_as_with_pooled_patients(problem: tuple[Any, Any, float]) -> None:
     sites, factors, penalty = problem
     X, y, w = pool(sites)
-    whole = split(X, sites[0][0].n_rules, y, w, [len(X)])
-    apart, together = (Newton(factors, penalty, tolerance=1e-7) for _ in range(2))
+    whole = split(X, sites[0][0].layout.n_rules, y, w, [len(X)])
+    apart, together = (
+        Newton(YES_NO, whole[0][0].layout, factors, penalty, tolerance=1e-7) for _ in range(2)
+    )
     while not together.converged:
         apart.update(ask(sites, apart.query()))
         together.update(ask(whole, together.query()))
@@ -75,7 +77,7 @@ def test_every_round_is_the_same_as_with_pooled_patients(problem: tuple[Any, Any
 def test_weights_are_repeated_patients(problem: tuple[Any, Any, float]) -> None:
     sites, factors, penalty = problem
     X, y, _ = pool(sites)
-    n_rules = sites[0][0].n_rules
+    n_rules = sites[0][0].layout.n_rules
     times = np.random.default_rng(len(X)).integers(0, 4, len(X))
     times[-50:] = 1
     rows = np.repeat(np.arange(len(X)), times)

@@ -19,12 +19,12 @@ from fedrulefit.core.rules import (
     check_rules,
     complement,
     conjoin,
-    fires,
     interval,
     level_rules,
     merge_rules,
     mirror,
 )
+from tests.oracles import fires
 
 REPEATABLE = settings(derandomize=True, deadline=None, max_examples=200)
 

@@ -20,12 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, xlogy
 
+from fedrulefit.core.bins import count_histograms
 from fedrulefit.core.certificate import SlopeSums, sum_conjugate, sum_slopes
+from fedrulefit.core.curvature import STEPS, CurvatureSums, Query, sum_curvature
+from fedrulefit.core.cutoffs import estimate_grid
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, ROOT_BITS, UNIT_BITS, Bounds, round_coef
-from fedrulefit.core.grid import Grid, count_histograms, estimate_grid, term_bounds
+from fedrulefit.core.grid import Grid, term_bounds
 from fedrulefit.core.importance import TermSums, sum_terms
-from fedrulefit.core.losses import patient_losses
-from fedrulefit.core.newton import STEPS, CurvatureSums, Query, sum_curvature
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.rules import Rule, conjoin, cutoff_rules
 from fedrulefit.privacy.masks import add_rings
 from fedrulefit.privacy.policy import OPEN
@@ -34,7 +36,7 @@ from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
-from tests.oracles import dense, make_design, split
+from tests.oracles import YES_NO, dense, make_design, split
 from tests.samples import SOLVERS, Talk, make_frame, make_study, take
 
 FACTS = make_study(**{**SOLVERS["cv"], "n_trees": 0, "spreads": "exact"}).model_dump()
@@ -202,7 +204,9 @@ def test_large_sites_too() -> None:
     for sizes in ([30_000], [29_991, 4, 5], [8192, 1, 21_807]):
         sites = split(X, 70, y, w, sizes)
         parts = np.split(folds, np.cumsum(sizes)[:-1])
-        sums = [sum_curvature(*s, f, query, bounds) for s, f in zip(sites, parts, strict=True)]
+        sums = [
+            sum_curvature(YES_NO, *s, f, query, bounds) for s, f in zip(sites, parts, strict=True)
+        ]
         found.append(np.sum(sums, axis=0).tolist())
     assert found[0] == found[1] == found[2]
 
@@ -240,14 +244,14 @@ def test_curvature_is_that_of_the_naive_twin(seed: int) -> None:
     bounds = Bounds(np.array([1.0] * 7 + [4.0, 5.0]), 3.0)
     active = np.array([0, 2, 5, 7, 8])
     query = Query(2, np.arange(9), start, end, active)
-    packing = CurvatureSums.packing(query, bounds)
-    sums = SimpleNamespace(**packing.split(sum_curvature(design, y, w, folds, query, bounds)))
+    flat = sum_curvature(YES_NO, design, y, w, folds, query, bounds)
+    sums = SimpleNamespace(**CurvatureSums.packing(query, bounds).split(flat))
     weight, losses, gradient, hessian = [0, 0], [0] * len(STEPS), [0] * 9, np.zeros((5, 5), object)
     held_loss = 0
     for row, label, heavy, fold in zip(X, y, w, folds, strict=True):
         old, new = (naive_predictor(row, coef, 6) for coef in (start, end))
         points = [new if t == 1 else old + t * (new - old) for t in STEPS]
-        own = [naive_units(patient_losses(*one(p, label, heavy))[0], LOSS_BITS) for p in points]
+        own = [naive_units(YES_NO.value(*one(p, label, heavy))[0], LOSS_BITS) for p in points]
         weight[int(fold == 2)] += naive_units(heavy)
         if fold == 2:
             held_loss += own[-1]
@@ -286,7 +290,7 @@ def test_terms_slopes_and_the_conjugate_are_those_of_the_naive_twins() -> None:
         assert terms.sums[k] == sum(round(float(u) * x) for u, x in zip(units, z, strict=True))
         squares = [naive_units(heavy * x**2) for heavy, x in zip(w.tolist(), z, strict=True)]
         assert terms.squares[k] == sum(squares)
-    added = sum_slopes(design, y, w, predictor, bounds)
+    added = sum_slopes(YES_NO, design, y, w, predictor, bounds)
     slopes = SimpleNamespace(**SlopeSums.packing(bounds).split(added))
     each = [
         naive_units(heavy * (float(expit(f)) - label), FINE_BITS)
@@ -294,14 +298,14 @@ def test_terms_slopes_and_the_conjugate_are_those_of_the_naive_twins() -> None:
     ]
     for k, column in enumerate((dense(design) / bounds).T.tolist()):
         parts = [round(float(s) * x) for s, x in zip(each, column, strict=True)]
-        for label, found in ((1, slopes.cases[k]), (0, slopes.others[k])):
+        for label, found in ((1, slopes.falling[k]), (0, slopes.rising[k])):
             assert found == sum(p for p, outcome in zip(parts, y, strict=True) if outcome == label)
     total = 0
     for heavy, f, label in zip(w.tolist(), predictor, y.tolist(), strict=True):
         chance = float(expit(f))
         p = 1 - 0.7 * (1 - chance) if label else 0.3 * chance
         total += naive_units(heavy * (float(xlogy(p, p)) + float(xlogy(1 - p, 1 - p))))
-    assert sum_conjugate(y, w, predictor, (0.7, 0.3)) == total
+    assert sum_conjugate(YES_NO, y, w, predictor, (0.7, 0.3)) == total
 
 
 # --- a patient's own numbers do not depend on the neighbours --------------------------------
@@ -309,7 +313,7 @@ def test_terms_slopes_and_the_conjugate_are_those_of_the_naive_twins() -> None:
 
 FUNCTIONS = {
     "σ": expit,
-    "loss": lambda x: patient_losses(x, (x > 0.3).astype(float), np.abs(x)),
+    "loss": lambda x: YES_NO.value(x, (x > 0.3).astype(float), np.abs(x)),
     "x·log x": lambda x: xlogy(expit(x), expit(x)),
     "root": lambda x: np.sqrt(np.abs(x)),
 }
@@ -347,6 +351,6 @@ def test_a_predictor_depends_on_the_patient_alone(n_rules: int) -> None:
 
 def test_bounds_hold_for_the_terms_of_a_site() -> None:
     grid, rules = make_terms()
-    bounds = term_bounds(grid, len(rules), 1 + len(rules) + len(grid.linear))
+    bounds = term_bounds(grid, Layout(1, len(rules), len(grid.linear)))
     assert (bounds > 0).all()
     assert set(bounds[: 1 + len(rules)].tolist()) == {1.0}

@@ -46,16 +46,16 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.losses import logistic_loss, logistic_slope
+from fedrulefit.core.families import YesNo
 from fedrulefit.errors import FitError
 from fedrulefit.estimators.targets import encode_classes, read_sites
 
+FAMILY: Final = YesNo()
 PRECISION: Final = 0.01
 """Precision of the priors in the examples of the R package."""
 _MAX_STEPS: Final = 200
@@ -92,14 +92,14 @@ def estimate_site(design: Floats, outcome: Floats, *, precision: float) -> Estim
     prior = precision * np.eye(design.shape[1])
 
     def objective(theta: Floats) -> float:
-        return logistic_loss(design @ theta, outcome, ones) + 0.5 * float(theta @ prior @ theta)
+        loss = float(FAMILY.value(design @ theta, outcome, ones).sum())
+        return loss + 0.5 * float(theta @ prior @ theta)
 
     theta = np.zeros(design.shape[1])
     for _ in range(_MAX_STEPS):
         predictor = design @ theta
-        slope = design.T @ logistic_slope(predictor, outcome, ones) + prior @ theta
-        chance = expit(predictor)
-        curvature = (design.T * (chance * (1 - chance))) @ design + prior
+        slope = design.T @ FAMILY.slope(predictor, outcome, ones) + prior @ theta
+        curvature = (design.T * FAMILY.curvature(predictor, outcome, ones)) @ design + prior
         step = np.linalg.solve(curvature, slope)
         if slope @ step <= _TOLERANCE:  # Newton's decrement, which no unit of X changes
             return Estimate(theta, curvature)
@@ -202,7 +202,7 @@ class BFIClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probabilities of both classes, shape (n_rows, 2)."""
-        positive = expit(self.decision_function(X))
+        positive = FAMILY.link.inverse(self.decision_function(X))
         return np.column_stack([1 - positive, positive])
 
     def predict(self, X: Any) -> npt.NDArray[Any]:

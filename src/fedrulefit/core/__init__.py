@@ -1,7 +1,13 @@
 """The mathematics, pure: no files, no clocks, no networks.
 
-Read the modules in the order the data walks through them, which is the
-paper's: :mod:`grid` → :mod:`boosting` → :mod:`rules` → :mod:`design` →
-:mod:`losses` → :mod:`fedda`, or :mod:`quadratic` → :mod:`newton` → :mod:`path` →
-:mod:`certificate`; then :mod:`importance`.
+Read the modules in the order the data walks through them, which is the paper's:
+
+* covariates: :mod:`bins` → :mod:`cutoffs` → :mod:`grid`;
+* rules: :mod:`boosting` → :mod:`rules`;
+* the model's terms: :mod:`layout` → :mod:`design`, and how large sums of them get:
+  :mod:`fixed`;
+* the outcome: :mod:`families`;
+* the fit: :mod:`fedda`, or :mod:`curvature` → :mod:`quadratic` → :mod:`newton` → :mod:`path`;
+  then :mod:`certificate`;
+* what it tells: :mod:`importance`, :mod:`scores`, :mod:`rounding`.
 """

@@ -9,7 +9,7 @@ value, gain, count or order of trees.
 ==============================  =============================================
 paper                           here
 ==============================  =============================================
-:math:`F_0^{(m)}`               ``init_score``, the site's log-odds
+:math:`F_0^{(m)}`               ``init_score``, the constant of least loss at the site
 :math:`r_i^{(m,c)}`             minus the gradient given to LightGBM
 :math:`T_c^{(m)}`               :func:`draw_leaf_counts`
 :math:`\hat\gamma_{ct}^{(m)}`   mean residual: Newton leaf with Hessian = weight
@@ -27,7 +27,7 @@ Departures
 * L̄ is the mean number of terminal nodes (erratum 6).
 * A leaf holds at least ``min_leaf`` patients (the paper is silent; 1 would let
   a rule point at a single patient).
-* A site with one outcome class has no log-odds to start from: it grows no tree.
+* A site with one outcome class has no finite constant to start from: it grows no tree.
 
 Oracle: a recursive best-first grower over all splits
 (``tests/unit/core/test_boosting.py``).
@@ -41,9 +41,9 @@ from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
-from scipy.special import expit
 
 from fedrulefit.core.arrays import MISSING, Codes, Floats, Ints
+from fedrulefit.core.families import Family
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Condition, Rule, conjoin, interval
 
@@ -84,6 +84,7 @@ _Reader = Callable[[int, float, bool], tuple[Condition, Condition]]
 
 
 def grow_trees(
+    family: Family,
     codes: Codes,
     outcome: Floats,
     weights: Floats,
@@ -97,10 +98,11 @@ def grow_trees(
     rng: np.random.Generator,
     n_threads: int = 1,
 ) -> list[Tree]:
-    """Grow `n_trees` boosted trees for the logistic loss.
+    """Grow `n_trees` boosted trees for the loss of the outcome's family.
 
     Parameters
     ----------
+    family : Family
     codes : (n_rows, n_features) uint8
     outcome, weights : (n_rows,) float64
     rng : Generator
@@ -111,21 +113,20 @@ def grow_trees(
     Returns
     -------
     trees : list of Tree
-        Empty where no tree can be grown: one outcome class, or fewer patients
-        than two leaves need.
+        Empty where no tree can be grown: nothing to learn (one outcome class), or
+        fewer patients than two leaves need.
     """
     leaf_counts = draw_leaf_counts(n_trees, mean_leaves, rng)
     bagging_seed = int(rng.integers(2**31 - 1))
     counted = weights > 0
     codes, outcome, weights = codes[counted], outcome[counted], weights[counted]
-    events = weights @ outcome
-    others = weights.sum() - events
-    if events <= 0 or others <= 0 or events + others < 2 * min_leaf or n_trees == 0:
+    start = family.start(outcome, weights)
+    if start is None or weights.sum() < 2 * min_leaf or n_trees == 0:
         return []
     columns = list(_columns(codes, grid))
     booster = _make_booster(
         _lightgbm_matrix(codes, columns),
-        init_score=np.full(len(codes), np.log(events / others)),
+        init_score=np.full(len(codes), start),
         params={
             "learning_rate": learning_rate,
             # A hair below, for the rounding of LightGBM's own sums.
@@ -139,9 +140,11 @@ def grow_trees(
         },
     )
 
+    alone = np.ones(len(outcome))
+
     def objective(predictor: Floats, _: Any) -> tuple[Any, Any]:
-        residual = np.rint((expit(predictor) - outcome) / RESIDUAL_STEP) * RESIDUAL_STEP
-        return weights * residual, weights
+        slope = family.slope(predictor, outcome, alone)
+        return weights * (np.rint(slope / RESIDUAL_STEP) * RESIDUAL_STEP), weights
 
     last = 0
     for n_leaves in leaf_counts.tolist():

@@ -2,16 +2,32 @@ r"""How far a model is from the optimum of the pooled problem.
 
 In: coefficients and sums over all sites. Out: the KKT residual and the duality
 gap, which bounds how much lower the objective could be. Leaves the site: the
-gradient of the loss, of patients with and without the outcome apart
+gradient of the loss, of patients with a falling and with a rising slope apart
 (:class:`SlopeSums`), and two sums for the primal and the dual objective (:class:`GapSums`).
 
-With slopes :math:`σ_i - y_i` any scales a (for cases), b (for the others) in
-[0, 1] give a dual point :math:`θ_i ∝ w_i·\{a,b\}·(σ_i - y_i)`. It is feasible if
-:math:`\sum θ_i = 0` (the intercept is free) and :math:`|X_j^⊤θ| ≤ λπ_j`. The first
-fixes a : b, the second their size. The dual objective is then
-:math:`-\tfrac1W \sum w_i f^*(θ_i)` with the loss's conjugate
-:math:`f^* = m\log m + (1-m)\log(1-m)`, m the shrunk probability. Primal minus dual
-is never negative and is 0 at the optimum.
+The dual of :math:`P(w) = \tfrac1W \sum w_iℓ(F_i, y_i) + λ\sum π_j|w_j|` is to
+maximise :math:`D(θ) = -\tfrac1W \sum w_iℓ^*(θ_i, y_i)` with :math:`ℓ^*` the conjugate of
+the loss (:meth:`~fedrulefit.core.families.base.Family.conjugate`). By Fenchel's
+inequality :math:`D(θ) ≤ P(w)` for all w, if θ is *feasible*: with
+:math:`g = \tfrac1W X^⊤(wθ)`
+
+* :math:`g_0 = 0`, since the baseline is free, and
+* :math:`|g_j| ≤ λπ_j` for rules and linear terms.
+
+At the optimum θ are the slopes :math:`ℓ'_i = ∂ℓ/∂F_i`, and D = P. Elsewhere slopes are not
+feasible, but slopes that are *shrunk* can be. Of patients some have a slope below 0,
+whose loss falls as F rises (of a yes/no outcome, those who have it), and others one
+above 0. Shrinking the falling ones by a and the rising ones by b, both in [0, 1]:
+
+* one baseline column, of ones or not, has one number to bring to 0:
+  :math:`a·g^-_0 + b·g^+_0`. If the first part is below 0 and the second above, that fixes
+  a : b; if not, a = b = 0 does it.
+* a and b times a common factor in [0, 1] meet the limits of all penalised terms.
+
+:math:`ℓ^*(θ_i)` is finite at a slope, and at 0 if the loss has a lower bound; being convex, it
+is finite at every shrunk slope between. So D is a lower bound of the optimum for every
+family with such a loss, and P − D, the *gap*, is at least the distance from it. With more
+than one baseline column two scales do not suffice: there is no gap then.
 
 Oracle: the optimum itself, found by another solver
 (``tests/unit/core/test_certificate.py``).
@@ -23,12 +39,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.special import expit, xlogy
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
+from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, add_units, round_units
-from fedrulefit.core.losses import logistic_slope
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.quadratic import kkt_residual
 from fedrulefit.core.sums import Packing, Sum, quantity
 
@@ -46,7 +62,7 @@ class Certificate:
         Largest entry of the least subgradient (KKT) of the penalised mean loss.
     gap : float or None
         Duality gap: the objective lies at most so much above its optimum. None
-        where a term other than the intercept is unpenalised.
+        where the baseline is not one column, or another term is unpenalised.
     """
 
     residual: float
@@ -60,17 +76,23 @@ def tell_distance(value: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SlopeSums(Sum):
-    """Gradients of the summed loss, shape (n_terms,) each: of cases and of others."""
+    """Gradients of the summed loss.
 
-    cases: Floats = quantity(
-        "Σ w·x·slope over patients with the outcome",
+    Parameters
+    ----------
+    falling, rising : (n_terms,) float64
+        Of patients whose loss falls, and rises, with the linear predictor.
+    """
+
+    falling: Floats = quantity(
+        "Σ w·x·slope over patients whose slope is below 0",
         shape="n_terms",
         bits=FINE_BITS,
         scale="b",
         most="b·w",
     )
-    others: Floats = quantity(
-        "Σ w·x·slope over patients without it",
+    rising: Floats = quantity(
+        "Σ w·x·slope over those whose slope is above 0",
         shape="n_terms",
         bits=FINE_BITS,
         scale="b",
@@ -97,50 +119,68 @@ class GapSums(Sum):
 
 
 def sum_slopes(
-    design: Design, outcome: Floats, weights: Floats, predictor: Floats, bounds: Floats
+    family: Family,
+    design: Design,
+    outcome: Floats,
+    weights: Floats,
+    predictor: Floats,
+    bounds: Floats,
 ) -> Ints:
     """Return one site's :class:`SlopeSums` in whole units."""
-    slope = round_units(logistic_slope(predictor, outcome, weights), FINE_BITS)
+    slope = round_units(family.slope(predictor, outcome, weights), FINE_BITS)
     return SlopeSums.packing(bounds).pack(
-        cases=design.sum_columns(slope * outcome, bounds),
-        others=design.sum_columns(slope * (1 - outcome), bounds),
+        falling=design.sum_columns(np.minimum(slope, 0.0), bounds),
+        rising=design.sum_columns(np.maximum(slope, 0.0), bounds),
     )
 
 
 def sum_conjugate(
-    outcome: Floats, weights: Floats, predictor: Floats, scales: tuple[float, float]
+    family: Family,
+    outcome: Floats,
+    weights: Floats,
+    predictor: Floats,
+    scales: tuple[float, float],
 ) -> int:
-    """Return Σ w·f*(θ), in units of 2⁻³², for slopes shrunk by `scales` (cases, others)."""
-    chance = expit(predictor)
-    shrunk = np.where(outcome > 0, 1 - scales[0] * (1 - chance), scales[1] * chance)
-    return add_units(weights * (xlogy(shrunk, shrunk) + xlogy(1 - shrunk, 1 - shrunk)))
+    """Return Σ w·ℓ*(θ), in units of 2⁻³², for slopes shrunk by `scales` (falling, rising)."""
+    falls = family.slope(predictor, outcome, weights) < 0
+    shrink = np.where(falls, *scales)
+    return add_units(family.conjugate(predictor, outcome, weights, shrink))
 
 
 def choose_scales(
-    slopes: SlopeSums, weight: float, penalties: Floats
+    layout: Layout, slopes: SlopeSums, weight: float, penalties: Floats
 ) -> tuple[float, float] | None:
     """Return the scales of a feasible dual point, or None if there is none of this kind.
 
     Parameters
     ----------
+    layout : Layout
+        Of the terms.
     slopes : SlopeSums
         Over all sites.
     weight : float
         W, over all sites.
     penalties : (n_terms,) float64
-        λ·π; the intercept's is 0.
+        λ·π; the baseline's is 0.
+
+    Returns
+    -------
+    falling, rising : float
+        By which the slopes of either group are multiplied.
     """
-    lacking, excess = -slopes.cases[0], slopes.others[0]
+    if layout.n_baseline != 1:
+        return None
+    (lacking,), (excess,) = -slopes.falling[layout.baseline], slopes.rising[layout.baseline]
     if lacking <= 0 or excess <= 0:
         return 0.0, 0.0
-    cases, others = min(1.0, excess / lacking), min(1.0, lacking / excess)
-    size = np.abs(cases * slopes.cases + others * slopes.others)[1:] / weight
-    limit = penalties[1:]
+    falling, rising = min(1.0, excess / lacking), min(1.0, lacking / excess)
+    size = np.abs(falling * slopes.falling + rising * slopes.rising)[layout.effects] / weight
+    limit = penalties[layout.effects]
     if (size[limit == 0] > 0).any():
         return None
     ratios = limit[size > 0] / size[size > 0]
     shrink = min(1.0, float(ratios.min(initial=1.0)))
-    return cases * shrink, others * shrink
+    return falling * shrink, rising * shrink
 
 
 def certify(
@@ -153,6 +193,6 @@ def certify(
     conjugate: float | None,
 ) -> Certificate:
     """Put the certificate together; `conjugate` is None without a dual point."""
-    gradient = (slopes.cases + slopes.others) / weight
+    gradient = (slopes.falling + slopes.rising) / weight
     gap = None if conjugate is None else max(0.0, objective + conjugate / weight)
     return Certificate(kkt_residual(gradient, coef, penalties), gap)

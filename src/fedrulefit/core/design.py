@@ -3,8 +3,9 @@ r"""Rules and linear terms of one site's patients: the design matrix.
 In: codes, rules and linear values. Out: a :class:`Design` that multiplies
 vectors. Nothing here leaves the site.
 
-Columns come in the order of the coefficient vector
-:math:`w = (β_0, β_1 … β_K, β^*_1 … β^*_p)`: intercept, rules, linear terms.
+Columns come in the order of the coefficient vector: baseline, rules, linear terms
+(:mod:`fedrulefit.core.layout`). The baseline is a block of any columns that are always in the
+model; by default one of ones, the intercept.
 
 A rule takes one bit per patient, eight patients a byte, so that 100,000
 patients × 3,000 rules are 38 MB; a dense float matrix would be 2.4 GB. Both
@@ -38,6 +39,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Bits, Codes, Floats, Ints
 from fedrulefit.core.fixed import EXACT, ROOT_BITS, round_coef
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.rules import Condition, Rule
 
 BLOCK_CELLS: Final = 1 << 20
@@ -61,7 +63,7 @@ class Design:
 
     Parameters
     ----------
-    n_rows : int
+    baseline : (n_rows, n_baseline) float64
     bits : (n_bytes, n_rules) uint8
         Bit i of ``bits[g, k]``: whether patient 8·g + i satisfies rule k.
     linear : (n_rows, n_linear) float64
@@ -69,28 +71,42 @@ class Design:
         The same as a plain matrix, where it was asked for and small enough.
     """
 
-    n_rows: int
+    baseline: Floats
     bits: Bits
     linear: Floats
     matrix: Floats | None = None
 
     @property
-    def n_rules(self) -> int:
-        """The number of rule columns."""
-        return int(self.bits.shape[1])
+    def n_rows(self) -> int:
+        """The number of patients."""
+        return len(self.baseline)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where baseline, rules and linear terms stand among the columns."""
+        return Layout(self.baseline.shape[1], self.bits.shape[1], self.linear.shape[1])
 
     @property
     def n_terms(self) -> int:
-        """Intercept, rules and linear terms."""
-        return 1 + self.n_rules + int(self.linear.shape[1])
+        """All columns."""
+        return self.layout.n_terms
+
+    @property
+    def _plain(self) -> tuple[tuple[Floats, slice], ...]:
+        """The blocks that are kept as numbers, and their terms."""
+        return (self.baseline, self.layout.baseline), (self.linear, self.layout.linear)
 
     def dot(self, coef: Floats) -> Floats:
         """Return X·w, shape (n_rows,)."""
         if self.matrix is not None:
             product: Floats = self.matrix @ coef
             return product
-        rules, linear = coef[1 : 1 + self.n_rules], coef[1 + self.n_rules :]
-        predictor: Floats = coef[0] + self.linear @ linear + self._dot_rules(rules)
+        at = self.layout
+        predictor: Floats = (
+            self.baseline @ coef[at.baseline]
+            + self.linear @ coef[at.linear]
+            + self._dot_rules(coef[at.rules])
+        )
         return predictor
 
     def predictor(self, coef: Floats) -> Floats:
@@ -99,10 +115,11 @@ class Design:
         Coefficients are rounded (:func:`~fedrulefit.core.fixed.round_coef`), so that rules
         add up exactly in whatever order the library adds them.
         """
-        rounded = round_coef(coef)
-        predictor: Floats = rounded[0] + self._dot_rules(rounded[1 : 1 + self.n_rules])
-        for column, slope in zip(self.linear.T, rounded[1 + self.n_rules :], strict=True):
-            predictor += slope * column
+        rounded, at = round_coef(coef), self.layout
+        predictor = self._dot_rules(rounded[at.rules])
+        for block, own in self._plain:
+            for column, slope in zip(block.T, rounded[own], strict=True):
+                predictor += slope * column
         return predictor
 
     def _dot_rules(self, coef: Floats) -> Floats:
@@ -122,8 +139,9 @@ class Design:
         if self.matrix is not None:
             product: Floats = vector @ self.matrix
             return product
-        rules = _sum_rules(self.bits, vector)
-        return np.concatenate([[vector.sum()], rules, vector @ self.linear])
+        # One column at a time: numpy then adds pairwise, as it does without a column of ones.
+        baseline = np.array([(vector * column).sum() for column in self.baseline.T])
+        return self.layout.join(baseline, _sum_rules(self.bits, vector), vector @ self.linear)
 
     def sum_columns(self, units: Floats, bounds: Floats) -> Ints:
         """Return Xᵀ·v exactly, shape (n_terms,).
@@ -133,19 +151,19 @@ class Design:
         units : (n_rows,) float64
             Whole numbers.
         bounds : (n_terms,) float64
-            Largest size of each term; 1 for intercept and rules. A linear term is divided
-            by it, and its product rounded to a whole number for each patient.
+            Largest size of each term; 1 for rules. Other terms are divided by it, and their
+            products rounded to a whole number for each patient.
         """
-        total = np.zeros(self.n_terms, dtype=np.int64)
-        total[0] = units.astype(np.int64).sum()
+        at = self.layout
+        total = np.zeros(at.n_terms, dtype=np.int64)
         step = _exact_rows(float(np.abs(units).max(initial=1.0)))
         for start in range(0, self.n_rows, step):
             bits = self.bits[start // 8 : (start + step) // 8]
             rules = _sum_rules(bits, units[start : start + step])
-            total[1 : 1 + self.n_rules] += rules.astype(np.int64)
-        scaled = self.linear / bounds[1 + self.n_rules :]
-        products = np.rint(units[:, None] * scaled).astype(np.int64)
-        total[1 + self.n_rules :] = products.sum(axis=0)
+            total[at.rules] += rules.astype(np.int64)
+        for block, own in self._plain:
+            products = np.rint(units[:, None] * (block / bounds[own])).astype(np.int64)
+            total[own] = products.sum(axis=0)
         return total
 
     def sum_squares(self, roots: Floats, bounds: Floats) -> Ints:
@@ -156,22 +174,24 @@ class Design:
         roots : (n_rows,) float64
             Root of what each patient counts.
         bounds : (n_terms,) float64
-            Largest size of each term; 1 for intercept and rules.
+            Largest size of each term; 1 for rules.
         """
-        scaled = roots * 2.0**ROOT_BITS
+        at, scaled = self.layout, roots * 2.0**ROOT_BITS
         whole = np.rint(scaled)
-        linear = np.rint(scaled[:, None] * (self.linear / bounds[1 + self.n_rules :]))
-        largest = max(float(np.abs(x).max(initial=1.0)) for x in (whole, linear))
-        total = np.zeros((self.n_terms, self.n_terms), dtype=np.int64)
-        step = min(max(1, BLOCK_CELLS // (8 * self.n_terms)), _exact_rows(largest**2) // 8)
+        baseline, linear = (
+            np.rint(scaled[:, None] * (block / bounds[own])) for block, own in self._plain
+        )
+        largest = max(float(np.abs(x).max(initial=1.0)) for x in (baseline, whole, linear))
+        total = np.zeros((at.n_terms, at.n_terms), dtype=np.int64)
+        step = min(max(1, BLOCK_CELLS // (8 * at.n_terms)), _exact_rows(largest**2) // 8)
         for start in range(0, len(self.bits), step):
             rows = slice(8 * start, min(8 * (start + step), self.n_rows))
             n_rows = rows.stop - rows.start
-            block = np.empty((n_rows, self.n_terms))
-            block[:, 0] = whole[rows]
-            block[:, 1 : 1 + self.n_rules] = _unpack(self.bits[start : start + step], n_rows)
-            block[:, 1 : 1 + self.n_rules] *= whole[rows, None]
-            block[:, 1 + self.n_rules :] = linear[rows]
+            block = np.empty((n_rows, at.n_terms))
+            block[:, at.baseline] = baseline[rows]
+            block[:, at.rules] = _unpack(self.bits[start : start + step], n_rows)
+            block[:, at.rules] *= whole[rows, None]
+            block[:, at.linear] = linear[rows]
             total += (block.T @ block).astype(np.int64)
         return total
 
@@ -180,30 +200,33 @@ class Design:
         return _unpack(self.bits, self.n_rows)
 
     def take(self, terms: Ints) -> Design:
-        """Return the design of some terms; the intercept must come first."""
-        if len(terms) == 0 or terms[0] != 0:
-            raise ValueError("the intercept must be the first term")
-        is_rule = (terms > 0) & (terms <= self.n_rules)
-        linear = terms[terms > self.n_rules] - 1 - self.n_rules
-        bits = np.ascontiguousarray(self.bits[:, terms[is_rule] - 1])
-        return Design(self.n_rows, bits, self.linear[:, linear])
+        """Return the design of some terms, increasing; the whole baseline is among them."""
+        if not self.layout.holds(terms):
+            raise ValueError("terms must begin with the whole baseline, and increase")
+        bits = np.ascontiguousarray(self.bits[:, self.layout.rules_among(terms)])
+        return Design(self.baseline, bits, self.linear[:, self.layout.linear_among(terms)])
 
     @cached_property
     def largest(self) -> Floats:
-        """The largest size of each column's entries, shape (n_terms,)."""
+        """The most that each column's entries can measure, shape (n_terms,)."""
+        baseline = np.abs(self.baseline).max(axis=0, initial=1.0)
         linear = np.abs(self.linear).max(axis=0, initial=0.0)
-        return np.concatenate([np.ones(1 + self.n_rules), linear])
+        return self.layout.join(baseline, np.ones(self.layout.n_rules), linear)
 
     def unpacked(self) -> Design:
         """Return the same design as a plain matrix, unless that would be large."""
         if self.n_rows * self.n_terms > MATRIX_CELLS:
             return self
-        matrix = np.hstack([np.ones((self.n_rows, 1)), self.dense_rules(), self.linear])
-        return Design(self.n_rows, self.bits, self.linear, matrix)
+        matrix = np.hstack([self.baseline, self.dense_rules(), self.linear])
+        return Design(self.baseline, self.bits, self.linear, matrix)
 
 
-def build_design(codes: Codes, rules: Sequence[Rule], linear: Floats) -> Design:
+def build_design(
+    codes: Codes, rules: Sequence[Rule], linear: Floats, baseline: Floats | None = None
+) -> Design:
     """Evaluate `rules` on the patients, one bit each.
+
+    Without `baseline`, shape (n_rows, n_baseline), the design has an intercept.
 
     Every distinct condition is evaluated once; a rule is the bitwise *and* of
     its conditions.
@@ -220,7 +243,12 @@ def build_design(codes: Codes, rules: Sequence[Rule], linear: Floats) -> Design:
                 known[condition] = np.packbits(hit, bitorder="little")
             column &= known[condition]
         bits[:, k] = column
-    return Design(n_rows, bits, linear)
+    return Design(intercept(n_rows) if baseline is None else baseline, bits, linear)
+
+
+def intercept(n_rows: int) -> Floats:
+    """Return the baseline of one column of ones."""
+    return np.ones((n_rows, 1))
 
 
 def _sum_rules(bits: Bits, vector: Floats) -> Floats:

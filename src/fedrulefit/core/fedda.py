@@ -20,7 +20,7 @@ Departures
 ----------
 * The server *adds* the increment (erratum 1); the loss is the site's mean
   (erratum 2); sites count by their patients unless the study says otherwise
-  (erratum 3); the intercept is never penalised (erratum 4).
+  (erratum 3); the baseline is never penalised (erratum 4).
 * Exact short cut: within a round a coefficient whose dual variable is provably
   too small to pass the threshold stays 0. Its increment is then computed once
   from the summed slopes, not in each local step. The iterates are the same.
@@ -37,7 +37,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.design import Design
-from fedrulefit.core.losses import logistic_loss, logistic_slope
+from fedrulefit.core.families import Family
 from fedrulefit.core.sums import Packing, Sum, quantity
 
 FIRST_DRIFT: Final = 0.25
@@ -94,13 +94,14 @@ class RoundSums(Sum):
 
 
 def soft_threshold(dual: Floats, threshold: float, factors: Floats) -> Floats:
-    """Return argmin_w ⟨−z, w⟩ + threshold·Σ π_j|w_j| + ½‖w‖²; π = 0 for the intercept."""
+    """Return argmin_w ⟨−z, w⟩ + threshold·Σ π_j|w_j| + ½‖w‖²; π = 0 for the baseline."""
     limit = threshold * factors
     coef: Floats = dual - np.minimum(np.maximum(dual, -limit), limit)
     return coef
 
 
 def client_update(
+    family: Family,
     design: Design,
     outcome: Floats,
     weights: Floats,
@@ -113,19 +114,21 @@ def client_update(
 ) -> RoundSums:
     """Run G local dual-averaging steps from `dual` (algorithm 3).
 
-    `factors` are the penalty factors π, 0 for the intercept; the paper's are 1. `counts` is
+    `factors` are the penalty factors π, 0 for the baseline; the paper's are 1. `counts` is
     what the site counts among the sites, v_m.
     """
     share = weights / weights.sum()
     start = soft_threshold(dual, schedule.threshold(round_, 0), factors)
     predictor = design.dot(start)
-    slope = logistic_slope(predictor, outcome, share)
-    loss = logistic_loss(predictor, outcome, share)
+    slope = family.slope(predictor, outcome, share)
+    loss = float(family.value(predictor, outcome, share).sum())
     gradient = design.transpose_dot(slope)
     reach = _Reach(dual, gradient, design.largest, factors, round_, schedule)
     live = (factors == 0) | reach.may_wake(FIRST_DRIFT)
     while True:
-        summed, drift = _local_steps(design, outcome, share, factors, dual, live, round_, schedule)
+        summed, drift = _local_steps(
+            family, design, outcome, share, factors, dual, live, round_, schedule
+        )
         wakes = reach.may_wake(drift) & ~live
         if not wakes.any():
             break
@@ -167,6 +170,7 @@ class _Reach:
 
 
 def _local_steps(
+    family: Family,
     design: Design,
     outcome: Floats,
     share: Floats,
@@ -193,7 +197,7 @@ def _local_steps(
     drift = 0.0
     for step in range(schedule.local_steps):
         coef = soft_threshold(local, schedule.threshold(round_, step), own_factors)
-        slope = logistic_slope(columns.dot(coef), outcome, share)
+        slope = family.slope(columns.dot(coef), outcome, share)
         first = slope if first is None else first
         drift = max(drift, float(np.abs(slope - first).sum()))
         summed += slope

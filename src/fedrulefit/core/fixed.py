@@ -12,20 +12,24 @@ too large for the sum is treated by the hospital that holds it. Hence:
   below. A question that could go beyond is refused before a patient is touched; a table
   that is too large for its sums never joins. Nothing is cut.
 
-=====================================  ===================  =========================
+=====================================  ===================  ==================================
 contribution of a patient of weight w  unit                 largest
-=====================================  ===================  =========================
+=====================================  ===================  ==================================
 weights, counts                        2⁻³²                 w
-loss                                   2⁻³⁰                 w·2049
+loss ℓ                                 2⁻³⁰                 w·most_value(2048)
+mean loss of a site (FedDA)            2⁻³²                 w·most_value(500)
+conjugate ℓ*                           2⁻³²                 w·most_conjugate
 spreads, in half ranges                2⁻⁴⁰                 w
-slope (σ − y)·x/b                      2⁻⁴⁰                 w
-root of curvature, times x/b           2⁻²⁰; squared 2⁻⁴⁰   ½·√(w/largest weight)
-=====================================  ===================  =========================
+slope ℓ'·x/b                           2⁻⁴⁰                 w·most_slope
+root of the curvature ℓ'', times x/b   2⁻²⁰; squared 2⁻⁴⁰   √(most_curvature·w/largest weight)
+=====================================  ===================  ==================================
 
-b is the largest size of the term on public grounds (:class:`Bounds`).
+b is the largest size of the term on public grounds (:class:`Bounds`); how large a loss and its
+derivatives can be is told by the outcome's family (:class:`~fedrulefit.core.families.Family`).
+For a yes/no outcome a loss is at most 2049·w, a slope w, and a root ½·√(w/largest weight).
 
 A predictor is exact, too: coefficients are rounded to 2⁻⁴¹, so the rules that hold for a
-patient add up exactly in any order; linear terms are added one after another.
+patient add up exactly in any order; baseline and linear terms are added one after another.
 
 Oracle: Python's integers, patient by patient (``tests/properties/test_splits.py``).
 """
@@ -33,11 +37,14 @@ Oracle: Python's integers, patient by patient (``tests/properties/test_splits.py
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
+
+if TYPE_CHECKING:
+    from fedrulefit.core.families import Family  # SciPy: a study loads without it
 
 UNIT_BITS: Final = 32
 """A unit is 2⁻³²."""
@@ -77,7 +84,7 @@ class Bounds:
     Parameters
     ----------
     terms : (n_terms,) float64
-        Largest size of each term: 1 for intercept and rules; above 0.
+        Largest size of each term: 1 for baseline and rules; above 0.
     weight : float
         Most that one patient counts.
     """
@@ -129,9 +136,21 @@ def largest_predictor(coef: Floats, bounds: Floats) -> float:
         return float(np.abs(coef) @ bounds)
 
 
-def capacity(n_sites: int) -> float:
+def most_units(family: Family) -> float:
+    """Return the most units that a patient of weight 1 adds to any sum (the table above)."""
+    return max(
+        2.0**LOSS_BITS * family.most_value(LARGEST_PREDICTOR),
+        2.0**UNIT_BITS * family.most_value(LARGEST_MEAN),
+        2.0**UNIT_BITS * family.most_conjugate,
+        2.0**FINE_BITS * family.most_slope,
+        2.0 ** (2 * ROOT_BITS) * family.most_curvature,
+        2.0**FINE_BITS,
+    )
+
+
+def capacity(family: Family, n_sites: int) -> float:
     """Return the patients, or the sum of their weights, that one of `n_sites` may have.
 
-    Any sum over them stays below 2⁶³ units: no contribution is of more units than a loss.
+    Any sum over them stays below 2⁶³ units.
     """
-    return float(2.0 ** (63 - LOSS_BITS) / (n_sites * (LARGEST_PREDICTOR + 1)))
+    return float(2.0**63 / (n_sites * most_units(family)))

@@ -33,6 +33,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
 from fedrulefit.core.fixed import round_units
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.sums import Packing, Sum, quantity
 
 
@@ -68,37 +69,38 @@ def sum_terms(design: Design, outcome: Floats, weights: Floats, bounds: Floats) 
 
     `bounds` are the largest sizes of the terms, shape (n_terms,).
     """
-    units = round_units(weights)
-    rules = slice(1, 1 + design.n_rules)
-    counts, events = (design.sum_columns(part, bounds) for part in (units, units * outcome))
-    linear = slice(1 + design.n_rules, None)
-    scaled = design.linear / bounds[linear]
-    return TermSums.packing(design.n_rules, len(bounds[linear])).pack(
-        total=int(counts[0]),
-        events=int(events[0]),
-        inside=counts[rules],
-        events_inside=events[rules],
-        sums=counts[linear],
+    at, units = design.layout, round_units(weights)
+    own = units * outcome
+    counts, events = (design.sum_columns(part, bounds) for part in (units, own))
+    scaled = design.linear / bounds[at.linear]
+    return TermSums.packing(at.n_rules, at.n_linear).pack(
+        total=int(units.astype(np.int64).sum()),
+        events=int(own.astype(np.int64).sum()),
+        inside=counts[at.rules],
+        events_inside=events[at.rules],
+        sums=counts[at.linear],
         squares=round_units(weights[:, None] * scaled**2).astype(np.int64).sum(axis=0),
     )
 
 
-def squares_of(sums: TermSums, bounds: Floats) -> Floats:
-    """Return each term's sum of squares about its mean, shape (n_terms,); intercept 0."""
+def squares_of(layout: Layout, sums: TermSums, bounds: Floats) -> Floats:
+    """Return each term's sum of squares about its mean, shape (n_terms,); baseline 0."""
     total, inside = sums.total, sums.inside
     linear = sums.squares - sums.sums**2 / total
     # A rule is 0 or 1, so its square is itself.
-    return np.concatenate(
-        [[0.0], inside - inside**2 / total, linear * bounds[1 + len(inside) :] ** 2]
+    return layout.join(
+        np.zeros(layout.n_baseline),
+        inside - inside**2 / total,
+        linear * bounds[layout.linear] ** 2,
     )
 
 
-def term_importance(coef: Floats, squares: Floats, freedom: float) -> Floats:
-    """Return |β|·std for every term, shape (n_terms,); intercept 0."""
+def term_importance(layout: Layout, coef: Floats, squares: Floats, freedom: float) -> Floats:
+    """Return |β|·std for every term, shape (n_terms,); baseline 0."""
     if freedom <= 0:
         return np.zeros_like(coef)
     importance = np.abs(coef) * np.sqrt(np.maximum(squares, 0.0) / freedom)
-    importance[0] = 0.0
+    importance[layout.baseline] = 0.0
     return importance
 
 
@@ -109,7 +111,7 @@ def variable_importance(
 
     Parameters
     ----------
-    importance : (n_terms - 1,) float64
+    importance : (n_terms - n_baseline,) float64
         Of rules and linear terms.
     features : the covariates that each of these terms names
 

@@ -1,14 +1,14 @@
-r"""The exact solver: proximal Newton on a screened active set.
+r"""The exact solver, at the coordinator: proximal Newton on a screened active set.
 
 It minimises the pooled objective
 
-.. math:: P(w) = \tfrac1W \sum_i w_i\{\log(1+e^{F_i}) - y_iF_i\} + λ\sum_j π_j|w_j|
+.. math:: P(w) = \tfrac1W \sum_i w_i\,ℓ(F_i, y_i) + λ\sum_j π_j|w_j|
 
 in a few rounds, where FedDA needs hundreds (paper 2.2.3 has the same objective
-with π = 1; the intercept has π = 0).
+with π = 1; the baseline has π = 0). The loss ℓ is that of the outcome's family
+(:mod:`fedrulefit.core.families`).
 
-In: sums over all sites at a point. Out: the next point. Leaves the site in
-every round: :class:`CurvatureSums`, which add up over sites.
+In: sums over all sites at a point (:mod:`fedrulefit.core.curvature`). Out: the next point.
 
 A round: the coordinator names a point and the *active* terms; every site sends
 its summed loss at the point and at a few points before it, the gradient for all
@@ -28,33 +28,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
-from scipy.special import expit
 
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.core.design import Design
-from fedrulefit.core.fixed import (
-    FINE_BITS,
-    LARGEST_PREDICTOR,
-    LOSS_BITS,
-    ROOT_BITS,
-    Bounds,
-    largest_predictor,
-    round_units,
-)
-from fedrulefit.core.losses import patient_losses
+from fedrulefit.core.curvature import STEPS, CurvatureSums, Query, unpack_triangle
+from fedrulefit.core.families import Family
+from fedrulefit.core.fixed import LARGEST_PREDICTOR, LOSS_BITS, largest_predictor
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.rules import Rule
-from fedrulefit.core.sums import Packing, Sum, quantity
 from fedrulefit.errors import FitError
-
-Matrix = TypeVar("Matrix", Floats, Ints)
-
-STEPS: Final = (0.0, 0.0625, 0.25, 0.5, 1.0)
-"""Where along the way from the old point to the new one losses are summed."""
 
 NEAR: Final = 0.7
 """A term is active from this share of its penalty on."""
@@ -71,9 +56,6 @@ SHORTEST: Final = 1e-3
 MAX_ACTIVE: Final = 2000
 """Most terms in a Hessian, whatever the study says: it then has 16 MB."""
 
-SEPARATED: Final = 1e-4
-"""A mean loss below this means that the outcomes are separated perfectly."""
-
 SAME: Final = (1e-7, 1e-9)
 """Another machine's coefficients may differ by so much: a share of their size, and at all."""
 
@@ -83,115 +65,6 @@ FLAT: Final = 1e-7
 
 SAME_NEAR: Final = 1e-6
 """And which terms are active, if these are so near to the limit, as a share of their penalty."""
-
-
-@dataclass(frozen=True, eq=False)
-class Query:
-    """A point to evaluate.
-
-    Parameters
-    ----------
-    fold : int
-        Patients of this fold are held out; -1 for none.
-    terms : (n,) int64
-        Terms with a coefficient at either end, the intercept first.
-    start, end : (n,) float64
-        Coefficients of `terms` at the old and the new point.
-    active : (n_active,) int64
-        Terms whose Hessian is wanted, the intercept first.
-    """
-
-    fold: int
-    terms: Ints
-    start: Floats
-    end: Floats
-    active: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class CurvatureSums(Sum):
-    """Sums over patients at one point.
-
-    Parameters
-    ----------
-    query : Query
-        The point at which they were taken.
-    weight, held_weight : float
-        Of the patients in training, and held out.
-    losses : (n_steps,) float64
-        Summed loss along the way, at :data:`STEPS`.
-    held_loss : float
-        Summed loss of the held-out patients at the new point.
-    gradient : (n_terms,) float64
-        Of the summed loss at the new point.
-    hessian : (n_active·(n_active + 1) / 2,) float64
-        Upper triangle, row by row, for the active terms.
-    """
-
-    query: Query
-    weight: float = quantity("Σ w of the patients in training")
-    held_weight: float = quantity("Σ w of the held-out patients")
-    losses: Floats = quantity(
-        "Σ w·loss along the way to the point", shape="n_steps", bits=LOSS_BITS, most="2049·w"
-    )
-    held_loss: float = quantity("Σ w·loss of the held-out patients", bits=LOSS_BITS, most="2049·w")
-    gradient: Floats = quantity(
-        "Σ w·x·slope", shape="n_terms", bits=FINE_BITS, scale="b", most="b·w"
-    )
-    hessian: Floats = quantity(
-        "Σ w·curvature·x·xᵀ of the active terms, upper triangle",
-        shape="n_triangle",
-        bits=2 * ROOT_BITS,
-        scale="w_max·b_j·b_k",
-        most="w·b_j·b_k/4",
-    )
-
-    @classmethod
-    def packing(cls, query: Query, bounds: Bounds) -> Packing[CurvatureSums]:
-        """Return how the numbers lie at a point."""
-        own, n_active = bounds.terms[query.active], len(query.active)
-        return Packing(
-            cls,
-            {
-                "n_steps": len(STEPS),
-                "n_terms": len(bounds.terms),
-                "n_triangle": n_active * (n_active + 1) // 2,
-            },
-            {"b": bounds.terms, "w_max·b_j·b_k": bounds.weight * pack_triangle(np.outer(own, own))},
-            {"query": query},
-        )
-
-
-def sum_curvature(
-    design: Design, outcome: Floats, weights: Floats, folds: Ints, query: Query, bounds: Bounds
-) -> Ints:
-    """Return one site's :class:`CurvatureSums` at a point, in whole units."""
-    training = folds != query.fold
-    columns = design.take(query.terms)
-    old, new = columns.predictor(query.start), columns.predictor(query.end)
-    counted = round_units(weights).astype(np.int64)
-    along = [_along(old, new, t) for t in STEPS]
-    losses = [
-        round_units(patient_losses(point, outcome, weights), LOSS_BITS).astype(np.int64)
-        for point in along
-    ]
-    chance = expit(new)
-    slope = np.where(training, round_units(weights * (chance - outcome), FINE_BITS), 0.0)
-    curvature = np.where(training, weights / bounds.weight * chance * (1 - chance), 0.0)
-    active = design.take(query.active)
-    return CurvatureSums.packing(query, bounds).pack(
-        weight=int(counted[training].sum()),
-        held_weight=int(counted[~training].sum()),
-        losses=np.array([each[training].sum() for each in losses]),
-        held_loss=int(losses[-1][~training].sum()),
-        gradient=design.sum_columns(slope, bounds.terms),
-        hessian=pack_triangle(active.sum_squares(np.sqrt(curvature), bounds.terms[query.active])),
-    )
-
-
-def _along(old: Floats, new: Floats, step: float) -> Floats:
-    """Return the predictor on the way; exactly the new one at its end."""
-    return new if step == 1 else old + step * (new - old)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,11 +92,13 @@ class Point:
 
 
 def penalty_factors(
-    rules: Sequence[Rule], n_linear: int, *, linear_factor: float, interaction_factor: float
+    layout: Layout, rules: Sequence[Rule], *, linear_factor: float, interaction_factor: float
 ) -> Floats:
-    """Return π for intercept, rules and linear terms, shape (n_terms,)."""
+    """Return π for baseline (0), rules and linear terms, shape (n_terms,)."""
     by_rule = [interaction_factor if len(rule) > 1 else 1.0 for rule in rules]
-    return np.array([0.0, *by_rule, *[linear_factor] * n_linear])
+    return layout.join(
+        np.zeros(layout.n_baseline), np.array(by_rule), np.full(layout.n_linear, linear_factor)
+    )
 
 
 class Newton:
@@ -234,8 +109,12 @@ class Newton:
 
     Parameters
     ----------
+    family : Family
+        Of the outcome.
+    layout : Layout
+        Of the terms.
     factors : (n_terms,) float64
-        Penalty factors π; 0 leaves a term unpenalised. The intercept is first.
+        Penalty factors π; 0 leaves a term unpenalised, as the baseline always is.
     penalty : float
         λ.
     fold : int
@@ -254,6 +133,8 @@ class Newton:
 
     def __init__(
         self,
+        family: Family,
+        layout: Layout,
         factors: Floats,
         penalty: float,
         *,
@@ -263,6 +144,8 @@ class Newton:
         tolerance: float = 1e-8,
         max_active: int = 300,
     ) -> None:
+        self.family = family
+        self.layout = layout
         self.factors = factors
         self.penalty = penalty
         self.fold = fold
@@ -298,7 +181,7 @@ class Newton:
     def query(self) -> Query:
         """Return the point to evaluate next."""
         used = (self._old != 0) | (self._new != 0)
-        used[0] = True
+        used[self.layout.baseline] = True
         terms = np.flatnonzero(used)
         return Query(self.fold, terms, self._old[terms], self._new[terms], self._active)
 
@@ -322,7 +205,7 @@ class Newton:
             return
         gradient = sums.gradient / sums.weight
         held = sums.held_loss / sums.held_weight if sums.held_weight > 0 else float("nan")
-        self.separated = bool(objectives[-1] < SEPARATED)
+        self.separated = bool(objectives[-1] < self.family.separated)
         residual = kkt_residual(gradient, self._new, self.penalty * self.factors)
         self._point = Point(self._new, float(objectives[-1]), gradient, residual, held)
         self._curved = self._active
@@ -472,23 +355,3 @@ def active_room(must: int, max_active: int) -> int:
     There is some room for terms to enter, however many have a coefficient.
     """
     return min(MAX_ACTIVE, max(max_active, must + max_active // 4 + 1))
-
-
-def pack_triangle(matrix: Matrix) -> Matrix:
-    """Return the upper triangle, row by row."""
-    packed: Matrix = matrix.ravel()[_triangle(len(matrix))]
-    return packed
-
-
-def unpack_triangle(packed: Floats, n: int) -> Floats:
-    """Return the symmetric matrix, shape (n, n)."""
-    matrix = np.zeros((n, n))
-    matrix.ravel()[_triangle(n)] = packed
-    return matrix + np.triu(matrix, 1).T
-
-
-@lru_cache(maxsize=16)
-def _triangle(n: int) -> Ints:
-    """Return where the upper triangle of an n × n matrix stands in its flat form."""
-    rows, columns = np.triu_indices(n)
-    return rows * n + columns

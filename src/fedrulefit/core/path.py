@@ -18,12 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.newton import CurvatureSums, Newton, Point, Query
+from fedrulefit.core.curvature import CurvatureSums, Query
+from fedrulefit.core.families import Family
+from fedrulefit.core.layout import Layout
+from fedrulefit.core.newton import Newton, Point
 
 PATH_TOLERANCE: Final = 0.05
 """KKT residual, as a share of λ, that is good enough along the path."""
@@ -46,7 +50,7 @@ class Path:
     deviance, error : (n_path,) float64
         Mean held-out deviance over folds, and its standard error.
     n_terms, n_rules : (n_path,) int
-        Terms and rules other than 0 in the fit to all patients.
+        Terms (but the baseline) and rules other than 0 in the fit to all patients.
     points : tuple of Point
         The fit to all patients at each λ, near its optimum.
     chosen : int
@@ -70,9 +74,12 @@ class PathSearch:
 
     Parameters
     ----------
+    family : Family
+        Of the outcome.
+    layout : Layout
+        Of the terms.
     factors : sequence of (n_terms,) float64
-        Penalty factors of the fit to all patients, then of each fold's; the
-        intercept is first.
+        Penalty factors of the fit to all patients, then of each fold's.
     length : int
         Number of λs.
     ratio : float
@@ -84,6 +91,8 @@ class PathSearch:
 
     def __init__(
         self,
+        family: Family,
+        layout: Layout,
         factors: Sequence[Floats],
         *,
         length: int,
@@ -92,11 +101,13 @@ class PathSearch:
         bounds: Floats | None = None,
     ) -> None:
         self.rounds = 0
+        self._layout = layout
         self._factors = factors[0]
         self._shape = length, ratio
         self._penalties: Floats | None = None
+        solver = partial(Newton, family, layout, max_active=max_active, bounds=bounds)
         self._tracks = [
-            _Track(Newton(own, NULL_PENALTY, fold=fold, max_active=max_active, bounds=bounds))
+            _Track(solver(own, NULL_PENALTY, fold=fold))
             for fold, own in enumerate(factors, start=-1)
         ]
 
@@ -138,9 +149,7 @@ class PathSearch:
         for track in self._open():
             track.advance(self._penalties)
 
-    def finish(
-        self, n_rules: int, *, rule: Literal["min", "1se"], max_rules: int | None = None
-    ) -> Path:
+    def finish(self, *, rule: Literal["min", "1se"], max_rules: int | None = None) -> Path:
         """Choose λ: least deviance, or the largest λ within one standard error of it.
 
         With `max_rules`, among the λs that keep at most so many rules.
@@ -150,7 +159,10 @@ class PathSearch:
             raise ValueError("no λ of the path is finished: allow more rounds")
         points = self._tracks[0].points[:walked]
         coefs = [point.coef for point in points]
-        rules = [int((coef[1 : 1 + n_rules] != 0).sum()) for coef in coefs]
+        effects, rules = (
+            [int((coef[block] != 0).sum()) for coef in coefs]
+            for block in (self._layout.effects, self._layout.rules)
+        )
         held = self._held()[:, :walked]
         deviance = 2 * held.mean(axis=0)
         spread = held.std(axis=0, ddof=1) if len(held) > 1 else np.zeros(walked)
@@ -159,7 +171,7 @@ class PathSearch:
             penalties=self._penalties[:walked],
             deviance=deviance,
             error=error,
-            n_terms=tuple(int((coef[1:] != 0).sum()) for coef in coefs),
+            n_terms=tuple(effects),
             n_rules=tuple(rules),
             points=tuple(points),
             chosen=choose(deviance, error, rules, rule=rule, max_rules=max_rules),

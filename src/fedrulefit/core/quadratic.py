@@ -94,8 +94,6 @@ def _jump(hessian: Floats, linear: Floats, penalty: Floats, coef: Floats) -> Non
     free: Bools = ((coef != 0) | (penalty == 0)) & (np.diag(hessian) > 0)
     for _ in range(int(free.sum())):
         chosen = np.flatnonzero(free)
-        if len(chosen) == 0:
-            return
         signs = np.sign(coef[chosen])
         goal = _solve(hessian[np.ix_(chosen, chosen)], -(linear + penalty * np.sign(coef))[chosen])
         way = goal - coef[chosen]

@@ -34,8 +34,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fedrulefit.core.arrays import MISSING, Bools, Codes, Floats, Ints
-from fedrulefit.core.grid import Axis, Bins, Grid
+from fedrulefit.core.arrays import MISSING, Bools, Floats, Ints
+from fedrulefit.core.bins import Bins
+from fedrulefit.core.grid import Axis, Grid
 
 MAX_ALIKE: Final = 256
 """Most rules or conditions of one hash: sets of more of them would take very long."""
@@ -207,14 +208,6 @@ def plausible_rules(
         if min(cells[hit].sum(), cells[~hit].sum()) >= fewest:
             kept.add(rule)
     return kept
-
-
-def fires(rule: Rule, codes: Codes) -> Bools:
-    """Return which patients satisfy the rule, shape (n_rows,)."""
-    hit = np.ones(len(codes), dtype=np.bool_)
-    for condition in rule:
-        hit &= condition.table()[codes[:, condition.feature]]
-    return hit
 
 
 def check_rules(rules: Sequence[Rule], grid: Grid) -> None:

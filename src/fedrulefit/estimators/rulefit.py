@@ -28,7 +28,8 @@ from sklearn.utils.validation import (
 )
 
 from fedrulefit.core.arrays import MAX_CODES, Floats
-from fedrulefit.core.grid import Grid, exact_grid
+from fedrulefit.core.cutoffs import exact_grid
+from fedrulefit.core.grid import Grid
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError
 from fedrulefit.estimators.targets import encode_classes, read_sites

@@ -20,7 +20,8 @@ import msgpack
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats, Ints
-from fedrulefit.core.grid import Axis, Grid, estimate_grid
+from fedrulefit.core.cutoffs import estimate_grid
+from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rules import (
     Rule,
     complement,

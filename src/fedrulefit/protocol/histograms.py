@@ -27,7 +27,7 @@ import msgpack
 import numpy as np
 
 from fedrulefit.core.arrays import Ints
-from fedrulefit.core.grid import Bins, split_cells
+from fedrulefit.core.bins import Bins, split_cells
 from fedrulefit.privacy.ledger import EXACT, Ledger
 from fedrulefit.privacy.mechanisms import Noise, law_of
 from fedrulefit.protocol.store import Memory

@@ -54,7 +54,7 @@ class Patients:
 
     def with_terms(self, public: Public) -> Patients:
         """Return the patients with the design of the fit."""
-        linear = linear_values(self.learnt.values, public.grid)[:, : public.n_linear]
+        linear = linear_values(self.learnt.values, public.grid)[:, : public.layout.n_linear]
         design = build_design(self.ready_codes, public.fitted_rules, linear)
         return replace(self, public=public, built=design)
 
@@ -110,7 +110,7 @@ class Patients:
     def count_scores(self, terms: Ints, coef: Floats) -> ScoreSums:
         """Return the score sums of a model over the patients that were held out."""
         public, test = self.public, self.held_out
-        linear = linear_values(test.values, public.grid)[:, public.linear_of(terms)]
+        linear = linear_values(test.values, public.grid)[:, public.layout.linear_among(terms)]
         design = build_design(encode(test.values, public.grid), public.rules_of(terms), linear)
         # In units, so that the sums are exact: they do not depend on how sites share patients.
         weights = np.rint(test.weights * WEIGHT_UNIT) / WEIGHT_UNIT

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
-import numpy as np
-
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import LARGEST_PREDICTOR, Bounds, largest_predictor
 from fedrulefit.core.grid import Grid, term_bounds
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.rules import Rule, check_rules
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol.solver_settings import make_factors
@@ -76,19 +76,20 @@ class Public:
         return self.rules
 
     @property
-    def n_rules(self) -> int:
-        """Rules of the fit."""
-        return len(self.fitted_rules)
+    def family(self) -> Family:
+        """What the linear predictor means."""
+        return self.study.family
 
-    @property
-    def n_linear(self) -> int:
-        """Linear terms of the fit."""
-        return len(self.grid.linear) if self.settings.linear_terms else 0
+    @cached_property
+    def layout(self) -> Layout:
+        """Where baseline, rules and linear terms stand."""
+        n_linear = len(self.grid.linear) if self.settings.linear_terms else 0
+        return Layout(self.family.n_baseline, len(self.fitted_rules), n_linear)
 
     @property
     def n_terms(self) -> int:
-        """Intercept, rules and linear terms."""
-        return 1 + self.n_rules + self.n_linear
+        """All terms of the fit."""
+        return self.layout.n_terms
 
     @property
     def n_folds(self) -> int:
@@ -104,20 +105,20 @@ class Public:
     def bounds(self) -> Bounds:
         """How large a patient's numbers can be: a term, and what the patient counts."""
         weight = self.study.most_weight if self.by_patients else SITE_WEIGHT
-        return Bounds(term_bounds(self.grid, self.n_rules, self.n_terms), weight)
+        return Bounds(term_bounds(self.grid, self.layout), weight)
 
     @cached_property
     def factors(self) -> Floats:
         """Penalty factors π, shape (n_terms,)."""
-        return make_factors(self.settings, self.fitted_rules, self.n_terms)
+        return make_factors(self.settings, self.fitted_rules, self.layout)
 
     def rules_of(self, terms: Ints) -> list[Rule]:
         """Return the rules among a model's terms."""
-        return [self.fitted_rules[k - 1] for k in terms.tolist() if 1 <= k <= self.n_rules]
+        return [self.fitted_rules[k] for k in self.layout.rules_among(terms).tolist()]
 
-    def linear_of(self, terms: Ints) -> Ints:
-        """Return which linear values a model's terms name: places among the grid's."""
-        return terms[terms > self.n_rules] - self.n_rules - 1
+    def linear_of(self, terms: Ints) -> list[int]:
+        """Return the covariates of the linear terms among a model's terms."""
+        return [self.grid.linear[k] for k in self.layout.linear_among(terms).tolist()]
 
     # --- What a question may be ---------------------------------------------------------------
 
@@ -132,9 +133,8 @@ class Public:
             raise ProtocolError(str(error)) from None
 
     def check_terms(self, terms: Ints) -> None:
-        """Refuse what are not increasing places of terms, the intercept first."""
-        inside = (terms >= 0) & (terms < self.n_terms)
-        if not (len(terms) and terms[0] == 0 and inside.all() and (np.diff(terms) > 0).all()):
+        """Refuse what are not increasing terms with the whole baseline."""
+        if not self.layout.holds(terms):
             raise ProtocolError("terms must be increasing positions that start with 0")
 
     def check_coefs(self, terms: Ints, coef: Floats) -> None:

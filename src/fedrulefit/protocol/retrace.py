@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from fedrulefit.core.arrays import Ints
+from fedrulefit.core.curvature import Query
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.newton import Newton, Query, near_coef
+from fedrulefit.core.newton import Newton, near_coef
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import same_grid
 from fedrulefit.protocol.coordinator import Coordinator, Talk
@@ -58,8 +58,7 @@ class Retracer(Coordinator):
     def _choose(self, solvers: Sequence[Newton]) -> Sequence[Query]:
         step = self._asker.steps
         asked = self._recorded(step)
-        n_terms = len(solvers[0].factors)
-        if not isinstance(asked, m.CurvatureRequest) or not _fit(asked.queries, solvers, n_terms):
+        if not isinstance(asked, m.CurvatureRequest) or not _fit(asked.queries, solvers):
             return super()._choose(solvers)
         pairs = zip(solvers, asked.queries, strict=True)
         if not all(solver.could_ask(query) for solver, query in pairs):
@@ -67,21 +66,14 @@ class Retracer(Coordinator):
         return asked.queries
 
 
-def _fit(queries: Sequence[Query], solvers: Sequence[Newton], n_terms: int) -> bool:
+def _fit(queries: Sequence[Query], solvers: Sequence[Newton]) -> bool:
     """Whether recorded points can be points of these solvers at all."""
     return len(queries) == len(solvers) and all(
         query.fold == solver.fold
-        and _are_terms(query.terms, n_terms)
-        and _are_terms(query.active, n_terms)
+        and solver.layout.holds(query.terms)
+        and solver.layout.holds(query.active)
         and query.start.shape == query.end.shape == query.terms.shape
         for query, solver in zip(queries, solvers, strict=True)
-    )
-
-
-def _are_terms(terms: Ints, n_terms: int) -> bool:
-    """Whether these are places of terms, the intercept first."""
-    return bool(
-        len(terms) > 0 and terms[0] == 0 and terms[-1] < n_terms and (np.diff(terms) > 0).all()
     )
 
 

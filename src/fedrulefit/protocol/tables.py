@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.grid import public_cells
+from fedrulefit.core.bins import public_cells
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol.public import WEIGHT_UNIT
 from fedrulefit.protocol.store import Memory

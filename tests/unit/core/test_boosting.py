@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from scipy.stats import chisquare
+from tests.oracles import YES_NO, fires
 
 from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.boosting import Split, Tree, draw_leaf_counts, extract_rules, grow_trees
 from fedrulefit.core.grid import Axis, Grid
-from fedrulefit.core.rules import Condition, Rule, check_rules, fires, interval
+from fedrulefit.core.rules import Condition, Rule, check_rules, interval
 
 
 def ordered(n_codes: int, *, complete: bool = False) -> Axis:
@@ -51,7 +52,7 @@ def grow(data: tuple[Any, Any, Any], grid: Grid, *, seed: int = 0, **changes: An
         "min_leaf": 5.0,
         **changes,
     }
-    return grow_trees(*data, grid, rng=np.random.default_rng(seed), **settings)
+    return grow_trees(YES_NO, *data, grid, rng=np.random.default_rng(seed), **settings)
 
 
 def count_leaves(node: Split | None) -> int:

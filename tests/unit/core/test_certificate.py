@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
-from tests.oracles import bounds_of, fista, objective, split
+from tests.oracles import YES_NO, bounds_of, fista, objective, split
 from tests.unit.core.test_newton import make_data
 
 from fedrulefit.core.certificate import (
@@ -31,13 +31,13 @@ def certificate(X: Any, y: Any, w: Any, coef: Any, penalties: Any, n_sites: int 
     sizes = [len(X)] if n_sites == 1 else [1, 40, len(X) - 41]
     sites = split(X, 6, y, w, sizes)
     bounds = bounds_of(sites).terms
-    parts = [sum_slopes(d, y_, w_, d.dot(coef), bounds) for d, y_, w_ in sites]
+    parts = [sum_slopes(YES_NO, d, y_, w_, d.dot(coef), bounds) for d, y_, w_ in sites]
     slopes = SlopeSums.packing(bounds).read(np.sum(parts, axis=0))
-    scales = choose_scales(slopes, float(w.sum()), penalties)
+    scales = choose_scales(sites[0][0].layout, slopes, float(w.sum()), penalties)
     conjugate = None
     if scales is not None:
         assert all(0 <= scale <= 1 for scale in scales)
-        each = [sum_conjugate(y_, w_, d.dot(coef), scales) for d, y_, w_ in sites]
+        each = [sum_conjugate(YES_NO, y_, w_, d.dot(coef), scales) for d, y_, w_ in sites]
         conjugate = float(from_units(sum(each)))
     value = objective(X, y, w, coef, penalties)
     return certify(slopes, float(w.sum()), coef, penalties, objective=value, conjugate=conjugate)
@@ -132,7 +132,7 @@ def test_the_conjugate_is_the_legendre_transform(
         lambda F: np.logaddexp(0, F) - outcome * F - theta * F, bounds=(-60, 60), method="bounded"
     )
     ours = sum_conjugate(
-        np.array([outcome]), np.array([2.0]), np.array([predictor]), (scale, scale)
+        YES_NO, np.array([outcome]), np.array([2.0]), np.array([predictor]), (scale, scale)
     )
     assert from_units(ours) == pytest.approx(-2 * found.fun, abs=1e-5)
 
@@ -141,7 +141,7 @@ def test_extreme_predictions_are_finite() -> None:
     y, w = np.array([0.0, 1.0, 0.0, 1.0]), np.ones(4)
     far = np.array([800.0, -800.0, -800.0, 800.0])
     for scales in ((0.0, 0.0), (1.0, 1.0), (0.5, 0.2)):
-        assert -4 <= from_units(sum_conjugate(y, w, far, scales)) <= 0
+        assert -4 <= from_units(sum_conjugate(YES_NO, y, w, far, scales)) <= 0
 
 
 def test_slopes_of_both_groups_are_the_gradient() -> None:
@@ -149,11 +149,11 @@ def test_slopes_of_both_groups_are_the_gradient() -> None:
     ((design, *_),) = split(X, 6, y, w, [len(X)])
     coef = np.linspace(-1, 1, X.shape[1])
     bounds = bounds_of([(design, y, w)]).terms
-    slopes = SlopeSums.packing(bounds).read(sum_slopes(design, y, w, X @ coef, bounds))
+    slopes = SlopeSums.packing(bounds).read(sum_slopes(YES_NO, design, y, w, X @ coef, bounds))
     np.testing.assert_allclose(
-        slopes.cases + slopes.others, X.T @ (w * (expit(X @ coef) - y)), rtol=1e-10, atol=1e-10
+        slopes.falling + slopes.rising, X.T @ (w * (expit(X @ coef) - y)), rtol=1e-10, atol=1e-10
     )
-    assert slopes.cases[0] < 0 < slopes.others[0]
+    assert slopes.falling[0] < 0 < slopes.rising[0]
 
 
 def test_a_model_of_fedda_has_a_true_certificate() -> None:
@@ -166,7 +166,7 @@ def test_a_model_of_fedda_has_a_true_certificate() -> None:
         schedule = Schedule(rounds, 5, 1.0, 0.1, 0.01)
         dual = np.zeros(X.shape[1])
         for r in range(rounds):
-            local = client_update(design, y, w, factors, dual, r, schedule)
+            local = client_update(YES_NO, design, y, w, factors, dual, r, schedule)
             dual = server_update(dual, local.increment, 1.0)
         coef = soft_threshold(dual, schedule.threshold(rounds), factors)
         proof = certificate(X, y, w, coef, 0.01 * factors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.oracles import ask, bounds_of, pool, split
+from tests.oracles import YES_NO, ask, bounds_of, pool, split
 from tests.simulations import make_problem
 
 from fedrulefit.core.certificate import (
@@ -31,17 +31,18 @@ def test_two_thousand_rules_in_a_few_rounds(n_sites: int, penalty: float) -> Non
     assert len(sites) == n_sites
     assert len(factors) == 1 + 2000 + 10
     X, y, w = pool(sites)
-    newton = Newton(factors, penalty, tolerance=1e-12)
+    newton = Newton(YES_NO, sites[0][0].layout, factors, penalty, tolerance=1e-12)
     values = []
     while not newton.converged and newton.rounds < 30:
         newton.update(ask(sites, newton.query()))
         values.append(newton.point.objective)
     design = split(X, 2000, y, w, [len(X)])[0][0]
     coef, penalties, bounds = newton.point.coef, penalty * factors, bounds_of(sites).terms
-    slopes = SlopeSums.packing(bounds).read(sum_slopes(design, y, w, design.dot(coef), bounds))
-    scales = choose_scales(slopes, len(y), penalties)
+    added = sum_slopes(YES_NO, design, y, w, design.dot(coef), bounds)
+    slopes = SlopeSums.packing(bounds).read(added)
+    scales = choose_scales(design.layout, slopes, len(y), penalties)
     assert scales is not None
-    conjugate = float(from_units(sum_conjugate(y, w, design.dot(coef), scales)))
+    conjugate = float(from_units(sum_conjugate(YES_NO, y, w, design.dot(coef), scales)))
     proof = certify(slopes, len(y), coef, penalties, objective=values[-1], conjugate=conjugate)
     assert proof.gap is not None
     best = values[-1] - proof.gap  # no more than the true optimum

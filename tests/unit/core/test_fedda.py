@@ -10,11 +10,11 @@ import pytest
 import sklearn
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
+from tests.oracles import YES_NO
 
 from fedrulefit.core import fedda
-from fedrulefit.core.design import Design
+from fedrulefit.core.design import Design, intercept
 from fedrulefit.core.fedda import Schedule, client_update, server_update, soft_threshold
-from fedrulefit.core.losses import logistic_loss
 
 Site = tuple[Design, Any, Any]
 
@@ -52,7 +52,7 @@ def ones(design: Design) -> Any:
 def make_site(rng: Any, n_rows: int, n_rules: int, n_linear: int, *, weighted: bool) -> Site:
     hits = rng.random((n_rows, n_rules)) < rng.uniform(0.1, 0.9, n_rules)
     linear = 0.4 * rng.normal(size=(n_rows, n_linear))
-    design = Design(n_rows, np.packbits(hits, axis=0, bitorder="little"), linear)
+    design = Design(intercept(n_rows), np.packbits(hits, axis=0, bitorder="little"), linear)
     signal = dense(design) @ np.resize([0.3, 2.0, -2.0, 0.0, 0.0], design.n_terms)
     outcome = (rng.random(n_rows) < expit(signal)).astype(float)
     weights = rng.uniform(0.2, 2.0, n_rows) if weighted else np.ones(n_rows)
@@ -66,7 +66,7 @@ def make_sites(seed: int, sizes: tuple[int, ...] = (31, 60, 17), **changes: Any)
 
 
 def dense(design: Design) -> Any:
-    return np.hstack([np.ones((design.n_rows, 1)), design.dense_rules(), design.linear])
+    return np.hstack([design.baseline, design.dense_rules(), design.linear])
 
 
 def run(sites: list[Site], schedule: Schedule) -> Iterator[Any]:
@@ -75,7 +75,9 @@ def run(sites: list[Site], schedule: Schedule) -> Iterator[Any]:
     for round_ in range(schedule.rounds):
         total, increment = 0.0, np.zeros_like(dual)
         for design, outcome, weights in sites:
-            local = client_update(design, outcome, weights, ones(design), dual, round_, schedule)
+            local = client_update(
+                YES_NO, design, outcome, weights, ones(design), dual, round_, schedule
+            )
             increment = increment + weights.sum() * local.increment
             total += weights.sum()
         dual = server_update(dual, increment / total, schedule.server_step)
@@ -84,7 +86,7 @@ def run(sites: list[Site], schedule: Schedule) -> Iterator[Any]:
 
 def objective(sites: list[Site], coef: Any, penalty: float) -> float:
     total = sum(weights.sum() for _, _, weights in sites)
-    loss = sum(logistic_loss(d.dot(coef), y, w) for d, y, w in sites) / total
+    loss = sum(YES_NO.value(d.dot(coef), y, w).sum() for d, y, w in sites) / total
     return float(loss + penalty * np.abs(coef[1:]).sum())
 
 
@@ -134,7 +136,7 @@ def test_with_penalty_factors_the_iterates_are_those_of_the_textbook(name: str) 
     dual = np.zeros(design.n_terms)
     X, share, z = dense(design), weights / weights.sum(), np.zeros(design.n_terms)
     for r in range(schedule.rounds):
-        local = client_update(design, outcome, weights, factors, dual, r, schedule)
+        local = client_update(YES_NO, design, outcome, weights, factors, dual, r, schedule)
         dual = dual + local.increment
         for g in range(schedule.local_steps):
             edge = schedule.threshold(r, g) * factors
@@ -183,7 +185,7 @@ def live_columns(sites: list[Site], schedule: Schedule, patch: pytest.MonkeyPatc
     inner = fedda._local_steps
 
     def spy(*arguments: Any) -> Any:
-        sizes.append(int(arguments[5].sum()))
+        sizes.append(int(arguments[6].sum()))
         return inner(*arguments)
 
     patch.setattr(fedda, "_local_steps", spy)
@@ -225,7 +227,7 @@ def test_one_round_from_any_dual_variable_is_the_textbooks(seed: int) -> None:
     round_ = int(rng.integers(0, 9))
     edge = schedule.threshold(round_, 0)
     dual = edge * rng.choice([-1.5, -1.0, -0.999, -0.5, 0.0, 0.9, 1.0, 1.001], design.n_terms)
-    local = client_update(design, outcome, weights, ones(design), dual, round_, schedule)
+    local = client_update(YES_NO, design, outcome, weights, ones(design), dual, round_, schedule)
     X, share, z = dense(design), weights / weights.sum(), dual.copy()
     for g in range(steps):
         w = textbook_prox(z, schedule.threshold(round_, g))
@@ -257,7 +259,7 @@ def test_with_one_local_step_sites_are_the_same_as_pooled_patients() -> None:
     designs, outcomes, weights = zip(*sites, strict=True)
     hits = np.vstack([d.dense_rules() for d in designs]).astype(np.uint8)
     bits = np.packbits(hits, axis=0, bitorder="little")
-    pooled = Design(len(hits), bits, np.vstack([d.linear for d in designs]))
+    pooled = Design(intercept(len(hits)), bits, np.vstack([d.linear for d in designs]))
     one = (pooled, np.concatenate(outcomes), np.concatenate(weights))
     schedule = SCHEDULES["one local step"]
     for apart, together in zip(run(sites, schedule), run([one], schedule), strict=True):
@@ -278,8 +280,8 @@ def test_the_increment_depends_on_the_relative_weights_alone_erratum_2() -> None
     ((design, outcome, weights),) = make_sites(6, sizes=(50,))
     schedule = SCHEDULES["middle penalty"]
     dual = np.linspace(-1, 1, design.n_terms)
-    once = client_update(design, outcome, weights, ones(design), dual, 2, schedule)
-    tenfold = client_update(design, outcome, 10 * weights, ones(design), dual, 2, schedule)
+    once = client_update(YES_NO, design, outcome, weights, ones(design), dual, 2, schedule)
+    tenfold = client_update(YES_NO, design, outcome, 10 * weights, ones(design), dual, 2, schedule)
     assert tenfold.increment == pytest.approx(once.increment, rel=1e-12)
     assert tenfold.loss == pytest.approx(once.loss, rel=1e-12)
 

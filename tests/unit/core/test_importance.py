@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrulefit.core.design import Design
+from fedrulefit.core.design import Design, intercept
 from fedrulefit.core.importance import (
     TermSums,
     squares_of,
@@ -15,8 +15,10 @@ from fedrulefit.core.importance import (
     term_importance,
     variable_importance,
 )
+from fedrulefit.core.layout import Layout
 
 N_RULES, N_LINEAR = 5, 2
+LAYOUT = Layout(1, N_RULES, N_LINEAR)
 
 
 def make_site(seed: int, n_rows: int) -> tuple[Any, Any, Any]:
@@ -33,7 +35,7 @@ BOUNDS = np.array([1.0] * (1 + N_RULES) + [30.0, 40.0])
 def sums_of(rules: Any, linear: Any, outcome: Any, weights: Any = None) -> Any:
     bits = np.packbits(rules.astype(np.uint8), axis=0, bitorder="little")
     weights = np.ones(len(rules)) if weights is None else weights
-    return sum_terms(Design(len(rules), bits, linear), outcome, weights, BOUNDS)
+    return sum_terms(Design(intercept(len(rules)), bits, linear), outcome, weights, BOUNDS)
 
 
 PACKING = TermSums.packing(N_RULES, N_LINEAR)
@@ -41,7 +43,7 @@ PACKING = TermSums.packing(N_RULES, N_LINEAR)
 
 def added(parts: list[Any]) -> tuple[Any, float]:
     total = PACKING.read(np.sum(parts, axis=0))
-    return squares_of(total, BOUNDS), total.total - 1
+    return squares_of(LAYOUT, total, BOUNDS), total.total - 1
 
 
 SITES = [make_site(1, 23), make_site(2, 40)]
@@ -50,15 +52,15 @@ COEF = np.array([0.7, 1.0, -2.0, 0.0, 0.5, 3.0, -0.25, 1.5])
 
 def test_importance_is_the_standard_deviation_over_all_patients() -> None:
     """About the pooled mean: squares about the sites' own means give their counts away."""
-    importance = term_importance(COEF, *added([sums_of(*site) for site in SITES]))
+    importance = term_importance(LAYOUT, COEF, *added([sums_of(*site) for site in SITES]))
     terms = np.vstack([np.hstack([rules, linear]) for rules, linear, _ in SITES])
     expected = np.abs(COEF[1:]) * terms.std(axis=0, ddof=1)
     assert importance[1:] == pytest.approx(expected, rel=1e-7)
 
 
 def test_the_intercept_has_no_importance() -> None:
-    assert term_importance(COEF, *added([sums_of(*site) for site in SITES]))[0] == 0
-    assert term_importance(np.array([5.0]), np.array([9.0]), 3.0).tolist() == [0.0]
+    assert term_importance(LAYOUT, COEF, *added([sums_of(*site) for site in SITES]))[0] == 0
+    assert term_importance(Layout(1, 0, 0), np.array([5.0]), np.array([9.0]), 3.0).tolist() == [0.0]
 
 
 @pytest.mark.parametrize("sizes", [(63,), (1, 62), (20, 20, 23)])
@@ -69,8 +71,11 @@ def test_importance_does_not_depend_on_who_has_which_patient(sizes: tuple[int, .
         rows = slice(start, start + size)
         parts.append(sums_of(rules[rows], linear[rows], outcome[rows]))
         start += size
-    here = term_importance(COEF, *added(parts))
-    assert here.tolist() == term_importance(COEF, *added([sums_of(*s) for s in SITES])).tolist()
+    here = term_importance(LAYOUT, COEF, *added(parts))
+    assert (
+        here.tolist()
+        == term_importance(LAYOUT, COEF, *added([sums_of(*s) for s in SITES])).tolist()
+    )
 
 
 def test_supports_and_outcome_rates_are_counts_inside_each_rule() -> None:
@@ -100,11 +105,14 @@ def test_sums_treat_weights_as_repeated_patients() -> None:
 
 
 def test_no_freedom_means_no_importance() -> None:
-    assert term_importance(COEF, np.ones(8), 0.0).tolist() == [0.0] * 8
+    assert term_importance(LAYOUT, COEF, np.ones(8), 0.0).tolist() == [0.0] * 8
 
 
 def test_a_rounding_error_below_zero_gives_no_nan() -> None:
-    assert term_importance(np.ones(2), np.array([0.0, -1e-17]), 4.0).tolist() == [0.0, 0.0]
+    assert term_importance(Layout(1, 1, 0), np.ones(2), np.array([0.0, -1e-17]), 4.0).tolist() == [
+        0.0,
+        0.0,
+    ]
 
 
 def test_a_term_shares_its_importance_equally_among_its_covariates() -> None:

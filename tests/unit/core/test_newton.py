@@ -1,4 +1,4 @@
-"""The exact solver's parts and its behaviour in awkward places."""
+"""The exact solver and its behaviour in awkward places."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 from tests.oracles import (
+    YES_NO,
     ask,
-    bounds_of,
     dense,
     fista,
     make_design,
@@ -20,17 +20,10 @@ from tests.oracles import (
     split,
 )
 
+from fedrulefit.core.curvature import Query
 from fedrulefit.core.fixed import LARGEST_PREDICTOR, largest_predictor
-from fedrulefit.core.newton import (
-    ROUNDING,
-    STEPS,
-    Newton,
-    Query,
-    pack_triangle,
-    penalty_factors,
-    sum_curvature,
-    unpack_triangle,
-)
+from fedrulefit.core.layout import Layout
+from fedrulefit.core.newton import ROUNDING, Newton, penalty_factors
 from fedrulefit.core.rules import Condition, Rule
 
 
@@ -54,93 +47,11 @@ def one_site(X: Any, n_rules: int, y: Any, w: Any) -> Any:
     return split(X, n_rules, y, w, [len(X)])
 
 
-# --- the sums of a site -------------------------------------------------------------------
-
-
-def make_query(rng: Any, n_terms: int, fold: int = -1) -> Query:
-    terms = np.array([0, 2, 3, n_terms - 1])
-    start, end = rng.normal(size=(2, 4))
-    return Query(fold, terms, start, end, np.array([0, 1, 3, n_terms - 2]))
-
-
-@pytest.mark.parametrize("fold", [-1, 0, 2])
-def test_the_sums_by_their_definition(fold: int) -> None:
-    X, y, w = make_data(0)
-    rng = np.random.default_rng(1)
-    folds = rng.integers(0, 3, len(X))
-    query = make_query(rng, X.shape[1], fold)
-    sums = ask(one_site(X, 6, y, w), query, [folds])
-    train = folds != fold
-    old, new = (X[:, query.terms] @ c for c in (query.start, query.end))
-
-    def loss(predictor: Any, rows: Any) -> float:
-        return float((w * (np.log1p(np.exp(predictor)) - y * predictor))[rows].sum())
-
-    assert sums.weight == pytest.approx(w[train].sum())
-    assert sums.held_weight == pytest.approx(w[~train].sum())
-    along = [loss(old + t * (new - old), train) for t in STEPS]
-    # Each patient is rounded to 2⁻³⁰.
-    rounding = len(X) * 2.0**-31
-    np.testing.assert_allclose(sums.losses, along, rtol=1e-12, atol=rounding)
-    assert sums.held_loss == pytest.approx(loss(new, ~train), rel=1e-12, abs=rounding)
-    slope = np.where(train, w * (expit(new) - y), 0)
-    np.testing.assert_allclose(sums.gradient, X.T @ slope, rtol=1e-10, atol=1e-10)
-    bend = np.where(train, w * expit(new) * expit(-new), 0)
-    A = X[:, query.active]
-    exact = (A * bend[:, None]).T @ A
-    np.testing.assert_allclose(
-        unpack_triangle(sums.hessian, 4), exact, rtol=1e-10, atol=1e-5 * np.abs(exact).max()
-    )
-
-
-def test_gradient_and_hessian_are_the_derivatives_of_the_loss() -> None:
-    X, y, w = make_data(2)
-    n = X.shape[1]
-    sites = one_site(X, 6, y, w)
-    at = np.random.default_rng(3).normal(size=n)
-
-    def sums(coef: Any) -> Any:
-        return ask(sites, Query(-1, np.arange(n), at, coef, np.arange(n)))
-
-    here, step = sums(at), 1e-3  # patients are rounded: a smaller step has no more digits
-    hessian = unpack_triangle(here.hessian, n)
-    for j, nudge in enumerate(step * np.eye(n)):
-        up, down = sums(at + nudge), sums(at - nudge)
-        assert here.gradient[j] == pytest.approx(
-            (up.losses[-1] - down.losses[-1]) / (2 * step), rel=1e-5, abs=1e-4
-        )
-        numeric = (up.gradient - down.gradient) / (2 * step)
-        np.testing.assert_allclose(hessian[j], numeric, rtol=1e-4, atol=1e-3)
-
-
-def test_the_sums_of_sites_add_up_to_those_of_the_pool() -> None:
-    X, y, w = make_data(4)
-    query = make_query(np.random.default_rng(5), X.shape[1], fold=1)
-    folds = np.arange(len(X)) % 3
-    (whole,) = one_site(X, 6, y, w)
-    bounds = bounds_of([whole])
-    pooled = sum_curvature(*whole, folds, query, bounds)
-    sizes = [1, 100, 7, 42]
-    parts = np.split(folds, np.cumsum(sizes)[:-1])
-    apart = [
-        sum_curvature(*site, part, query, bounds)
-        for site, part in zip(split(X, 6, y, w, sizes), parts, strict=True)
-    ]
-    np.testing.assert_array_equal(np.sum(apart, axis=0), pooled)
-
-
-@pytest.mark.parametrize("n", [1, 2, 5])
-def test_triangles_are_packed_row_by_row(n: int) -> None:
-    square = np.random.default_rng(0).normal(size=(n, n))
-    square = square + square.T
-    packed = pack_triangle(square)
-    assert packed.tolist() == [square[i, j] for i in range(n) for j in range(i, n)]
-    np.testing.assert_array_equal(unpack_triangle(packed, n), square)
-
-
 def test_penalty_factors_by_kind_of_term() -> None:
     one, two = Rule((Condition(0, 1),)), Rule((Condition(0, 1), Condition(1, 2)))
-    factors = penalty_factors([one, two, one], 2, linear_factor=0.2, interaction_factor=1.75)
+    factors = penalty_factors(
+        Layout(1, 3, 2), [one, two, one], linear_factor=0.2, interaction_factor=1.75
+    )
     assert factors.tolist() == [0, 1, 1.75, 1, 0.2, 0.2]
 
 
@@ -148,7 +59,7 @@ def test_penalty_factors_by_kind_of_term() -> None:
 
 
 def test_a_solver_has_no_point_before_its_first_round() -> None:
-    newton = Newton(ones(3), 0.1)
+    newton = Newton(YES_NO, Layout(1, 2, 0), ones(3), 0.1)
     assert not newton.converged
     with pytest.raises(ValueError, match="first round"):
         _ = newton.point
@@ -158,10 +69,10 @@ def test_a_solver_has_no_point_before_its_first_round() -> None:
 def test_the_objective_of_accepted_points_never_rises(seed: int) -> None:
     X, y, w = make_data(seed)
     factors, penalty = ones(X.shape[1]), 0.004
-    (site,) = one_site(X, 6, y, w)
-    newton, values = Newton(factors, penalty, tolerance=1e-11), []
+    sites = one_site(X, 6, y, w)
+    newton, values = Newton(YES_NO, sites[0][0].layout, factors, penalty, tolerance=1e-11), []
     while not newton.converged and newton.rounds < 50:
-        newton.update(ask([site], newton.query()))
+        newton.update(ask(sites, newton.query()))
         values.append(newton.point.objective)
         assert newton.point.objective == pytest.approx(
             objective(X, y, w, newton.point.coef, penalty * factors), abs=ROUNDING
@@ -181,7 +92,7 @@ def test_a_step_too_far_is_taken_back() -> None:
     far = np.array([4.0, -6.0])
     near = solve(sites, ones(2), 0.001)
     start = replace(near.point, coef=far)
-    newton = Newton(ones(2), 0.001, start=start, tolerance=1e-10)
+    newton = Newton(YES_NO, Layout(1, 0, 1), ones(2), 0.001, start=start, tolerance=1e-10)
     values, lengths = [], []
     while not newton.converged and newton.rounds < 60:
         query = newton.query()
@@ -316,7 +227,7 @@ def test_no_point_lies_beyond_what_sites_answer(outcome: str, bound: float) -> N
         y = (X[:, -1] > 0).astype(float)
     bounds = np.where(np.arange(X.shape[1]) < 7, 1.0, bound)
     sites, factors = one_site(X, 6, y, w), ones(X.shape[1])
-    newton, values = Newton(factors, 1e-5, bounds=bounds), []
+    newton, values = Newton(YES_NO, sites[0][0].layout, factors, 1e-5, bounds=bounds), []
     while not newton.converged and newton.rounds < 60:
         query = newton.query()
         for coef in (query.start, query.end):
@@ -339,7 +250,7 @@ def test_a_solver_at_the_border_goes_on_with_a_larger_penalty() -> None:
     X, y, w = make_data(15)
     bounds = np.where(np.arange(X.shape[1]) < 7, 1.0, 1600.0)
     sites, factors = one_site(X, 6, y, w), ones(X.shape[1])
-    newton = Newton(factors, 1e-5, bounds=bounds)
+    newton = Newton(YES_NO, sites[0][0].layout, factors, 1e-5, bounds=bounds)
     while not newton.converged:
         newton.update(ask(sites, newton.query()))
     assert newton.confined
@@ -368,7 +279,8 @@ def twin_columns(penalty: float = 0.01) -> tuple[Newton, Any]:
     """A solver that has made its first steps, where rules 1 and 2 hold for the same patients."""
     X, y, w = make_data(4)
     X[:, 2] = X[:, 1]
-    newton, sites = Newton(ones(X.shape[1]), penalty), one_site(X, 6, y, w)
+    sites = one_site(X, 6, y, w)
+    newton = Newton(YES_NO, sites[0][0].layout, ones(X.shape[1]), penalty)
     for _ in range(2):
         newton.update(ask(sites, newton.query()))
     assert not newton.converged

@@ -7,18 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import expit, logit
-from tests.oracles import ask, fista, objective, pool, solve, split
+from tests.oracles import YES_NO, ask, fista, objective, pool, solve, split
 from tests.simulations import make_problem
 from tests.unit.core.test_newton import make_data, ones
 
-from fedrulefit.core.path import (
-    PATH_TOLERANCE,
-    PATIENCE,
-    Path,
-    PathSearch,
-    choose,
-    largest_penalty,
-)
+from fedrulefit.core.layout import Layout
+from fedrulefit.core.path import PATH_TOLERANCE, PATIENCE, Path, PathSearch, choose, largest_penalty
 
 
 def walk(
@@ -27,12 +21,11 @@ def walk(
     """Play the rounds of a path."""
     options = {"length": 12, "ratio": 0.02, "max_active": 300, **shape}
     n_folds = options.pop("n_folds", 3)
-    search = PathSearch([factors] * (1 + n_folds), **options)
+    search = PathSearch(YES_NO, sites[0][0].layout, [factors] * (1 + n_folds), **options)
     while not search.done:
         search.update([ask(sites, query, folds) for query in search.queries()])
         assert search.rounds < 300
-    n_rules = sites[0][0].n_rules
-    return search.finish(n_rules, rule=rule, max_rules=max_rules), search
+    return search.finish(rule=rule, max_rules=max_rules), search
 
 
 def make_sites(seed: int = 0, n_rows: int = 300) -> tuple[Any, Any, Any]:
@@ -165,9 +158,9 @@ def test_at_most_so_many_rules(max_rules: int, least: int, simplest: int) -> Non
 
 
 def test_a_path_must_have_started() -> None:
-    search = PathSearch([ones(3)] * 3, length=4, ratio=0.1, max_active=9)
+    search = PathSearch(YES_NO, Layout(1, 2, 0), [ones(3)] * 3, length=4, ratio=0.1, max_active=9)
     with pytest.raises(ValueError, match="allow more rounds"):
-        search.finish(2, rule="min")
+        search.finish(rule="min")
 
 
 # --- the requirement ----------------------------------------------------------------------

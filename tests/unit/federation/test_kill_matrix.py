@@ -20,7 +20,7 @@ import msgpack
 import numpy as np
 import pytest
 
-from fedrulefit.core.grid import split_cells
+from fedrulefit.core.bins import split_cells
 from fedrulefit.engines import inprocess
 from fedrulefit.federation.journal import Journal
 from fedrulefit.model.file import load_model, model_facts

@@ -16,7 +16,6 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from fedrulefit import plot
 from fedrulefit.core.grid import encode
 from fedrulefit.core.rounding import EXACT, Rounding
-from fedrulefit.core.rules import fires
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError, FitError
 from fedrulefit.model import Model
@@ -27,6 +26,7 @@ from fedrulefit.privacy.policy import KINDS, MIN_COUNT, OPEN, Policy
 from fedrulefit.protocol.dealing import hold_out, site_rng
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
+from tests.oracles import fires
 from tests.samples import SOLVERS, make_study, make_tables, take
 
 matplotlib.use("Agg")

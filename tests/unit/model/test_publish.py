@@ -18,7 +18,6 @@ from fedrulefit import plot
 from fedrulefit.cli.app import app
 from fedrulefit.core.grid import encode
 from fedrulefit.core.rounding import EXACT, Rounding, round_digits
-from fedrulefit.core.rules import fires
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import FedRuleFitError, ProtocolError
 from fedrulefit.model import Counts, Model, RuleTerm
@@ -38,6 +37,7 @@ from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.report import render_report
 from fedrulefit.report.contents import NOT_TOLD, list_subgroups, list_terms, tell_model
 from fedrulefit.study import Study
+from tests.oracles import fires
 from tests.reports import evaluated_model, path_model, sample_model
 from tests.samples import (
     SOLVERS,

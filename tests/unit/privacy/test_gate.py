@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles import fires
 
 from fedrulefit.core.grid import Axis, Grid
-from fedrulefit.core.rules import Condition, Rule, complement, conjoin, fires
+from fedrulefit.core.rules import Condition, Rule, complement, conjoin
 from fedrulefit.privacy.gate import Gated, gate_rules, implies
 
 MISSING = 255

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedrulefit.core.grid import Grid, count_histograms
+from fedrulefit.core.bins import count_histograms
+from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import complement, cutoff_rules, level_rules
 from fedrulefit.privacy.masks import Masks, make_secret, public_key
 from fedrulefit.protocol.agreed import (

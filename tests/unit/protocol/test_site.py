@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedrulefit.core.curvature import Query
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, from_units
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Condition, Rule, conjoin
 from fedrulefit.errors import DataError
 from fedrulefit.privacy.ledger import EXACT, Ledger
@@ -752,12 +752,12 @@ def test_the_certificate_s_sums(weighting: str) -> None:
     chance = 1 / (1 + np.exp(-(0.3 - 0.2 * icu)))
     w = np.ones(len(y)) if weighting == "patients" else np.full(len(y), SITE_WEIGHT / len(y))
     np.testing.assert_allclose(
-        from_units(slopes.cases[:2], FINE_BITS),
+        from_units(slopes.falling[:2], FINE_BITS),
         [(w * y * (chance - 1)).sum(), (w * icu * y * (chance - 1)).sum()],
     )
     others = w * (1 - y) * chance
     np.testing.assert_allclose(
-        from_units(slopes.others[:2], FINE_BITS), [others.sum(), (icu * others).sum()]
+        from_units(slopes.rising[:2], FINE_BITS), [others.sum(), (icu * others).sum()]
     )
     request = m.SummaryRequest(head(study), terms, coef, np.array([0.5, 0.25]))
     reply, gap = sums_of(site, request)

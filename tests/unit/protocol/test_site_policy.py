@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedrulefit.core.bins import count_histograms
+from fedrulefit.core.curvature import Query
 from fedrulefit.core.fixed import capacity, from_units
-from fedrulefit.core.grid import Grid, count_histograms
-from fedrulefit.core.newton import Query
+from fedrulefit.core.grid import Grid
 from fedrulefit.errors import FitError
 from fedrulefit.model import Model, describe_rule
 from fedrulefit.privacy.gate import implies
@@ -33,6 +34,7 @@ from fedrulefit.protocol.store import Transient
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
+from tests.oracles import YES_NO
 from tests.samples import (
     SOLVERS,
     Talk,
@@ -172,7 +174,7 @@ def test_a_table_that_sums_cannot_bear_does_not_join() -> None:
     for n_sites in (3, 30):
         sites = (*(f"site {k}" for k in range(n_sites - 1)), "north")
         for share in (0.999, 1.001):
-            table = Table(values, outcome, np.full(2000, share * capacity(n_sites) / 2000))
+            table = Table(values, outcome, np.full(2000, share * capacity(YES_NO, n_sites) / 2000))
             # The kit's list counts, not the sites that a coordinator names.
             site = Site("north", table, study, policy=OPEN, roster=sites)
             reply = Talk(site).join(("north",), secure=False)

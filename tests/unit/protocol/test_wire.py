@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import fedrulefit.protocol
+from fedrulefit.core.curvature import Query
 from fedrulefit.core.grid import Axis, Grid
-from fedrulefit.core.newton import Query
 from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol import messages as m

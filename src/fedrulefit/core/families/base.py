@@ -24,6 +24,7 @@ Oracles: numerical differentiation, the definition of the conjugate, and scikit-
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,6 +87,13 @@ class Family(ABC):
 
     most_curvature: ClassVar[float]
     """Largest ∂²ℓ/∂F² of any patient."""
+
+    most_conjugate: ClassVar[float]
+    """Largest |ℓ*| of any patient, at any shrunk slope."""
+
+    separated: ClassVar[float] = -math.inf
+    """A mean loss below it is reached only on the way to infinite coefficients, where solvers
+    stop; −∞ for a loss that finite ones minimise."""
 
     @abstractmethod
     def most_value(self, predictor: float) -> float:

@@ -11,6 +11,7 @@ to whoever has it.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -30,6 +31,8 @@ class YesNo(Family):
     words = Words(predictor="log-odds", prediction="probability", effect="odds ratio")
     most_slope = 1.0
     most_curvature = 0.25
+    most_conjugate = math.log(2)
+    separated = 1e-4
 
     def most_value(self, predictor: float) -> float:
         """Return an upper bound of log(1 + e^F) − yF."""

@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.core.grid import Grid, SpreadSums, find_spreads
+from fedrulefit.core.bins import SpreadSums, find_spreads
+from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Rule, check_rules, complement, merge_rules, mirror
 from fedrulefit.errors import ProtocolError, one_line
 from fedrulefit.protocol import messages as m
@@ -76,7 +77,7 @@ class Candidates:
     @property
     def n_allowed(self) -> int:
         """Rules that the fit to all patients may use."""
-        return int((self.factors[0][1 : 1 + self.public.n_rules] < FORBIDDEN).sum())
+        return int((self.factors[0][self.public.layout.rules] < FORBIDDEN).sum())
 
 
 def agree_on_grid(asker: Asker) -> Talk[Counted]:
@@ -156,9 +157,11 @@ def _hold_vote(
 def _forbid(public: Public, allowed: Set[Rule]) -> Floats:
     """Forbid all rules that neither stand in `allowed` nor negate one that does."""
     changed, grid = public.factors.copy(), public.grid
-    for k, rule in enumerate(public.fitted_rules, start=1):
-        if allowed.isdisjoint((rule, complement(rule, grid), mirror(rule, grid))):
-            changed[k] = FORBIDDEN
+    others = [
+        allowed.isdisjoint((rule, complement(rule, grid), mirror(rule, grid)))
+        for rule in public.fitted_rules
+    ]
+    changed[public.layout.of_rules(np.flatnonzero(others))] = FORBIDDEN
     return changed
 
 

@@ -44,9 +44,9 @@ class Found:
 
     @property
     def terms(self) -> Ints:
-        """Places of the terms that stayed, the intercept first."""
+        """The terms that stayed, and the baseline."""
         kept = np.flatnonzero(self.solution.coef != 0)
-        return np.concatenate([[0], kept[kept > 0]]).astype(np.int64)
+        return self.candidates.public.layout.with_baseline(kept)
 
     @property
     def penalties(self) -> Floats:
@@ -61,7 +61,7 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
     asker.progress = Progress("summary", n_rounds, n_rounds, last_of(solution.history))
     question = partial(m.SlopesRequest, terms=terms, coef=coef[terms])
     (slopes,) = yield from asker.sum(question, public)
-    scales = choose_scales(slopes, solution.weight, found.penalties)
+    scales = choose_scales(public.layout, slopes, solution.weight, found.penalties)
     summary = partial(
         m.SummaryRequest,
         terms=terms,
@@ -99,7 +99,7 @@ def _build_model(
     return Model(
         study=asker.study,
         grid=public.grid,
-        intercept=float(solution.coef[0]),
+        intercept=float(solution.coef[public.layout.baseline][0]),
         terms=_make_terms(found, sums),
         privacy=make_bill(
             asker.study,
@@ -128,20 +128,19 @@ def _build_model(
 def _make_terms(found: Found, sums: TermSums) -> tuple[Term, ...]:
     """Return the terms that stayed, most important first."""
     solution, public, terms = found.solution, found.candidates.public, found.terms
-    squares = squares_of(sums, public.bounds.terms[terms])
-    importance = term_importance(solution.coef[terms], squares, sums.total - 1)
-    points = solution.path.points if solution.path else ()
-    made: list[Term] = []
-    for k, term in enumerate(terms[1:], start=1):
-        beta, size = float(solution.coef[term]), float(importance[k])
-        path = tuple(float(point.coef[term]) for point in points)
-        if term <= public.n_rules:
-            counts = float(sums.inside[k - 1]), float(sums.events_inside[k - 1])
-            rule = public.fitted_rules[term - 1]
-            made.append(RuleTerm(rule, beta, size, *counts, path=path))
-        else:
-            feature = public.grid.linear[term - 1 - public.n_rules]
-            made.append(LinearTerm(feature, beta, size, path))
+    own, coef = public.layout.among(terms), solution.coef[terms]
+    squares = squares_of(own, sums, public.bounds.terms[terms])
+    importance = term_importance(own, coef, squares, sums.total - 1)
+    points = [point.coef[terms] for point in solution.path.points] if solution.path else []
+    ways: list[list[float]] = np.transpose(points).tolist() if points else [[]] * len(coef)
+    facts = list(zip(coef.tolist(), importance.tolist(), ways, strict=True))
+    counts = zip(sums.inside.tolist(), sums.events_inside.tolist(), strict=True)
+    rules = zip(public.rules_of(terms), facts[own.rules], counts, strict=True)
+    linear = zip(public.linear_of(terms), facts[own.linear], strict=True)
+    made: list[Term] = [
+        *(RuleTerm(rule, beta, size, *n, path=tuple(way)) for rule, (beta, size, way), n in rules),
+        *(LinearTerm(feature, beta, size, tuple(way)) for feature, (beta, size, way) in linear),
+    ]
     return tuple(sorted(made, key=lambda term: -term.importance))
 
 

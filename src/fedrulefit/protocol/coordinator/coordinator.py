@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal
 
+from fedrulefit.core.curvature import Query
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.newton import Newton, Query
+from fedrulefit.core.newton import Newton
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.model import Model

@@ -9,8 +9,9 @@ from functools import partial
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.curvature import CurvatureSums, Query
 from fedrulefit.core.fedda import server_update, soft_threshold
-from fedrulefit.core.newton import CurvatureSums, Newton, Point, Query
+from fedrulefit.core.newton import Newton, Point
 from fedrulefit.core.path import Path, PathSearch
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.protocol import messages as m
@@ -80,9 +81,12 @@ def fit_exactly(asker: Asker, candidates: Candidates, choose: Choose) -> Talk[So
     settings, penalty = asker.settings, asker.settings.penalty
     if isinstance(penalty, float):
         return (yield from _solve(asker, candidates, choose, penalty, None, []))
+    public = candidates.public
     search = PathSearch(
+        public.family,
+        public.layout,
         candidates.factors,
-        bounds=candidates.public.bounds.terms,
+        bounds=public.bounds.terms,
         length=settings.path_length,
         ratio=settings.path_ratio,
         max_active=settings.max_active,
@@ -97,14 +101,13 @@ def fit_exactly(asker: Asker, candidates: Candidates, choose: Choose) -> Talk[So
             f"cross-validation did not end within {settings.max_rounds} rounds: raise "
             "'max_rounds', or make 'path_length' shorter"
         )
-    n_rules = candidates.public.n_rules
-    path = search.finish(n_rules, rule=settings.selection, max_rules=settings.max_rules)
+    path = search.finish(rule=settings.selection, max_rules=settings.max_rules)
     # The path is only near its optima: the exact fit may keep a rule more than allowed,
     # and then goes back up the path.
     back = [(path.penalties[k], path.points[k]) for k in range(path.chosen, -1, -1)]
     for at, start in (*back, (1.05 * path.penalties[0], path.points[0])):
         solution = yield from _solve(asker, candidates, choose, float(at), start, history)
-        kept = int((solution.coef[1 : 1 + n_rules] != 0).sum())
+        kept = int((solution.coef[public.layout.rules] != 0).sum())
         if settings.max_rules is None or kept <= settings.max_rules:
             break
     return replace(solution, path=path)
@@ -119,11 +122,13 @@ def _solve(
     history: list[float],
 ) -> Talk[Solution]:
     """Go to the optimum at one λ; `history` goes on."""
-    settings = asker.settings
+    settings, public = asker.settings, candidates.public
     newton = Newton(
+        public.family,
+        public.layout,
         candidates.factors[0],
         penalty,
-        bounds=candidates.public.bounds.terms,
+        bounds=public.bounds.terms,
         start=start,
         tolerance=settings.tolerance,
         max_active=settings.max_active,

@@ -54,7 +54,7 @@ def told_coef(told: Model, terms: Ints, public: Public) -> Floats:
     rules = {term.rule: term.coefficient for term in told.rule_terms}
     linear = {term.feature: term.coefficient for term in told.linear_terms}
     coef = [rules.get(rule, 0.0) for rule in public.rules_of(terms)]
-    coef += [linear.get(public.grid.linear[k], 0.0) for k in public.linear_of(terms).tolist()]
+    coef += [linear.get(feature, 0.0) for feature in public.linear_of(terms)]
     return np.array([told.intercept, *coef])
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.bins import SpreadSums, sum_spreads
 from fedrulefit.core.certificate import GapSums, SlopeSums, sum_conjugate, sum_slopes
+from fedrulefit.core.curvature import CurvatureSums, Query, sum_curvature
 from fedrulefit.core.fedda import RoundSums, client_update, soft_threshold
 from fedrulefit.core.fixed import LARGEST_MEAN, LOSS_BITS, add_units
-from fedrulefit.core.grid import SpreadSums, sum_spreads
 from fedrulefit.core.importance import TermSums, sum_terms
-from fedrulefit.core.losses import patient_losses
-from fedrulefit.core.newton import CurvatureSums, Query, active_room, sum_curvature
+from fedrulefit.core.newton import active_room
 from fedrulefit.core.sums import Packing
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol.messages.base import Turn
@@ -92,13 +92,15 @@ class DualRequest(SumRequest):
         start = soft_threshold(self.dual, schedule.threshold(self.round, 0), public.factors)
         public.check_size(np.arange(public.n_terms), start, most=LARGEST_MEAN)
         # A local step moves no dual variable further than η_c times the term's size.
-        reach = schedule.client_step * schedule.local_steps * float(public.bounds.terms.max())
+        steepest = public.family.most_slope * float(public.bounds.terms.max())
+        reach = schedule.client_step * schedule.local_steps * steepest
         if not reach <= LARGEST_MEAN:
             raise ProtocolError("a round could lead further than a sum can bear", "overflow")
 
     def add_up(self, patients: Patients) -> tuple[Ints]:
         """Return the site's round, multiplied by what the site counts."""
         found = client_update(
+            patients.public.family,
             patients.design,
             patients.outcome,
             patients.weights,
@@ -167,6 +169,7 @@ class CurvatureRequest(SumRequest):
         """Return the site's sums at every point."""
         return [
             sum_curvature(
+                patients.public.family,
                 patients.design,
                 patients.outcome,
                 patients.scaled_weights,
@@ -205,10 +208,18 @@ class SlopesRequest(SumRequest):
 
     def add_up(self, patients: Patients) -> tuple[Ints]:
         """Return the site's gradients."""
-        design, weights = patients.design, patients.scaled_weights
+        public, design = patients.public, patients.design
         predictor = design.take(self.terms).predictor(self.coef)
-        bounds = patients.public.bounds.terms
-        return (sum_slopes(design, patients.outcome, weights, predictor, bounds),)
+        return (
+            sum_slopes(
+                public.family,
+                design,
+                patients.outcome,
+                patients.scaled_weights,
+                predictor,
+                public.bounds.terms,
+            ),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +228,7 @@ class SummaryRequest(SumRequest):
 
     Only terms of the final model are asked for: `terms` are their positions,
     the intercept first, and `coef` their coefficients. `scales` name the dual
-    point of the certificate (for cases and others).
+    point of the certificate (for falling and rising slopes).
     """
 
     turn = Turn.SUMMARY
@@ -239,9 +250,8 @@ class SummaryRequest(SumRequest):
 
     def packings(self, public: Public) -> tuple[Packing[Any], ...]:
         """Return how the numbers lie: of the model's own terms, then of its loss."""
-        n_rules = len(public.rules_of(self.terms))
-        n_linear = len(public.linear_of(self.terms))
-        return TermSums.packing(n_rules, n_linear), GapSums.packing()
+        own = public.layout.among(self.terms)
+        return TermSums.packing(own.n_rules, own.n_linear), GapSums.packing()
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's, and scales beyond 1."""
@@ -255,10 +265,17 @@ class SummaryRequest(SumRequest):
         final = patients.design.take(self.terms)
         bounds = patients.public.bounds.terms[self.terms]
         counted = sum_terms(final, patients.outcome, patients.weights, bounds)
-        predictor, weights = final.predictor(self.coef), patients.scaled_weights
-        cases, others = self.scales.tolist()
-        gap = GapSums.packing().pack(
-            loss=add_units(patient_losses(predictor, patients.outcome, weights), LOSS_BITS),
-            conjugate=sum_conjugate(patients.outcome, weights, predictor, (cases, others)),
+        return counted, self._measure_gap(patients, final.predictor(self.coef))
+
+    def _measure_gap(self, patients: Patients, predictor: Floats) -> Ints:
+        """Return the site's part of the duality gap."""
+        family, outcome, weights = (
+            patients.public.family,
+            patients.outcome,
+            patients.scaled_weights,
         )
-        return counted, gap
+        falling, rising = self.scales.tolist()
+        return GapSums.packing().pack(
+            loss=add_units(family.value(predictor, outcome, weights), LOSS_BITS),
+            conjugate=sum_conjugate(family, outcome, weights, predictor, (falling, rising)),
+        )

@@ -106,7 +106,7 @@ class OfferRequest(SumRequest):
 
     def packings(self, public: Public) -> tuple[Packing[OfferSums]]:
         """Return how the numbers lie."""
-        return (OfferSums.packing(len(public.rules_of(self.terms))),)
+        return (OfferSums.packing(public.layout.among(self.terms).n_rules),)
 
     def check(self, public: Public) -> None:
         """Refuse what are no terms."""
@@ -120,15 +120,14 @@ class OfferRequest(SumRequest):
 
 def offer_results(patients: Patients, terms: Ints) -> OfferSums:
     """Return 1 for each result of the site's own that rests on too few patients."""
-    public = patients.public
-    rules = patients.design.take(terms[terms <= public.n_rules])
+    public, own = patients.public, patients.design.take(terms)
+    rules = own.layout.rules
     counted = (patients.weights > 0).astype(np.float64)
-    inside_all = rules.transpose_dot(counted)
-    cases = rules.transpose_dot(counted * patients.outcome)
+    ill = counted * patients.outcome
+    inside, sick = (own.transpose_dot(part)[rules] for part in (counted, ill))
     # Every cell of the table rule × outcome.
-    inside, outside = inside_all[1:], inside_all[0] - inside_all[1:]
-    sick, healthy = cases[1:], inside - cases[1:]
-    missed, well = cases[0] - cases[1:], outside - (cases[0] - cases[1:])
+    healthy, missed = inside - sick, ill.sum() - sick
+    well = (counted.sum() - inside) - missed
     smallest = np.minimum.reduce([sick, healthy, missed, well])
     judged = public.settings.holdout > 0 and patients.has_enough(patients.held_out)
     return OfferSums(
@@ -171,7 +170,7 @@ class ResultsRequest(Request):
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's, and what are no rules of it."""
         public.check_coefs(self.terms, self.coef)
-        n_rules = len(public.rules_of(self.terms))
+        n_rules = public.layout.among(self.terms).n_rules
         places = (self.rules >= 0) & (self.rules < n_rules)
         if not (places.all() and (np.diff(self.rules) > 0).all()):
             raise ProtocolError("rules must be increasing positions among the model's")

@@ -14,9 +14,10 @@ import numpy as np
 
 from fedrulefit import __version__
 from fedrulefit.core.arrays import Codes, Floats, Ints
+from fedrulefit.core.bins import count_histograms
 from fedrulefit.core.boosting import extract_rules, grow_trees
 from fedrulefit.core.fixed import from_units
-from fedrulefit.core.grid import Grid, count_histograms
+from fedrulefit.core.grid import Grid
 from fedrulefit.core.importance import TermSums, sum_terms
 from fedrulefit.core.rules import Rule, merge_rules
 from fedrulefit.core.scores import coarsen, measure, round_to
@@ -210,6 +211,7 @@ class Work:
         """Grow trees without the patients of one fold (-1: with all)."""
         settings = patients.public.settings
         trees = grow_trees(
+            patients.public.family,
             codes,
             patients.outcome,
             np.where(patients.folds == fold, 0.0, patients.weights),
@@ -249,7 +251,7 @@ class Work:
         base = patients.fewest * public.study.most_weight
         bounds = public.bounds.terms[terms]
         own = patients.design.take(terms)
-        packing = TermSums.packing(own.n_rules, own.n_terms - 1 - own.n_rules)
+        packing = TermSums.packing(own.layout.n_rules, own.layout.n_linear)
         units = packing.split(sum_terms(own, patients.outcome, patients.weights, bounds))
         measures = self._judge(request, patients, base)
         known = np.flatnonzero(np.isfinite(measures))

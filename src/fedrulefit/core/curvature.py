@@ -1,0 +1,170 @@
+r"""The exact solver, at a site: losses, gradient and Hessian at a point.
+
+In: a site's design and outcome, and a :class:`Query` of the coordinator. Out: sums over
+patients. Leaves the site in every round: :class:`CurvatureSums`, which add up over sites.
+
+================================================  ============  ==============
+mathematics                                       here          shape
+================================================  ============  ==============
+:math:`\sum w_iℓ(F_i, y_i)`                       ``losses``    (n_steps,)
+:math:`g = \sum w_iℓ'_i\,x_i`                     ``gradient``  (n_terms,)
+:math:`H_{AA} = \sum w_iℓ''_i\,x_{iA}x_{iA}^⊤`    ``hessian``   upper triangle
+================================================  ============  ==============
+
+Oracles: the definitions on a dense matrix (``tests/unit/core/test_curvature.py``), and Python's
+integers, patient by patient (``tests/properties/test_splits.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, TypeVar
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.design import Design
+from fedrulefit.core.families import Family
+from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, ROOT_BITS, Bounds, round_units
+from fedrulefit.core.sums import Packing, Sum, quantity
+
+Matrix = TypeVar("Matrix", Floats, Ints)
+
+STEPS: Final = (0.0, 0.0625, 0.25, 0.5, 1.0)
+"""Where along the way from the old point to the new one losses are summed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """A point to evaluate.
+
+    Parameters
+    ----------
+    fold : int
+        Patients of this fold are held out; -1 for none.
+    terms : (n,) int64
+        Terms with a coefficient at either end, and the whole baseline; increasing.
+    start, end : (n,) float64
+        Coefficients of `terms` at the old and the new point.
+    active : (n_active,) int64
+        Terms whose Hessian is wanted, the whole baseline among them; increasing.
+    """
+
+    fold: int
+    terms: Ints
+    start: Floats
+    end: Floats
+    active: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class CurvatureSums(Sum):
+    """Sums over patients at one point.
+
+    Parameters
+    ----------
+    query : Query
+        The point at which they were taken.
+    weight, held_weight : float
+        Of the patients in training, and held out.
+    losses : (n_steps,) float64
+        Summed loss along the way, at :data:`STEPS`.
+    held_loss : float
+        Summed loss of the held-out patients at the new point.
+    gradient : (n_terms,) float64
+        Of the summed loss at the new point.
+    hessian : (n_active·(n_active + 1) / 2,) float64
+        Upper triangle, row by row, for the active terms.
+    """
+
+    query: Query
+    weight: float = quantity("Σ w of the patients in training")
+    held_weight: float = quantity("Σ w of the held-out patients")
+    losses: Floats = quantity(
+        "Σ w·loss along the way to the point", shape="n_steps", bits=LOSS_BITS, most="2049·w"
+    )
+    held_loss: float = quantity("Σ w·loss of the held-out patients", bits=LOSS_BITS, most="2049·w")
+    gradient: Floats = quantity(
+        "Σ w·x·slope", shape="n_terms", bits=FINE_BITS, scale="b", most="b·w"
+    )
+    hessian: Floats = quantity(
+        "Σ w·curvature·x·xᵀ of the active terms, upper triangle",
+        shape="n_triangle",
+        bits=2 * ROOT_BITS,
+        scale="w_max·b_j·b_k",
+        most="w·b_j·b_k/4",
+    )
+
+    @classmethod
+    def packing(cls, query: Query, bounds: Bounds) -> Packing[CurvatureSums]:
+        """Return how the numbers lie at a point."""
+        own, n_active = bounds.terms[query.active], len(query.active)
+        return Packing(
+            cls,
+            {
+                "n_steps": len(STEPS),
+                "n_terms": len(bounds.terms),
+                "n_triangle": n_active * (n_active + 1) // 2,
+            },
+            {"b": bounds.terms, "w_max·b_j·b_k": bounds.weight * pack_triangle(np.outer(own, own))},
+            {"query": query},
+        )
+
+
+def sum_curvature(
+    family: Family,
+    design: Design,
+    outcome: Floats,
+    weights: Floats,
+    folds: Ints,
+    query: Query,
+    bounds: Bounds,
+) -> Ints:
+    """Return one site's :class:`CurvatureSums` at a point, in whole units."""
+    training = folds != query.fold
+    columns = design.take(query.terms)
+    old, new = columns.predictor(query.start), columns.predictor(query.end)
+    counted = round_units(weights).astype(np.int64)
+    along = [_along(old, new, t) for t in STEPS]
+    losses = [
+        round_units(family.value(point, outcome, weights), LOSS_BITS).astype(np.int64)
+        for point in along
+    ]
+    slopes = round_units(family.slope(new, outcome, weights), FINE_BITS)
+    slope = np.where(training, slopes, 0.0)
+    curvature = np.where(training, family.curvature(new, outcome, weights / bounds.weight), 0.0)
+    active = design.take(query.active)
+    return CurvatureSums.packing(query, bounds).pack(
+        weight=int(counted[training].sum()),
+        held_weight=int(counted[~training].sum()),
+        losses=np.array([each[training].sum() for each in losses]),
+        held_loss=int(losses[-1][~training].sum()),
+        gradient=design.sum_columns(slope, bounds.terms),
+        hessian=pack_triangle(active.sum_squares(np.sqrt(curvature), bounds.terms[query.active])),
+    )
+
+
+def _along(old: Floats, new: Floats, step: float) -> Floats:
+    """Return the predictor on the way; exactly the new one at its end."""
+    return new if step == 1 else old + step * (new - old)
+
+
+def pack_triangle(matrix: Matrix) -> Matrix:
+    """Return the upper triangle, row by row."""
+    packed: Matrix = matrix.ravel()[_triangle(len(matrix))]
+    return packed
+
+
+def unpack_triangle(packed: Floats, n: int) -> Floats:
+    """Return the symmetric matrix, shape (n, n)."""
+    matrix = np.zeros((n, n))
+    matrix.ravel()[_triangle(n)] = packed
+    return matrix + np.triu(matrix, 1).T
+
+
+@lru_cache(maxsize=16)
+def _triangle(n: int) -> Ints:
+    """Return where the upper triangle of an n × n matrix stands in its flat form."""
+    rows, columns = np.triu_indices(n)
+    return rows * n + columns

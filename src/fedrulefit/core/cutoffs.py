@@ -1,0 +1,193 @@
+r"""From summed histograms, or pooled values, to the shared grid: cut-offs, limits, spreads.
+
+Paper 2.2.1 (pre-processing), the coordinator's part.
+
+In: counts summed over sites, perhaps with noise, and spreads; or the values themselves, where
+they lie in one place. Out: a :class:`~fedrulefit.core.grid.Grid`.
+
+=============================  ====================  =======================
+paper                          here                  shape
+=============================  ====================  =======================
+:math:`\hat F(\tilde h_b)`     ``_distribution``     (n_bins,)
+:math:`\hat q_\tau`            ``_quantile``         scalar
+:math:`\mathcal C_j`           ``Axis.cutoffs``      (n_cutoffs,)
+:math:`\delta_j^\pm`           ``Axis.limits``       2
+:math:`s_j^*`                  ``Axis.spread``       scalar
+=============================  ====================  =======================
+
+Departures
+----------
+* A quantile is the *upper* edge of its bin (erratum 7).
+* The summed counts are mended before the CDF (erratum 9).
+* A spread is never so small that a linear term is larger than 64: sums over patients
+  are bounded on public grounds (:mod:`fedrulefit.core.fixed`).
+
+Oracles: :func:`numpy.quantile` on fine bins, closed forms
+(``tests/unit/core/test_cutoffs.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.bins import Bins, split_cells, useful_cutoffs
+from fedrulefit.core.fixed import LARGEST_TERM
+from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid
+
+
+def estimate_grid(
+    counts: Ints,
+    bins: Sequence[Bins],
+    *,
+    n_cutoffs: int,
+    winsor: float,
+    repair: Literal["clip", "project"],
+    centre: bool,
+    spreads: Floats | None,
+) -> Grid:
+    """Turn summed (noisy) counts into the shared grid.
+
+    Parameters
+    ----------
+    counts : (n_cells,) int64
+        Summed over sites; may be negative where noise was added.
+    spreads : (n_features,) float64 or None
+        Exact spreads; ``None`` derives them from the counts.
+    """
+    axes = []
+    for j, (cells, b) in enumerate(zip(split_cells(counts, bins), bins, strict=True)):
+        mended = repair_counts(cells, repair)[: b.n_bins]
+        total = mended.sum()
+        share = mended / total if total > 0 else np.full(b.n_bins, 1 / b.n_bins)
+        mean = float(share @ b.midpoints)
+        if spreads is None:
+            spread = float(np.sqrt(share @ (b.midpoints - mean) ** 2))
+        else:
+            spread = float(spreads[j])
+        limits = (float(b.edges[0]), float(b.edges[-1]))
+        if winsor > 0:
+            limits = (_quantile(share, b, winsor), _quantile(share, b, 1 - winsor))
+        cutoffs = _cutoffs(share, b, n_cutoffs)
+        axes.append(_build_axis(b, cutoffs, limits, mean, spread, centre=centre))
+    return Grid(tuple(axes))
+
+
+def exact_grid(
+    values: Floats,
+    weights: Floats,
+    bins: Sequence[Bins],
+    *,
+    n_cutoffs: int,
+    winsor: float,
+    centre: bool,
+) -> Grid:
+    """Return the grid of pooled data: no histogram, no noise.
+
+    Every distinct value but the lowest is a cut-off while these are at most
+    `n_cutoffs`; beyond that, as many weighted quantiles.
+    """
+    levels = np.arange(1, n_cutoffs + 1) / (n_cutoffs + 1)
+    axes = []
+    for j, b in enumerate(bins):
+        known = ~np.isnan(values[:, j])
+        if not known.any():
+            axes.append(_build_axis(b, np.empty(0), (0.0, 0.0), 0.0, 0.0, centre=centre))
+            continue
+        distinct, where = np.unique(values[known, j], return_inverse=True)
+        share = np.bincount(where, weights[known], minlength=len(distinct))
+        share = share / share.sum()
+        below = _distribution(share)
+        cutoffs = distinct[1:]
+        if len(cutoffs) > n_cutoffs:
+            picked = np.searchsorted(below, levels - 1e-12) + 1
+            # Many patients at the highest value: keep `≥ highest`.
+            cutoffs = np.unique(distinct[np.minimum(picked, len(distinct) - 1)])
+        low, high = np.searchsorted(below, [winsor - 1e-12, 1 - winsor - 1e-12])
+        limits = (b.clip(distinct[low]), b.clip(distinct[high]))
+        mean = float(share @ distinct)
+        spread = _sample_spread(np.clip(values[known, j], *b.edges[[0, -1]]), weights[known])
+        axes.append(_build_axis(b, cutoffs, limits, mean, spread, centre=centre))
+    return Grid(tuple(axes))
+
+
+def repair_counts(counts: Ints, how: Literal["clip", "project"]) -> Floats:
+    """Return non-negative counts near the noisy `counts`.
+
+    ``clip`` cuts at 0. ``project`` gives the nearest non-negative counts, in
+    Euclidean distance, that keep the (unbiased) noisy total: clipping alone
+    adds mass to every empty bin, which pulls quantiles to the middle.
+    """
+    noisy = counts.astype(np.float64)
+    total = noisy.sum()
+    if how == "clip" or total <= 0:
+        return np.maximum(noisy, 0.0)
+    falling = np.sort(noisy)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
+    last = np.flatnonzero(falling > excess)[-1]
+    projected: Floats = np.maximum(noisy - excess[last], 0.0)
+    return projected
+
+
+def _build_axis(
+    bins: Bins,
+    cutoffs: Floats,
+    limits: tuple[float, float],
+    mean: float,
+    spread: float,
+    *,
+    centre: bool,
+) -> Axis:
+    """Put together one covariate; what the study fixes wins over estimates."""
+    if bins.kind == "category":
+        return Axis("category", np.empty(0), bins.n_bins, bins.complete)
+    if bins.kind == "yes/no":
+        limits = (0.0, 1.0)
+    if bins.cutoffs is not None:
+        cutoffs = bins.cutoffs
+    fill = float(np.clip(mean, *limits))
+    middle = fill if centre else 0.0
+    # A spread that is tiny beside the range would make the term larger than sums can bear.
+    widest = max(abs(limit - middle) for limit in limits)
+    least = RULE_SPREAD * widest / LARGEST_TERM if spread > 0 else 0.0
+    return Axis(
+        kind=bins.kind,
+        cutoffs=cutoffs,
+        n_codes=len(cutoffs) + 1,
+        complete=bins.complete,
+        limits=limits,
+        spread=max(min(spread, 2 * bins.half), least),
+        centre=middle,
+        fill=fill,
+    )
+
+
+def _distribution(share: Floats) -> Floats:
+    """F̂ at the upper edges: monotone, ends at 1."""
+    below = np.cumsum(share)
+    below[-1] = 1.0
+    capped: Floats = np.minimum(below, 1.0)
+    return capped
+
+
+def _quantile(share: Floats, bins: Bins, level: float) -> float:
+    """The upper edge of the first bin whose F̂ reaches `level`."""
+    first = int(np.searchsorted(_distribution(share), level - 1e-12))
+    return float(bins.edges[min(first, bins.n_bins - 1) + 1])
+
+
+def _cutoffs(share: Floats, bins: Bins, n_cutoffs: int) -> Floats:
+    levels = np.arange(1, n_cutoffs + 1) / (n_cutoffs + 1)
+    return useful_cutoffs(np.array([_quantile(share, bins, level) for level in levels]), bins)
+
+
+def _sample_spread(values: Floats, weights: Floats) -> float:
+    """Return the standard deviation of values that lie in one place."""
+    total = weights.sum()
+    if total <= 1:
+        return 0.0
+    mean = weights @ values / total
+    return float(np.sqrt(weights @ (values - mean) ** 2 / (total - 1)))
