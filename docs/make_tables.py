@@ -54,6 +54,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "keys beside it override.",
     },
     "Outcome": {
+        "kind": "What an outcome is: a patient has it, or has not.",
         "column": "Column of the outcome.",
         "positive": "The value of patients **with** the event.",
         "negative": "The value of patients without it.",
@@ -275,7 +276,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.model.evaluation.Evaluation.calibration_frame",
             "fedrulefit.model.evaluation.Evaluation.decision_frame",
             "fedrulefit.model.evaluation.Evaluation.heterogeneity",
-            "fedrulefit.core.scores.Measures",
+            "fedrulefit.core.families.yesno_scores.Measures",
         ),
     ),
     (

@@ -26,10 +26,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.certificate import Certificate
+from fedrulefit.core.families.yesno_scores import EDGES, N_BINS, Measures, ScoreSums, bin_means
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Condition, Rule, as_interval, check_rules, interval
-from fedrulefit.core.scores import EDGES, N_BINS, Measures, ScoreSums, bin_means
 from fedrulefit.errors import ModelFileError
 from fedrulefit.files import write_whole
 from fedrulefit.model import Counts, LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term

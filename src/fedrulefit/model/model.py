@@ -20,9 +20,9 @@ from scipy.special import expit
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.certificate import Certificate
-from fedrulefit.core.design import build_design
-from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid, encode, linear_values
+from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid
 from fedrulefit.core.importance import variable_importance
+from fedrulefit.core.predictor import evaluate_terms, predict
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
 from fedrulefit.errors import DataError, FedRuleFitError
@@ -240,6 +240,11 @@ class Model:
         """The terms in the order of the design's columns."""
         return [*self.rule_terms, *self.linear_terms]
 
+    @property
+    def _term_places(self) -> tuple[list[Rule], list[int]]:
+        """The rules, and the covariates of the linear terms."""
+        return [t.rule for t in self.rule_terms], [t.feature for t in self.linear_terms]
+
     def decision_function(self, source: Source | Floats) -> Floats:
         """Return the log-odds F(x) of every patient, shape (n_rows,).
 
@@ -247,11 +252,8 @@ class Model:
         an array of the covariates in the study's order with categories as
         positions of their levels.
         """
-        values = self.read_values(source)
-        rules = [t.rule for t in self.rule_terms]
-        design = build_design(encode(values, self.grid), rules, self._linear(values))
-        coef = [t.coefficient for t in self._columns]
-        return design.dot(np.array([self.intercept, *coef]))
+        coef = np.array([self.intercept, *(term.coefficient for term in self._columns)])
+        return predict(self.read_values(source), self.grid, *self._term_places, coef)
 
     def predict_proba(self, source: Source | Floats) -> Floats:
         """Return σ(F(x)), the probability of the outcome, shape (n_rows,)."""
@@ -260,10 +262,8 @@ class Model:
 
     def explain(self, source: Source | Floats) -> list[Explanation]:
         """Take every patient's prediction apart."""
-        values = self.read_values(source)
-        codes, linear = encode(values, self.grid), self._linear(values)
-        hits = build_design(codes, [t.rule for t in self.rule_terms], linear)
-        rows = np.hstack([hits.dense_rules(), linear])
+        design = evaluate_terms(self.read_values(source), self.grid, *self._term_places)
+        rows = np.hstack([design.dense_rules(), design.linear])
         return [self._explain_row(row) for row in rows]
 
     def _explain_row(self, row: Floats) -> Explanation:
@@ -570,12 +570,6 @@ class Model:
             last = axis.n_codes - 1
             if not axis.ordered and not np.isin(known, np.arange(axis.n_codes)).all():
                 raise DataError(f"column {name!r} must hold positions of levels, 0 to {last}")
-
-    def _linear(self, values: Floats) -> Floats:
-        """The linear values of the model's own linear terms."""
-        place = {feature: k for k, feature in enumerate(self.grid.linear)}
-        chosen = [place[t.feature] for t in self.linear_terms]
-        return linear_values(values, self.grid)[:, chosen]
 
 
 def unit_change(axis: Axis) -> float:

@@ -33,6 +33,7 @@ from fedrulefit.core.certificate import (
     choose_scales,
     read_slopes,
 )
+from fedrulefit.core.families.yesno_scores import Measures, ScoreSums
 from fedrulefit.core.fedda import server_update, soft_threshold
 from fedrulefit.core.fixed import LOSS_BITS, Bounds, from_units
 from fedrulefit.core.grid import Grid, SpreadUnits, read_spreads, term_bounds
@@ -49,7 +50,6 @@ from fedrulefit.core.newton import (
 from fedrulefit.core.path import Path, PathSearch
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Rule, check_rules, complement, merge_rules, mirror
-from fedrulefit.core.scores import Measures, ScoreSums
 from fedrulefit.errors import FitError, ProtocolError, one_line
 from fedrulefit.model import (
     Counts,
@@ -527,7 +527,7 @@ class Coordinator:
             partial(m.EvaluateRequest, terms=terms, coef=coef),
         )
         scores = ScoreSums(sums.cases, sums.others, sums.chances, sums.squares, sums.loss)
-        return Evaluation(scores, judged=self._rounding)
+        return Evaluation(scores, judged=self._rounding, family=self.study.family)
 
     def _add_results(
         self, model: Model, terms: Ints, coef: Floats, rules: Sequence[Rule]

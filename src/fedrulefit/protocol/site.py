@@ -35,6 +35,14 @@ from fedrulefit.core.arrays import Codes, Floats, Ints
 from fedrulefit.core.boosting import extract_rules, grow_trees
 from fedrulefit.core.certificate import sum_conjugate, sum_slopes
 from fedrulefit.core.design import Design, build_design
+from fedrulefit.core.families.yesno_scores import (
+    Measures,
+    ScoreSums,
+    coarsen,
+    count_scores,
+    measure,
+    round_to,
+)
 from fedrulefit.core.fedda import client_update, soft_threshold
 from fedrulefit.core.fixed import (
     LARGEST_MEAN,
@@ -59,7 +67,6 @@ from fedrulefit.core.importance import sum_terms
 from fedrulefit.core.losses import patient_losses
 from fedrulefit.core.newton import active_room, sum_curvature
 from fedrulefit.core.rules import Rule, check_rules, merge_rules
-from fedrulefit.core.scores import Measures, ScoreSums, coarsen, count_scores, measure, round_to
 from fedrulefit.errors import DataError, ProtocolError
 from fedrulefit.model import describe_rule
 from fedrulefit.privacy.gate import Gated, gate_rules, have_enough

@@ -16,8 +16,8 @@ from typing import Any, TypeVar, get_type_hints
 import numpy as np
 
 from fedrulefit.core.arrays import Ints
+from fedrulefit.core.families.yesno_scores import N_BINS
 from fedrulefit.core.newton import STEPS, Query
-from fedrulefit.core.scores import N_BINS
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.masks import RingOverflowError, from_ring, to_ring
 from fedrulefit.protocol import messages as m

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
 from pydantic import (
@@ -33,6 +33,9 @@ from fedrulefit.core.arrays import MAX_CODES
 from fedrulefit.core.grid import Bins, Grid, check_linear, on_public_edges
 from fedrulefit.errors import StudyError, explain
 from fedrulefit.files import TomlError, read_toml
+
+if TYPE_CHECKING:
+    from fedrulefit.core.families import Family
 
 STUDY_FORMAT: Final = 1
 
@@ -259,8 +262,10 @@ def _preset_facts(name: str) -> Mapping[str, Any]:
 
 
 class Outcome(_Frozen):
-    """The yes/no outcome and which of its values is the event."""
+    """The outcome, of which kind it is, and which of its values is the event."""
 
+    kind: Literal["yes/no"] = "yes/no"
+    """Its family (:data:`fedrulefit.core.families.FAMILIES`)."""
     column: str = Field(min_length=1)
     positive: Level = 1
     negative: Level = 0
@@ -418,6 +423,13 @@ class Study(_Frozen):
         """SHA-256 of the canonical form: equal exactly for equal studies."""
         text = json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def family(self) -> Family:
+        """What the model's linear predictor means for this outcome."""
+        from fedrulefit.core.families import family_of  # SciPy: a study loads without it
+
+        return family_of(self.outcome.kind)
 
     @property
     def names(self) -> tuple[str, ...]:

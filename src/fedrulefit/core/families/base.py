@@ -27,9 +27,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.judge import Judge
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,9 @@ class Family(ABC):
 
     link: ClassVar[Link]
     words: ClassVar[Words]
+
+    judge: ClassVar[Judge[Any, Any]]
+    """How predictions are judged on patients that a model was not learnt from."""
 
     n_baseline: ClassVar[int] = 1
     """Columns of the baseline block: unpenalised, always in the model; one is the intercept."""

@@ -18,6 +18,7 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.yesno_scores import YesNoJudge
 
 LOGISTIC: Final = Link("logistic", inverse=expit, forward=logit)
 
@@ -28,6 +29,7 @@ class YesNo(Family):
     kind = "yes/no"
     link = LOGISTIC
     words = Words(predictor="log-odds", prediction="probability", effect="odds ratio")
+    judge = YesNoJudge()
     most_slope = 1.0
     most_curvature = 0.25
 

@@ -1,4 +1,4 @@
-r"""How well a model predicts, from coarse histograms of its scores.
+r"""How well probabilities predict a yes/no outcome, from coarse histograms of these scores.
 
 In: predicted probabilities and outcomes. Out: :class:`ScoreSums`, which add up over
 sites, and from them the usual measures. Leaves the site: the sums; no score of a
@@ -27,7 +27,7 @@ What that costs
     edges, exactly.
 
 Oracle: scikit-learn on the patients themselves, within these bounds
-(``tests/properties/test_scores.py``).
+(``tests/properties/test_yesno_scores.py``).
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ import numpy as np
 from scipy.special import expit, logit, ndtri
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.judge import Column, Judge
 
 EDGES: Final[Floats] = np.array(
     [.005, .01, .015, .02, .03, .04, .05, .075, .1, .125, .15, .2, .25, .3, .35, .4, .5, .6, .7,
@@ -295,12 +296,35 @@ def _logistic(
     return unknown, unknown
 
 
-def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> Floats:
-    """Return the calibration curve, shape (n_found, 6).
+@dataclass(frozen=True)
+class Group:
+    """Patients whose predicted probabilities lie close together.
 
-    Neighbouring bins are joined into at most `n_groups` groups of similar weight. Columns:
-    mean predicted probability, where the group begins and ends, observed share of the
-    outcome, weight, cases.
+    Parameters
+    ----------
+    predicted : float
+        Mean predicted probability, as far as that is known.
+    above, below : float
+        Where the group begins and ends.
+    observed, low, high : float
+        Share with the outcome, and Wilson's 95 % interval.
+    patients, events : float
+    """
+
+    predicted: float
+    above: float
+    below: float
+    observed: float
+    low: float
+    high: float
+    patients: float
+    events: float
+
+
+def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> list[Group]:
+    """Return the calibration curve: at most `n_groups` groups of similar weight.
+
+    Each is of neighbouring bins.
     """
     weight = sums.cases + sums.others
     middle = (np.cumsum(weight) - 0.5 * weight) / weight.sum()
@@ -310,16 +334,25 @@ def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> Floats:
     held = in_group > 0
     found = np.flatnonzero(held)
     above, below = (sums.ends[np.searchsorted(group, found, side)] for side in ("left", "right"))
-    return np.column_stack(
-        [
-            np.clip(chances[held] / in_group[held], above, below),
-            above,
-            below,
-            cases[held] / in_group[held],
-            in_group[held],
-            cases[held],
-        ]
-    )
+    patients: Floats = in_group[held].astype(np.float64)
+    observed = cases[held] / patients
+    columns = [
+        np.clip(chances[held] / patients, above, below),
+        above,
+        below,
+        observed,
+        *_wilson(observed, patients),
+        patients,
+        cases[held],
+    ]
+    return [Group(*row) for row in np.column_stack(columns).tolist()]
+
+
+def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
+    """Wilson's 95 % interval of a share."""
+    middle = (share + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
+    wide = Z95 * np.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2)) / (1 + Z95**2 / n)
+    return np.minimum(middle - wide, share), np.maximum(middle + wide, share)
 
 
 @dataclass(frozen=True)
@@ -456,3 +489,127 @@ def decide(sums: ScoreSums, edge: int) -> Decision:
 
 def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else float("nan")
+
+
+def spread_of_areas(sites: Sequence[Measures]) -> float:
+    """Return the standard deviation of the sites' AUCs beyond chance (τ).
+
+    DerSimonian and Laird's estimate on the logit scale; NaN with fewer than two sites of
+    which the interval is known.
+    """
+    usable = [found for found in sites if 0 < found.auc_low < found.auc < found.auc_high < 1]
+    if len(usable) < 2:
+        return float("nan")
+    areas = np.array([(found.auc_low, found.auc, found.auc_high) for found in usable])
+    low, centre, high = logit(areas).T
+    error = (high - low) / (2 * Z95)
+    weight = 1 / error**2
+    mean = weight @ centre / weight.sum()
+    excess = weight @ (centre - mean) ** 2 - (len(usable) - 1)
+    scale = weight.sum() - (weight**2).sum() / weight.sum()
+    return float(np.sqrt(max(excess / scale, 0.0)))
+
+
+class YesNoJudge(Judge[ScoreSums, Measures]):
+    """Yes/no outcomes are judged by histograms of the predicted probability."""
+
+    measure_columns = (
+        Column("patients", "Patients"),
+        Column("events", "With the outcome"),
+        Column("auc", "AUC"),
+        Column("auc_low", "AUC, 95 % interval", upto="auc_high"),
+        Column("auc_bound", "AUC, most that counting in bins can shift it"),
+        Column("brier", "Brier score"),
+        Column("log_loss", "Log-loss"),
+        Column("slope", "Calibration slope (1 is right)"),
+        Column("slope_low", "Calibration slope, 95 % interval", upto="slope_high"),
+        Column("intercept", "Calibration intercept (0 is right)"),
+        Column("intercept_low", "Calibration intercept, 95 % interval", upto="intercept_high"),
+        Column("observed", "Observed share with the outcome", holds="rate"),
+        Column("expected", "Predicted share"),
+    )
+    group_columns = (
+        Column("above", "Predicted risk", upto="below", holds="edge"),
+        Column("predicted", "Its mean, estimated"),
+        Column("observed", "Observed share", holds="rate"),
+        Column("low", "95 % interval", upto="high", holds="rate"),
+        Column("patients", "Patients"),
+        Column("events", "With the outcome"),
+    )
+    decision_columns = (
+        Column("threshold", "Treat from a risk of"),
+        Column("sensitivity", "Sensitivity", holds="rate"),
+        Column("specificity", "Specificity", holds="rate"),
+        Column("ppv", "Positive predictive value", holds="rate"),
+        Column("npv", "Negative predictive value", holds="rate"),
+        Column("net_benefit", "Net benefit"),
+        Column("treat_all", "Treating all"),
+    )
+
+    def count(self, prediction: Floats, outcome: Floats, weights: Floats) -> ScoreSums:
+        """Return the sums of some patients: :func:`count_scores`."""
+        return count_scores(prediction, outcome, weights)
+
+    def add(self, parts: Sequence[ScoreSums]) -> ScoreSums:
+        """Add up over sites: :func:`add_scores`."""
+        return add_scores(parts)
+
+    def coarsen(self, sums: ScoreSums, least: float, *, each: bool = False) -> ScoreSums | None:
+        """Merge bins below `least`: :func:`coarsen`."""
+        return coarsen(sums, least, each=each)
+
+    def measure(self, sums: ScoreSums) -> Measures:
+        """Return all measures: :func:`measure`."""
+        return measure(sums)
+
+    def heterogeneity(self, sites: Sequence[Measures]) -> float:
+        """Return τ of the AUCs: :func:`spread_of_areas`."""
+        return spread_of_areas(sites)
+
+    def groups(self, sums: ScoreSums, n_groups: int) -> list[Group]:
+        """Return the calibration curve: :func:`calibration_groups`."""
+        return calibration_groups(sums, n_groups)
+
+    def decisions(self, sums: ScoreSums) -> list[Decision]:
+        """Return a decision for each edge between the bins, where nothing is lost by them."""
+        return [decide(sums, edge) for edge in range(len(sums.edges))]
+
+    def tell(self, found: Measures) -> str:
+        """Return the measures in a sentence."""
+        return (
+            f"On {found.patients:g} patients that it was not learnt from, {found.events:g} of them "
+            f"with the outcome: AUC {found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f}), "
+            f"Brier score {found.brier:.3f}, calibration slope {found.slope:.2f}."
+        )
+
+    def tell_briefly(self, found: Measures) -> list[tuple[str, str]]:
+        """Return the main measures as (heading, number)."""
+        return [
+            ("patients", f"{found.patients:g}"),
+            ("events", f"{found.events:g}"),
+            ("AUC (95 % CI)", f"{found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f})"),
+            ("Brier", f"{found.brier:.3f}"),
+            ("slope", f"{found.slope:.2f}"),
+        ]
+
+    def tell_span(self, sites: Sequence[Measures]) -> str:
+        """Return from what to what the sites' AUCs go, in a sentence."""
+        known = [found.auc for found in sites if not np.isnan(found.auc)]
+        if not known:
+            return "The AUC of single sites is not told: some site has too few patients."
+        return f"By site the AUC is from {min(known):.3f} to {max(known):.3f}."
+
+    def tell_heterogeneity(self, sites: Sequence[Measures]) -> str:
+        """Return how much the sites' AUCs differ, in a sentence; empty where that is not known."""
+        tau = self.heterogeneity(sites)
+        if np.isnan(tau):
+            return ""
+        if tau < 0.005:
+            return (
+                f"Beyond chance, no difference between the AUCs of {len(sites)} sites is "
+                "seen (DerSimonian and Laird's τ = 0); with few patients it cannot be excluded."
+            )
+        return (
+            f"Beyond chance, the sites' AUCs differ by a standard deviation of τ = {tau:.2f} on "
+            "the logit scale (DerSimonian and Laird)."
+        )
