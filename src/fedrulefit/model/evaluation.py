@@ -67,6 +67,11 @@ class Evaluation:
         """The measures over all sites."""
         return self.measures or self.family.judge.measure(self.overall)
 
+    @property
+    def all_measures(self) -> Mapping[str, Measures]:
+        """The measures over all sites, and of each that can be seen."""
+        return {ALL_SITES: self.total, **self.sites}
+
     def rounded(self, rounding: Rounding, unit: float = 1.0) -> Evaluation | None:
         """Return what may be published of it; None where too few patients were judged.
 
@@ -113,8 +118,8 @@ class Evaluation:
         """
         import pandas as pd
 
-        rows = {ALL_SITES: self.total, **self.sites}
-        return pd.DataFrame([{"site": name, **vars(found)} for name, found in rows.items()])
+        rows = [{"site": name, **vars(found)} for name, found in self.all_measures.items()]
+        return pd.DataFrame(rows)
 
     def heterogeneity(self) -> float:
         """Return the standard deviation of the sites' AUCs beyond chance (τ).
@@ -150,11 +155,8 @@ class Evaluation:
 
 
 def _round_measures(found: Measures, rounding: Rounding, unit: float) -> Measures:
-    patients, events = (rounding.count(x, unit) for x in (found.patients, found.events))
-    rough = found.rounded(rounding.multiple * unit)
-    return replace(
-        rough, patients=patients, events=events, observed=round(min(events / patients, 1.0), 3)
-    )
+    counts = (rounding.count(x, unit) for x in (found.patients, found.events))
+    return found.rounded(rounding.multiple * unit).with_counts(*counts)
 
 
 def _round_means(means: Floats, moves: Floats) -> Floats:

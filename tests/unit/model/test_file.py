@@ -18,8 +18,7 @@ from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model import Model
-from fedrulefit.model import file as modelfile
-from fedrulefit.model.file import build_model, load_model, model_facts, save_model
+from fedrulefit.model.file import build_model, load_model, model_facts, reading, save_model
 from tests.reports import evaluated_model
 from tests.samples import fit_model, make_frame, make_study
 
@@ -165,7 +164,7 @@ def test_a_missing_file_a_folder_and_a_giant_are_refused(
         load_model(tmp_path)
     with pytest.raises(ModelFileError, match="m"):
         load_model(tmp_path / "a\0b")
-    monkeypatch.setattr(modelfile, "MAX_BYTES", 100)
+    monkeypatch.setattr(reading, "MAX_BYTES", 100)
     with pytest.raises(ModelFileError, match="over 100 bytes"):
         load_model(saved)
 

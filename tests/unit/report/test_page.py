@@ -131,7 +131,7 @@ def test_terms_agree_with_the_frame() -> None:
     frame = model.rules_frame()
     rows = list_terms(model)
     assert [row.words for row in rows] == frame["rule"].tolist()
-    assert [row.ratio for row in rows] == frame["odds_ratio"].tolist()
+    assert [row.size for row in rows] == frame["odds_ratio"].tolist()
     assert max(row.importance for row in rows) == 100
 
 

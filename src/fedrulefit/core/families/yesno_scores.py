@@ -412,10 +412,14 @@ class Measures:
 
         Exact measures of few patients give away the table that they were computed from.
         """
-        patients, events = round_to(np.array([self.patients, self.events]), base).tolist()
         facts = {name: round(value, 3) for name, value in vars(self).items()}
+        counts = round_to(np.array([self.patients, self.events]), base)
+        return Measures(**facts).with_counts(*counts.tolist())
+
+    def with_counts(self, patients: float, events: float) -> Measures:
+        """Return the same with rounded counts, and the share that follows from them."""
         observed = round(min(events / patients, 1.0), 3) if patients > 0 else float("nan")
-        return Measures(**{**facts, "patients": patients, "events": events, "observed": observed})
+        return replace(self, patients=patients, events=events, observed=observed)
 
 
 def round_to(numbers: Floats, base: float) -> Floats:
