@@ -40,14 +40,18 @@ def dump_island(model: Model) -> str:
 
 
 def write_family(family: Family) -> str:
-    """Return the family as the page's program needs it: a constant of JavaScript functions."""
+    """Return the family as the page's program needs it: a constant of functions and words."""
+    sign, level = (
+        json.dumps(word, ensure_ascii=False)
+        for word in (family.words.effect_sign, family.words.level)
+    )
     return (
         "const family = {\n"
         f"  inverse: {family.link.javascript},\n"
         f"  effect: {family.effect_javascript},\n"
         f"  tell: {family.tell_javascript},\n"
-        f"  sign: {json.dumps(family.words.effect_sign, ensure_ascii=False)},\n"
-        f"  level: {json.dumps(family.words.level)},\n"
+        f"  sign: {sign},\n"
+        f"  level: {level},\n"
         "};\n"
     )
 

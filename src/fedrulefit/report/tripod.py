@@ -154,7 +154,7 @@ def _outcome(model: Model) -> str:
 def _predictors(model: Model) -> str:
     return (
         f"{model.study.n_features} covariates with units, public ranges and levels, as in the "
-        "risk calculator."
+        f"{model.study.family.words.level} calculator."
     )
 
 
