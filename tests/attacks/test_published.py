@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from fedrulefit.core.families.yesno_scores import ScoreSums, YesNoJudge, coarsen, count_scores
+from fedrulefit.core.families.yesno_judge import YesNoJudge
+from fedrulefit.core.families.yesno_scores import ScoreSums, coarsen, count_scores
 from fedrulefit.core.grid import encode
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import fires

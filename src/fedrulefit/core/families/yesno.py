@@ -20,7 +20,7 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
-from fedrulefit.core.families.yesno_scores import YesNoJudge
+from fedrulefit.core.families.yesno_judge import YesNoJudge
 
 STEEPEST: Final = 708.0
 """exp neither overflows nor underflows up to here; the probability is 1 or 0 to 300 digits."""
