@@ -29,7 +29,7 @@ import fedrulefit
 from fedrulefit import study
 from fedrulefit.core.grid import Grid
 from fedrulefit.experiments.markdown import fill_parts, make_table
-from fedrulefit.model import file as modelfile
+from fedrulefit.model.file import parts as modelfile
 from fedrulefit.privacy import ledger, policy
 from fedrulefit.protocol import messages
 from fedrulefit.table import check as table
@@ -54,6 +54,7 @@ MEANINGS: Final[Mapping[str, Mapping[str, str]]] = {
         "keys beside it override.",
     },
     "Outcome": {
+        "kind": "What an outcome is: a patient has it, or has not.",
         "column": "Column of the outcome.",
         "positive": "The value of patients **with** the event.",
         "negative": "The value of patients without it.",
@@ -203,7 +204,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.Model.to_sql",
             "fedrulefit.Model.to_onnx",
             "fedrulefit.Model.describe",
-            "fedrulefit.Model.odds_ratio",
+            "fedrulefit.Model.effect",
             "fedrulefit.Model.support",
             "fedrulefit.Model.rule_terms",
             "fedrulefit.Model.linear_terms",
@@ -275,7 +276,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.model.evaluation.Evaluation.calibration_frame",
             "fedrulefit.model.evaluation.Evaluation.decision_frame",
             "fedrulefit.model.evaluation.Evaluation.heterogeneity",
-            "fedrulefit.core.scores.Measures",
+            "fedrulefit.core.families.yesno_scores.Measures",
         ),
     ),
     (
@@ -729,19 +730,19 @@ def _outcomes(code: ast.expr) -> list[ast.expr]:
 def make_model_fields() -> str:
     """Return the fields of a model file below the top level, with their types."""
     parts = {
-        "top level": modelfile._File,
-        "`grid[]`": modelfile._AxisPart,
-        '`terms[]` of `kind = "rule"`': modelfile._RulePart,
-        "`terms[].conditions[]`": modelfile._ConditionPart,
-        '`terms[]` of `kind = "linear"`': modelfile._LinearPart,
-        "`rounding`": modelfile._RoundingPart,
-        "`privacy`": modelfile._PrivacyPart,
-        "`provenance`": modelfile._ProvenancePart,
-        "`provenance.certificate`": modelfile._CertificatePart,
-        "`provenance.path[]`": modelfile._PathPart,
-        "`evaluation`, `validation`": modelfile._EvaluationPart,
-        "their `overall` and `sites.*`": modelfile._MeasuresPart,
-        "their `groups[]`": modelfile._GroupPart,
+        "top level": modelfile.FilePart,
+        "`grid[]`": modelfile.AxisPart,
+        '`terms[]` of `kind = "rule"`': modelfile.RulePart,
+        "`terms[].conditions[]`": modelfile.ConditionPart,
+        '`terms[]` of `kind = "linear"`': modelfile.LinearPart,
+        "`rounding`": modelfile.RoundingPart,
+        "`privacy`": modelfile.PrivacyPart,
+        "`provenance`": modelfile.ProvenancePart,
+        "`provenance.certificate`": modelfile.CertificatePart,
+        "`provenance.path[]`": modelfile.PathPart,
+        "`evaluation`, `validation`": modelfile.EvaluationPart,
+        "their `overall` and `sites.*`": modelfile.MeasuresPart,
+        "their `groups[]`": modelfile.GroupPart,
     }
     tables = []
     for title, cls in parts.items():
@@ -751,7 +752,7 @@ def make_model_fields() -> str:
 
 
 MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
-    "_File": {
+    "FilePart": {
         "format": f'Always `"{modelfile.FORMAT}"`.',
         "version": f"Version of this format, now {modelfile.VERSION}.",
         "study": "The study, with every default written out; keys as in the "
@@ -768,7 +769,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "validation": "How well models of all sites but one predict the patients of that one; null "
         "where that was not tried.",
     },
-    "_AxisPart": {
+    "AxisPart": {
         "covariate": "Name of the covariate.",
         "kind": '`"number"`, `"category"` or `"yes/no"`.',
         "cutoffs": "Cut-offs, increasing, exact. Empty for a category.",
@@ -778,7 +779,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "centre": "Subtracted from the winsorised value.",
         "fill": "What a missing value counts as in the linear term.",
     },
-    "_RulePart": {
+    "RulePart": {
         "kind": '`"rule"`.',
         "rule": "The rule in words. It must agree with the conditions, or the file is refused.",
         "conditions": "All must hold; at most one per covariate, in the study's order.",
@@ -793,14 +794,14 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "by_site": "`[inside, events_inside]` of each site, rounded; empty where the study does not"
         " ask for it (`per_site`), or where a site has too few.",
     },
-    "_ConditionPart": {
+    "ConditionPart": {
         "covariate": "Name of the covariate.",
         "interval": "Number or yes/no: codes `[lo, hi)`. Code c means that c cut-offs are ≤ the "
         "value. `[0, 0]` means that only a missing value satisfies.",
         "levels": "Category: positions of the levels that satisfy, from 0.",
         "missing": "Whether a missing value satisfies the condition.",
     },
-    "_LinearPart": {
+    "LinearPart": {
         "kind": '`"linear"`.',
         "covariate": "Name of the covariate.",
         "coefficient": "β*_j, for 0.4·(winsorised value − centre)/spread.",
@@ -808,7 +809,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "path": "Its coefficient at each λ of the path; empty where λ was given, and in a rounded "
         "model.",
     },
-    "_PrivacyPart": {
+    "PrivacyPart": {
         "mechanism": "Noise of the histograms, as the sites named it; `none` without histograms.",
         "epsilon_per_histogram": "ε of one histogram; `null` without noise.",
         "n_histograms": "Histograms that each patient stands in.",
@@ -819,7 +820,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "sum_of": "How many sites were in the secure sums; `null` if the coordinator saw each "
         "site's own numbers.",
     },
-    "_EvaluationPart": {
+    "EvaluationPart": {
         "overall": "Measures over all sites.",
         "groups": "Calibration and decisions: patients by predicted probability, from 0 to 1. "
         "Neighbours are merged until each holds enough with and without the event, never fewer "
@@ -829,7 +830,7 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "judged": "How coarse the model was when it was judged, as in `rounding`. Where that is "
         "finer than the model's own, it was judged before it was rounded.",
     },
-    "_MeasuresPart": {
+    "MeasuresPart": {
         "patients": "Patients judged (with weights).",
         "events": "Those of them with the event.",
         "auc": "Area under the ROC curve; like all below, null where it is not defined.",
@@ -847,19 +848,19 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "observed": "Share with the event.",
         "expected": "Mean predicted probability.",
     },
-    "_GroupPart": {
+    "GroupPart": {
         "above": "The group's probabilities are at least this.",
         "below": "And below this.",
         "events": "Patients with the event.",
         "others": "Patients without it.",
         "predicted": "Estimated mean of its probabilities; null in files that do not tell it.",
     },
-    "_RoundingPart": {
+    "RoundingPart": {
         "multiple": "Counts are multiples of this (times the largest weight); 1: exact.",
         "smallest": "Smaller counts are null, and those whose complement is smaller; 0: all are "
         "told.",
     },
-    "_ProvenancePart": {
+    "ProvenancePart": {
         "sites": "Names of the sites.",
         "patients": "Patients over all sites (with weights).",
         "events": "Those of them with the event; null where too few have it, or have it not.",
@@ -878,12 +879,12 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
         "by_site": "`[patients, events]` of each site, rounded; empty without `per_site`, or where "
         "a site has too few with or without the outcome.",
     },
-    "_CertificatePart": {
+    "CertificatePart": {
         "residual": "KKT residual: the largest entry of the least subgradient.",
         "gap": "Duality gap: the objective lies at most so much above its minimum. `null` where a "
         "term other than the intercept has no penalty.",
     },
-    "_PathPart": {
+    "PathPart": {
         "penalty": "λ.",
         "deviance": "Mean deviance of held-out patients over the folds.",
         "error": "Its standard error.",

@@ -16,8 +16,7 @@ import numpy as np
 from scipy.special import expit
 
 from fedrulefit.core.arrays import Bools, Floats
-from fedrulefit.core.design import build_design
-from fedrulefit.core.grid import encode
+from fedrulefit.core.predictor import evaluate_terms
 from fedrulefit.model import Model
 from fedrulefit.study import Study
 
@@ -182,9 +181,7 @@ def match_planted(model: Model, frame: pd.DataFrame) -> list[Match]:
     """
     values = model.read_values(frame)
     rules = model.rule_terms
-    hits = build_design(
-        encode(values, model.grid), [t.rule for t in rules], np.empty((len(frame), 0))
-    ).dense_rules()
+    hits = evaluate_terms(values, model.grid, [term.rule for term in rules], ()).dense_rules()
     matches = []
     for planted in PLANTED:
         truth = planted.holds(frame).astype(np.float64)

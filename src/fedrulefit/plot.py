@@ -30,9 +30,9 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     """Draw the most important terms (:meth:`Model.rules_frame`).
 
     Importance is scaled so that the largest is 100; colour tells whether a
-    term raises or lowers the risk.
+    term raises or lowers the prediction.
     """
-    ax = _axes(ax)
+    ax, words = _axes(ax), model.study.family.words
     frame = model.rules_frame(top=top, min_support=min_support)
     if frame.empty:
         return _say(ax, "The model has no terms")
@@ -41,13 +41,17 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     place = np.arange(len(frame))[::-1]
     ax.barh(place, scaled, color=colours)
     ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
-    for y, x, ratio in zip(place, scaled, frame["odds_ratio"], strict=True):
-        ax.annotate(f"OR {ratio:.2f}", (x, y), (3, 0), textcoords="offset points", va="center")
+    for y, x, effect in zip(place, scaled, frame[words.effect_column], strict=True):
+        label = f"{words.effect_short} {effect:.2f}"
+        ax.annotate(label, (x, y), (3, 0), textcoords="offset points", va="center")
     ax.set_xlim(0, 118)
     ax.set_xlabel("Importance (largest = 100)")
     ax.set_title("Rules and linear terms")
     ax.legend(
-        handles=[_patch(RAISES, "raises the risk"), _patch(LOWERS, "lowers the risk")],
+        handles=[
+            _patch(RAISES, f"raises the {words.level}"),
+            _patch(LOWERS, f"lowers the {words.level}"),
+        ],
         loc="lower right",
         frameon=False,
     )
@@ -175,10 +179,10 @@ def coefficients(model: Model, ax: Axes | None = None, *, top: int = 8) -> Axes:
 
 
 def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> Axes:
-    """Draw predicted against observed risk of held-out patients.
+    """Draw what was predicted for held-out patients against what was observed.
 
     The data: :meth:`Evaluation.calibration_frame` of ``Model.evaluation``. Upright bars are
-    95 % (Wilson) intervals, level ones the groups' range of predicted risk.
+    95 % (Wilson) intervals, level ones the groups' range of predictions.
     """
     ax = _axes(ax)
     if model.evaluation is None:
@@ -193,8 +197,9 @@ def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> 
     )  # fmt: skip
     ax.set_xlim(0, 1)
     ax.set_ylim(0, 1)
-    ax.set_xlabel("Predicted risk")
-    ax.set_ylabel("Observed share")
+    words = model.study.family.words
+    ax.set_xlabel(f"Predicted {words.level}")
+    ax.set_ylabel(words.observed.capitalize())
     ax.set_title("Calibration")
     ax.legend(frameon=False, loc="upper left")
     return ax
@@ -221,7 +226,7 @@ def decision(model: Model, ax: Axes | None = None) -> Axes:
     top = max(float(frame["net_benefit"].max()), float(frame["treat_all"].max()), 1e-3)
     ax.set_ylim(-0.25 * top, 1.1 * top)
     ax.set_xlim(0, 1)
-    ax.set_xlabel("Threshold of the risk")
+    ax.set_xlabel(f"Threshold of the {model.study.family.words.level}")
     ax.set_ylabel("Net benefit")
     ax.set_title("Decision curve")
     ax.legend(frameon=False)
@@ -231,7 +236,7 @@ def decision(model: Model, ax: Axes | None = None) -> Axes:
 def partial_dependence(
     model: Model, feature: str | tuple[str, str], ax: Axes | None = None
 ) -> Axes:
-    """Draw how the log-odds depend on a covariate (:meth:`Model.partial_dependence`).
+    """Draw how the linear predictor depends on a covariate (:meth:`Model.partial_dependence`).
 
     The line, or the dots of a category, is the average; the band is where the rules that
     name other covariates, too, can take it, whatever these are.
@@ -245,7 +250,7 @@ def partial_dependence(
 
 def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:
     frame = model.partial_dependence(name)
-    covariate = model.study.covariates[name]
+    covariate, words = model.study.covariates[name], model.study.family.words
     ax.axhline(0, color=OUTSIDE, linewidth=0.8, zorder=0)
     if isinstance(covariate, Number):
         known, missing = frame[frame["value"].notna()], frame[frame["value"].isna()]
@@ -253,8 +258,8 @@ def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:
             known["value"], known["lowest"], known["highest"], color=OUTSIDE, alpha=0.5,
             linewidth=0, label="whatever the others are",
         )  # fmt: skip
-        ax.plot(known["value"], known["log_odds"], color=NEUTRAL, label="on average")
-        for y in missing["log_odds"]:
+        ax.plot(known["value"], known[words.predictor_column], color=NEUTRAL, label="on average")
+        for y in missing[words.predictor_column]:
             ax.axhline(y, color=INSIDE, linestyle="--", label="missing")
     else:
         place = np.arange(len(frame))
@@ -262,23 +267,23 @@ def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:
             place, frame["lowest"], frame["highest"], color=OUTSIDE, linewidth=8,
             label="whatever the others are",
         )  # fmt: skip
-        ax.plot(place, frame["log_odds"], "o", color=NEUTRAL, label="on average")
+        ax.plot(place, frame[words.predictor_column], "o", color=NEUTRAL, label="on average")
         ax.set_xticks(place, [_shorten(text) for text in frame["label"]])
     ax.set_xlabel(_axis_title(model, name))
-    ax.set_ylabel("Log-odds")
+    ax.set_ylabel(words.predictor.capitalize())
     ax.set_title("Dependence")
     ax.legend(frameon=False)
     return ax
 
 
 def _dependence_on_two(model: Model, names: tuple[str, str], ax: Axes) -> Axes:
-    """Between corners the colour is linear, as the log-odds are."""
-    frame = model.partial_dependence(names)
+    """Between corners the colour is linear, as F is."""
+    frame, words = model.partial_dependence(names), model.study.family.words
     for k, name in enumerate(names, start=1):
         if isinstance(model.study.covariates[name], Number):
             frame = frame[frame[f"value_{k}"].notna()]
     n_second = int((frame["value_1"].iloc[0] == frame["value_1"]).sum())
-    height = frame["log_odds"].to_numpy().reshape(-1, n_second)
+    height = frame[words.predictor_column].to_numpy().reshape(-1, n_second)
     corners = []
     for k, part, axis in (
         (1, frame.iloc[::n_second], ax.xaxis),
@@ -300,7 +305,7 @@ def _dependence_on_two(model: Model, names: tuple[str, str], ax: Axes) -> Axes:
     ax.set_xlabel(_axis_title(model, names[0]))
     ax.set_ylabel(_axis_title(model, names[1]))
     ax.set_title("Dependence")
-    ax.figure.colorbar(mesh, ax=ax, label="Log-odds")
+    ax.figure.colorbar(mesh, ax=ax, label=words.predictor.capitalize())
     return ax
 
 

@@ -687,7 +687,7 @@ def test_a_text_that_no_model_has_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     facts["study"]["name"] = "x" * 200_000
     with pytest.raises(ModelFileError, match="a text of 200000 characters"):
         build_model(facts)
-    monkeypatch.setattr("fedrulefit.model.file.MAX_TEXT", 10**9)  # the twin
+    monkeypatch.setattr("fedrulefit.model.file.reading.MAX_TEXT", 10**9)  # the twin
     assert len(build_model(facts).study.name) == 200_000
 
 

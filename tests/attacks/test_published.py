@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
+from fedrulefit.core.families.yesno_judge import YesNoJudge
+from fedrulefit.core.families.yesno_scores import ScoreSums, coarsen, count_scores
 from fedrulefit.core.grid import encode
 from fedrulefit.core.rounding import EXACT, Rounding
-from fedrulefit.core.scores import ScoreSums, coarsen, count_scores
 from fedrulefit.engines import inprocess
 from fedrulefit.model import Model, RuleTerm, evaluation
 from fedrulefit.model.file import model_facts
@@ -374,10 +375,10 @@ def test_three_held_out_patients_are_not_published(monkeypatch: pytest.MonkeyPat
     assert model_facts(model)["evaluation"] is None
     assert "Too few patients were held out" in render_report(model)
 
-    def careless(sums: ScoreSums, least: float, **options: Any) -> ScoreSums | None:
+    def careless(_: Any, sums: ScoreSums, least: float, **options: Any) -> ScoreSums | None:
         return coarsen(sums, min(least, sums.n_cases, sums.n_others), **options)
 
-    monkeypatch.setattr(evaluation, "coarsen", careless)
+    monkeypatch.setattr(YesNoJudge, "coarsen", careless)
     weak = model_facts(inprocess.fit(study, tables).model)["evaluation"]["groups"]
     assert sum(group["events"] + group["others"] for group in weak) == 3
 

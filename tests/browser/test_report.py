@@ -155,7 +155,7 @@ def test_everything_works_by_keyboard(open_report: Open) -> None:
     assert page.locator("#risk").get_attribute("data-risk") is not None
     assert page.locator("#vary").input_value() == "1"
     assert page.locator("#x1").input_value() != ""
-    head = page.locator("th[data-key=ratio]")
+    head = page.locator("th[data-key=effect]")
     assert head.get_attribute("aria-sort") == "descending"
     rows = page.locator("#rules-table tbody tr:visible")
     assert rows.count() > 50

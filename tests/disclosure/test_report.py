@@ -28,7 +28,7 @@ from fedrulefit.report import render_report
 from fedrulefit.report.charts import draw_effects, tabulate_pair
 from fedrulefit.report.contents import (
     format_count,
-    format_ratio,
+    format_effect,
     tell_heterogeneity,
     tell_validation,
 )
@@ -79,7 +79,7 @@ def leaves(facts: Any) -> Iterator[Any]:
 def spellings(value: float) -> set[str]:
     """Return a number as the page may round it."""
     forms = {f"{abs(value):.{d}f}" for d in range(5)} | {format_count(abs(value))}
-    forms |= {f"{abs(value):.{d}g}" for d in range(2, 7)} | {format_ratio(abs(value)), repr(value)}
+    forms |= {f"{abs(value):.{d}g}" for d in range(2, 7)} | {format_effect(abs(value)), repr(value)}
     return {text for form in forms for text in NUMBER.findall(form)}
 
 
@@ -102,7 +102,7 @@ def derivable(model: Model) -> set[str]:
     ]  # fmt: skip
     largest = max((t.importance for t in model.terms), default=1.0)
     for term in model.terms:
-        numbers += [model.odds_ratio(term), 100 * term.importance / largest]
+        numbers += [model.effect(term), 100 * term.importance / largest]
         known.update(NUMBER.findall(model.describe(term)))
         if isinstance(term, LinearTerm) or term.inside is None:
             continue
@@ -147,7 +147,7 @@ def effect_numbers(model: Model) -> set[str]:
     charts = draw_effects(model, range(model.study.n_features))
     pairs = [tabulate_pair(model, pair) for pair in strongest_pairs(model, 3)]
     ticks = [t.text for c in charts for t in (*c.x_ticks, *c.y_ticks)]
-    marks = [m.odds for c in charts for m in c.marks] + [c.words for c in charts]
+    marks = [m.effect for c in charts for m in c.marks] + [c.words for c in charts]
     cells = [odds for p in pairs for row in p.cells for odds, _ in row]
     words = [word for p in pairs for word in (*p.rows, *p.columns)]
     return {text for part in (*ticks, *marks, *cells, *words) for text in NUMBER.findall(part)}

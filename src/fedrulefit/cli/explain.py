@@ -30,7 +30,7 @@ def explain(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Show which rules hold for one patient, and what each adds to the log-odds.
+    """Show which rules hold for one patient, and what each adds to the linear predictor.
 
     Example: fedrulefit explain model.json --value age=71 --value GCS=4 --value ISS=30
     """
@@ -40,7 +40,7 @@ def explain(
     patient = _typed_patient(value or [], loaded) if data is None else _patient_of(data, row)
     (explanation,) = loaded.explain(patient)
     if as_json:
-        typer.echo(json.dumps(asdict(explanation), indent=2))
+        typer.echo(json.dumps(_facts(explanation, loaded), indent=2))
     else:
         _show(explanation, loaded)
 
@@ -63,16 +63,27 @@ def _typed_patient(pairs: list[str], model: Model) -> Source:
     return patient
 
 
+def _facts(explanation: Explanation, model: Model) -> dict[str, object]:
+    """Return the explanation under the names that frames and exports have, too."""
+    words = model.study.family.words
+    return {
+        "baseline": explanation.baseline,
+        "contributions": [asdict(part) for part in explanation.contributions],
+        words.predictor_column: explanation.linear_predictor,
+        words.prediction_column: explanation.prediction,
+    }
+
+
 def _show(explanation: Explanation, model: Model) -> None:
-    console = stdout()
+    console, family = stdout(), model.study.family
     label = model.study.outcome.label or model.study.outcome.column
-    console.print(line(f"{label}: {100 * explanation.probability:.1f} %", style="bold"))
+    console.print(line(f"{label}: {family.tell(explanation.prediction)}", style="bold"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("because", overflow="fold", ratio=1)
-    table.add_column("adds to the log-odds", justify="right", no_wrap=True)
+    table.add_column(f"adds to the {family.words.predictor}", justify="right", no_wrap=True)
     for part in explanation.contributions:
         style = "red" if part.contribution > 0 else "blue"
         table.add_row(printable(part.term), Text(f"{part.contribution:+.3f}", style=style))
     table.add_row("baseline", f"{explanation.baseline:+.3f}")
-    table.add_row("total", f"{explanation.log_odds:+.3f}", style="bold")
+    table.add_row("total", f"{explanation.linear_predictor:+.3f}", style="bold")
     console.print(table)

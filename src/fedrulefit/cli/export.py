@@ -39,7 +39,7 @@ def export(
     schema: Annotated[str | None, typer.Option(help="SQL: the schema of the table.")] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(help="SQL: a column to show beside the probability. May be repeated."),
+        typer.Option(help="SQL: a column to show beside the prediction. May be repeated."),
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -48,8 +48,12 @@ def export(
             help="SQL: the table's name of a covariate, where it is another. May be repeated.",
         ),
     ] = None,
-    log_odds: Annotated[
-        bool, typer.Option("--log-odds", help="SQL: give the log-odds, too.")
+    linear_predictor: Annotated[
+        bool,
+        typer.Option(
+            "--linear-predictor",
+            help="SQL: give the linear predictor, too (of a yes/no outcome, the column log_odds).",
+        ),
     ] = False,
 ) -> None:
     """Write a model as one SQL query, or as an ONNX graph.
@@ -70,7 +74,7 @@ def export(
         table=table if schema is None else (schema, table),
         key=key or (),
         columns=_read_columns(column or []),
-        log_odds=log_odds,
+        linear_predictor=linear_predictor,
     )
     if output is None:
         typer.echo(query, nl=False)

@@ -10,7 +10,6 @@ from typing import Annotated, Any, TextIO
 
 import typer
 from rich.text import Text
-from scipy.special import expit
 
 from fedrulefit.cli.console import friendly_errors, spreadsheet_cell, stderr
 from fedrulefit.errors import DataError
@@ -31,25 +30,32 @@ def predict(
         str | None,
         typer.Option(
             "--id",
-            help="A column to copy beside each probability; in CSV, a text that begins like a "
+            help="A column to copy beside each prediction; in CSV, a text that begins like a "
             "formula gets an apostrophe in front.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, not CSV.")] = False,
 ) -> None:
-    """Write each patient's probability of the outcome, in the order of the table.
+    """Write each patient's prediction, in the order of the table.
+
+    Of a yes/no outcome that is its probability, and the log_odds that it follows from.
 
     Example: fedrulefit predict model.json new.csv -o risks.csv
     """
     loaded = Model.load(model)
-    log_odds = loaded.decision_function(data)
-    probability = expit(log_odds)
+    family = loaded.study.family
+    predictor = loaded.decision_function(data)
+    prediction = family.link.inverse(predictor)
+    results = {
+        family.words.prediction_column: prediction.tolist(),
+        family.words.predictor_column: predictor.tolist(),
+    }
     label: dict[str, list[Any]] = {}
     if id_column is not None:
-        if id_column in ("probability", "log_odds"):
+        if id_column in results:
             raise DataError(f"--id {id_column} is the name of a result: rename the column")
         label[id_column] = read_texts(data, id_column)
-    found = {**label, "probability": probability.tolist(), "log_odds": log_odds.tolist()}
+    found = {**label, **results}
     if output is None:
         _write(sys.stdout, found, as_json=as_json)
         return
@@ -58,7 +64,7 @@ def predict(
             _write(file, found, as_json=as_json)
     except OSError as error:
         raise DataError(f"cannot write {output}: {error.strerror}") from None
-    stderr().print(Text(f"Wrote {len(probability)} probabilities to {output}."))
+    stderr().print(Text(f"Wrote {len(prediction)} {family.words.predictions} to {output}."))
 
 
 def _write(file: TextIO, found: dict[str, list[Any]], *, as_json: bool) -> None:

@@ -17,7 +17,7 @@ from rich.text import Text
 from fedrulefit.cli.console import line, printable, stderr
 from fedrulefit.core.certificate import FINEST, tell_distance
 from fedrulefit.model import Model
-from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.evaluation import ALL_SITES, Evaluation
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.protocol.coordinator import Progress
 
@@ -73,7 +73,8 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     """Return the rule table; importance is scaled so that the largest is 100."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("rule", overflow="fold", ratio=1)
-    for name in ("odds ratio", "importance", "support"):
+    words = model.study.family.words
+    for name in (words.effect, "importance", "support"):
         table.add_column(name, justify="right", no_wrap=True)
     largest = max((term.importance for term in model.terms), default=1.0) or 1.0
     for row in frame.to_dict("records"):
@@ -81,7 +82,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
         support = "linear" if row["kind"] == "linear" else _tell(100 * row["support"], ".0f", " %")
         table.add_row(
             printable(row["rule"]),
-            Text(f"{row['odds_ratio']:.2f}", style=style),
+            Text(f"{row[words.effect_column]:.2f}", style=style),
             f"{100 * row['importance'] / largest:.0f}",
             support,
         )
@@ -198,10 +199,12 @@ def print_evaluation(console: Console, model: Model) -> None:
 
 def _metrics_table(evaluation: Evaluation, title: str, first: str) -> Table:
     """Return how the patients of each site are predicted."""
-    columns = (first, "patients", "events", "AUC (95 % CI)", "Brier", "slope")
-    table = Table(*columns, title=title, title_justify="left", box=None)
-    for row in evaluation.metrics_frame().itertuples():
-        auc = f"{row.auc:.3f} ({row.auc_low:.3f} to {row.auc_high:.3f})"
-        numbers = (f"{row.patients:g}", f"{row.events:g}", auc, f"{row.brier:.3f}")
-        table.add_row(printable(str(row.site)), *numbers, f"{row.slope:.2f}")
+    told = {
+        site: evaluation.family.judge.tell_briefly(found)
+        for site, found in evaluation.all_measures.items()
+    }
+    headings = [heading for heading, _ in told[ALL_SITES]]
+    table = Table(first, *headings, title=title, title_justify="left", box=None)
+    for site, row in told.items():
+        table.add_row(printable(site), *(number for _, number in row))
     return table

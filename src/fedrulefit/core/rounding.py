@@ -11,6 +11,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
+
 
 @dataclass(frozen=True)
 class Rounding:
@@ -80,3 +84,9 @@ def round_step(value: float, step: float) -> float:
 def round_place(value: float, place: int) -> float:
     """Round to a multiple of ten to the power of `place`."""
     return float(f"{value:.{max(-place, 0)}f}") if place <= 0 else float(round(value, -place))
+
+
+def round_to(numbers: Floats, base: float) -> Floats:
+    """Round to multiples of `base`, so that one patient more or less seldom shows."""
+    rounded: Floats = base * np.rint(numbers / base)
+    return rounded

@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits
 
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rounding import EXACT
-from fedrulefit.core.scores import add_scores, coarsen, count_scores, measure
 from fedrulefit.engines.drive import drive
 from fedrulefit.errors import FitError
 from fedrulefit.model import Model
@@ -122,7 +121,7 @@ def leave_one_site_out(
     if len(tables) < 2:
         raise FitError("to leave one site out, two are needed")
     learnt = study.with_settings(holdout=0.0, per_site=False)
-    found = {}
+    found, judge = {}, study.family.judge
     for site, table in tables.items():
         if on_site is not None:
             on_site(site)
@@ -132,13 +131,13 @@ def leave_one_site_out(
         ).model
         if table.outcome is not None:
             chance = model.predict_proba(table.values)
-            found[site] = count_scores(chance, table.outcome, table.weights)
+            found[site] = judge.count(chance, table.outcome, table.weights)
     least = MIN_COUNT * study.most_weight
     own = {}
     if all(min(sums.n_cases, sums.n_others) >= least for sums in found.values()):
-        merged = {site: coarsen(sums, least) for site, sums in found.items()}
-        own = {site: measure(sums).rounded(least) for site, sums in merged.items() if sums}
-    together = Evaluation(add_scores(list(found.values())), own)
+        merged = {site: judge.coarsen(sums, least) for site, sums in found.items()}
+        own = {site: judge.measure(sums).rounded(least) for site, sums in merged.items() if sums}
+    together = Evaluation(judge.add(list(found.values())), own, family=study.family)
     return together.rounded(EXACT, study.most_weight)
 
 

@@ -188,12 +188,12 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         return override_settings(base, given)
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the log-odds F(x), shape (n_rows,)."""
+        """Return the linear predictor F(x), the logarithm of the odds, shape (n_rows,)."""
         check_is_fitted(self)
         return self.model_.decision_function(self._read(X))
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return 1 − σ(F(x)) and σ(F(x)), shape (n_rows, 2)."""
+        """Return the probabilities of either class, shape (n_rows, 2)."""
         check_is_fitted(self)
         positive = self.model_.predict_proba(self._read(X))
         return np.column_stack([1 - positive, positive])

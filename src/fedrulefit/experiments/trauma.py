@@ -351,7 +351,7 @@ def _check_directions(model: Model) -> Verdict:
             agrees = np.sign(term.coefficient) == risks.pop()
             good += int(agrees)
             if not agrees:
-                against += [f"{model.describe(term)}, exp(coef) {model.odds_ratio(term):.2f}"]
+                against += [f"{model.describe(term)}, exp(coef) {model.effect(term):.2f}"]
     words = "".join(f"; against it: {rule}" for rule in against)
     return Verdict(good == told if told else None, f"{good} of {told}{words}")
 

@@ -1,19 +1,15 @@
 """The fitted model, its file, and what may be published of it."""
 
-from fedrulefit.model.model import (
-    Contribution,
+from fedrulefit.model.model import Contribution, Explanation, Model
+from fedrulefit.model.terms import (
     Counts,
-    Explanation,
     LinearTerm,
-    Model,
     PathPoint,
     Provenance,
     RuleTerm,
     Term,
-    describe_rule,
-    level_words,
-    unit_change,
 )
+from fedrulefit.model.wording import describe_rule, level_words, unit_change
 
 __all__ = [
     "Contribution",

@@ -1,6 +1,7 @@
-r"""Partial dependence: how the log-odds depend on one covariate or two, from the terms alone.
+r"""Partial dependence: how F depends on one covariate or two, from the terms alone.
 
-In: a model and the names of one or two covariates S. Out: a data frame. No
+In: a model and the names of one or two covariates S. Out: a data frame. F is the linear
+predictor; its column is named by the outcome's family (yes/no: ``log_odds``). No
 patient is needed. What a term t adds, averaged over the covariates outside S, is
 
 .. math:: β_t · [t_S(x_S)] · P(\text{rest of } t \mid t_S),
@@ -8,7 +9,7 @@ patient is needed. What a term t adds, averaged over the covariates outside S, i
 where :math:`t_S` are its conditions on S and the share is 1 for a term that names
 nothing else (a linear term is 0 at its centre; the intercept is left out):
 
-* ``log_odds`` is the sum over all terms that name a covariate of S: the partial
+* F there is the sum over all terms that name a covariate of S: the partial
   dependence. The share is support / P(t_S), never above 1. The support is in the model;
   P(t_S) is taken as the share of codes that satisfy t_S, a product over covariates:
   cut-offs are quantiles, so that each code holds about as many patients as the next. For
@@ -54,18 +55,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
-    """The log-odds at some points of S; each of shape (n_points,).
+    """F at some points of S; each of shape (n_points,).
 
     Parameters
     ----------
-    log_odds : float64
+    predictor : float64
         The partial dependence.
     interaction : float64
         What of it comes from terms that name all of S.
     alone, lowest, highest : float64
     """
 
-    log_odds: Floats
+    predictor: Floats
     interaction: Floats
     alone: Floats
     lowest: Floats
@@ -84,7 +85,7 @@ def describe_dependence(model: Model, features: Sequence[str]) -> pd.DataFrame:
         suffix = "" if len(chosen) == 1 else f"_{k + 1}"
         columns[f"value{suffix}"] = rows[:, k]
         columns[f"label{suffix}"] = [_label(model, j, value) for value in rows[:, k].tolist()]
-    columns["log_odds"] = found.log_odds
+    columns[model.study.family.words.predictor_column] = found.predictor
     if len(chosen) == 2:
         columns["interaction"] = found.interaction
     columns |= {"alone": found.alone, "lowest": found.lowest, "highest": found.highest}
@@ -92,7 +93,7 @@ def describe_dependence(model: Model, features: Sequence[str]) -> pd.DataFrame:
 
 
 def find_dependence(model: Model, chosen: Sequence[int], rows: Floats) -> Dependence:
-    """Return how the log-odds depend on the covariates `chosen`.
+    """Return how F depends on the covariates `chosen`.
 
     Parameters
     ----------
@@ -165,7 +166,7 @@ def _find(model: Model, features: Sequence[str]) -> list[int]:
 
 
 def list_points(model: Model, feature: int) -> list[float]:
-    """Return where the log-odds can change; NaN, for missing, last."""
+    """Return where F can change; NaN, for missing, last."""
     covariate = model.study.covariates[model.study.names[feature]]
     axis = model.grid.axes[feature]
     missing = [] if axis.complete else [np.nan]

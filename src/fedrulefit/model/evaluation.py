@@ -1,39 +1,29 @@
 """How well a model predicts patients that it was not learnt from.
 
-In: score sums, over all sites and, where they may be seen, of each
-(:mod:`fedrulefit.core.scores`). Out: data frames of the usual measures; the plots in
-:mod:`fedrulefit.plot` show the same frames.
+In: the sums that the outcome's family judges by, over all sites, and the measures of each
+site where they may be seen (:mod:`fedrulefit.core.families.judge`). Out: data frames of the
+usual measures; the plots in :mod:`fedrulefit.plot` show the same frames.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import logit
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families import Family, YesNo
+from fedrulefit.core.families.yesno_scores import Measures, ScoreSums, bin_means
 from fedrulefit.core.rounding import EXACT, Rounding, round_step, round_up_step
-from fedrulefit.core.scores import (
-    Z95,
-    Decision,
-    Measures,
-    ScoreSums,
-    bin_means,
-    calibration_groups,
-    coarsen,
-    count_scores,
-    decide,
-    measure,
-)
 from fedrulefit.privacy.policy import MIN_COUNT
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ALL_SITES: Final = "all sites"
+_YES_NO: Final = YesNo()
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,25 +40,37 @@ class Evaluation:
         Over all sites, where they were taken before bins were merged.
     judged : Rounding
         How coarse the model was when it was judged; what is rounded later was judged before.
+    family : Family
+        Of the outcome.
     """
 
     overall: ScoreSums
     sites: Mapping[str, Measures] = field(default_factory=dict)
     measures: Measures | None = None
     judged: Rounding = EXACT
+    family: Family = _YES_NO
 
     @classmethod
     def of_predictions(
-        cls, chance: Floats, outcome: Floats, weights: Floats | None = None
+        cls,
+        prediction: Floats,
+        outcome: Floats,
+        weights: Floats | None = None,
+        family: Family = _YES_NO,
     ) -> Evaluation:
-        """Judge predicted probabilities of patients at hand."""
-        weights = np.ones(len(chance)) if weights is None else weights
-        return cls(count_scores(chance, outcome, weights))
+        """Judge predictions of patients at hand."""
+        weights = np.ones(len(prediction)) if weights is None else weights
+        return cls(family.judge.count(prediction, outcome, weights), family=family)
 
     @property
     def total(self) -> Measures:
         """The measures over all sites."""
-        return self.measures or measure(self.overall)
+        return self.measures or self.family.judge.measure(self.overall)
+
+    @property
+    def all_measures(self) -> Mapping[str, Measures]:
+        """The measures over all sites, and of each that can be seen."""
+        return {ALL_SITES: self.total, **self.sites}
 
     def rounded(self, rounding: Rounding, unit: float = 1.0) -> Evaluation | None:
         """Return what may be published of it; None where too few patients were judged.
@@ -87,7 +89,7 @@ class Evaluation:
         """
         least = max(MIN_COUNT, rounding.smallest, rounding.multiple) * unit
         fine = replace(self.overall, means=bin_means(self.overall))
-        merged = coarsen(fine, least, each=True)
+        merged = self.family.judge.coarsen(fine, least, each=True)
         if merged is None:
             return None
         measures, sites = self.total, dict(self.sites)
@@ -116,26 +118,15 @@ class Evaluation:
         """
         import pandas as pd
 
-        rows = {ALL_SITES: self.total, **self.sites}
-        return pd.DataFrame([{"site": name, **vars(found)} for name, found in rows.items()])
+        rows = [{"site": name, **vars(found)} for name, found in self.all_measures.items()]
+        return pd.DataFrame(rows)
 
     def heterogeneity(self) -> float:
         """Return the standard deviation of the sites' AUCs beyond chance (τ).
 
-        DerSimonian and Laird's estimate on the logit scale; NaN with fewer than two
-        sites that can be seen.
+        NaN with fewer than two sites that can be seen.
         """
-        usable = [f for f in self.sites.values() if 0 < f.auc_low < f.auc < f.auc_high < 1]
-        if len(usable) < 2:
-            return float("nan")
-        areas = np.array([(found.auc_low, found.auc, found.auc_high) for found in usable])
-        low, centre, high = logit(areas).T
-        error = (high - low) / (2 * Z95)
-        weight = 1 / error**2
-        mean = weight @ centre / weight.sum()
-        excess = weight @ (centre - mean) ** 2 - (len(usable) - 1)
-        scale = weight.sum() - (weight**2).sum() / weight.sum()
-        return float(np.sqrt(max(excess / scale, 0.0)))
+        return self.family.judge.heterogeneity(list(self.sites.values()))
 
     def calibration_frame(self, n_groups: int = 10) -> pd.DataFrame:
         """Return the calibration curve: predicted and observed, by groups of the score.
@@ -145,12 +136,7 @@ class Evaluation:
         """
         import pandas as pd
 
-        columns = ["predicted", "above", "below", "observed", "patients", "events"]
-        frame = pd.DataFrame(calibration_groups(self.overall, n_groups), columns=columns)
-        low, high = _wilson(frame["observed"].to_numpy(), frame["patients"].to_numpy())
-        frame.insert(4, "low", low)
-        frame.insert(5, "high", high)
-        return frame
+        return pd.DataFrame([vars(g) for g in self.family.judge.groups(self.overall, n_groups)])
 
     def decision_frame(self) -> pd.DataFrame:
         """Return sensitivity, specificity, PPV, NPV and net benefit by threshold.
@@ -159,25 +145,18 @@ class Evaluation:
         """
         import pandas as pd
 
-        rows = [vars(decide(self.overall, k)) for k in range(len(self.overall.edges))]
-        return pd.DataFrame(rows, columns=[field.name for field in fields(Decision)])
+        columns = [column.name for column in self.family.judge.decision_columns]
+        rows = [vars(found) for found in self.family.judge.decisions(self.overall)]
+        return pd.DataFrame(rows, columns=columns)
 
     def words(self) -> str:
         """Return the evaluation in a sentence."""
-        found = self.total
-        return (
-            f"On {found.patients:g} patients that it was not learnt from, {found.events:g} of them "
-            f"with the outcome: AUC {found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f}), "
-            f"Brier score {found.brier:.3f}, calibration slope {found.slope:.2f}."
-        )
+        return self.family.judge.tell(self.total)
 
 
 def _round_measures(found: Measures, rounding: Rounding, unit: float) -> Measures:
-    patients, events = (rounding.count(x, unit) for x in (found.patients, found.events))
-    rough = found.rounded(rounding.multiple * unit)
-    return replace(
-        rough, patients=patients, events=events, observed=round(min(events / patients, 1.0), 3)
-    )
+    counts = (rounding.count(x, unit) for x in (found.patients, found.events))
+    return found.rounded(rounding.multiple * unit).with_counts(*counts)
 
 
 def _round_means(means: Floats, moves: Floats) -> Floats:
@@ -200,10 +179,3 @@ def restore_sums(
         edges=edges,
         means=means,
     )
-
-
-def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
-    """Wilson's 95 % interval of a share."""
-    middle = (share + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
-    wide = Z95 * np.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2)) / (1 + Z95**2 / n)
-    return np.minimum(middle - wide, share), np.maximum(middle + wide, share)

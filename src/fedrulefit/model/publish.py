@@ -19,11 +19,11 @@ evaluation             merged bins, rounded counts, measures to three decimals
 =====================  ==================================================================
 
 Why coefficients: at the optimum the outcomes inside a rule are
-:math:`\sum_{i∈r} σ_i ± λN`. With all digits that is one equation per term between small
+:math:`\sum_{i∈r} \hat y_i ± λN`. With all digits that is one equation per term between small
 integers, and a model of few rules can be solved for its counts. Four digits still can, up to
-some thousand patients. A step of β changes the expected outcomes inside by step·n·v, with
-v = r(1 − r) of the outcome's rate r there; steps are 1, 2 or 5 times a power of ten, the least for
-which that is a patient or more. Rounding then moves a coefficient by less than
+some thousand patients. A step of β changes the expected outcomes inside by step·n·v, the
+family's information at the outcome's rate there; steps are 1, 2 or 5 times a power of ten,
+the least for which that is a patient or more. Rounding then moves a coefficient by less than
 :math:`1.3/\sqrt{nv}` of its standard error. A term that rounds to 0 leaves the model: it moved
 less than about one outcome.
 
@@ -40,6 +40,7 @@ from itertools import chain
 from typing import Final, TypeVar
 
 from fedrulefit.core.certificate import Certificate
+from fedrulefit.core.families import Family
 from fedrulefit.core.grid import RULE_SPREAD
 from fedrulefit.core.rounding import (
     EXACT,
@@ -105,13 +106,11 @@ def tell_changes(before: Model, after: Model) -> list[str]:
     if move == 0:
         return ["No coefficient changed."]
     penalty = " and λ" * (before.provenance.penalty != after.provenance.penalty)
-    points = math.ceil(1000 * math.tanh(move / 4)) / 10  # the steepest part of the logistic
     return [
         f"{' and '.join(lost)} left the model: their coefficients rounded to 0."
         if lost
         else "No term left the model.",
-        f"Rounding made coefficients{penalty} coarser: a patient's log-odds move by at most "
-        f"{math.ceil(1000 * move) / 1000:g}, the risk by at most {points:g} percentage points.",
+        f"Rounding made coefficients{penalty} coarser: {after.study.family.tell_move(move)}.",
         *([BEFORE_ROUNDING] if judged_before(after) else []),
     ]
 
@@ -123,7 +122,7 @@ def judged_before(model: Model) -> bool:
 
 
 def bound_move(before: Model, after: Model) -> float:
-    """Return the most that a patient's log-odds can differ between two roundings of a model."""
+    """Return the most that a patient's F can differ between two roundings of a model."""
     left = {_key(term): term.coefficient for term in after.terms}
     low = high = after.intercept - before.intercept
     for term in before.terms:
@@ -170,7 +169,7 @@ def round_model(model: Model, rounding: Rounding) -> Model:
     fewest = max(rounding.smallest, rounding.multiple)
     if origin.patients < fewest * unit:
         raise FedRuleFitError(f"a model of fewer than {fewest} patients may not be published")
-    cells = _Cells.of(origin, rounding, unit)
+    cells = _Cells.of(model, rounding)
     whole = 0.5 * cells.information(cells.patients, cells.events)  # scores spread, v is less
     terms = [_round_term(term, cells) for term in model.terms]
     kept = [term for term in terms if term.coefficient != 0]
@@ -193,9 +192,11 @@ class _Cells:
     events: float | None
     rounding: Rounding
     unit: float
+    family: Family
 
     @classmethod
-    def of(cls, origin: Provenance, rounding: Rounding, unit: float) -> _Cells:
+    def of(cls, model: Model, rounding: Rounding) -> _Cells:
+        origin, unit = model.provenance, model.study.most_weight
         events, least = origin.events, rounding.smallest * unit
         if events is not None and min(events, origin.patients - events) < least:
             events = None
@@ -206,6 +207,7 @@ class _Cells:
             None if events is None else rounding.count(events, unit),
             rounding,
             unit,
+            model.study.family,
         )
 
     @property
@@ -232,7 +234,7 @@ class _Cells:
             rate = (self.events or self.least) / self.patients
         else:
             rate = events / patients
-        return max(patients * rate * (1 - rate) / self.unit, 1.0)
+        return max(self.family.information(patients, rate) / self.unit, 1.0)
 
     def round_sites(
         self, counts: Sequence[Counts], whole: Sequence[Counts] | None = None

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit
 
 from fedrulefit.core.arrays import Codes, Floats, Ints
 from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.grid import encode, linear_values
-from fedrulefit.core.scores import ScoreSums, count_scores
+from fedrulefit.core.predictor import predict
+from fedrulefit.core.sums import Sum
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.protocol.public import SITE_WEIGHT, WEIGHT_UNIT, Public
@@ -107,14 +107,16 @@ class Patients:
         known = outcome_of(table)[table.weights > 0]
         return bool(min((known == 1).sum(), (known == 0).sum()) >= self.fewest)
 
-    def count_scores(self, terms: Ints, coef: Floats) -> ScoreSums:
-        """Return the score sums of a model over the patients that were held out."""
+    def count_scores(self, terms: Ints, coef: Floats) -> Sum:
+        """Return what judges a model, summed over the patients that were held out."""
         public, test = self.public, self.held_out
-        linear = linear_values(test.values, public.grid)[:, public.layout.linear_among(terms)]
-        design = build_design(encode(test.values, public.grid), public.rules_of(terms), linear)
+        rules, linear = public.rules_of(terms), public.linear_of(terms)
+        predictor = predict(test.values, public.grid, rules, linear, coef, alone=True)
         # In units, so that the sums are exact: they do not depend on how sites share patients.
         weights = np.rint(test.weights * WEIGHT_UNIT) / WEIGHT_UNIT
-        return count_scores(expit(design.predictor(coef)), outcome_of(test), weights)
+        family = public.family
+        counted: Sum = family.judge.count(family.link.inverse(predictor), outcome_of(test), weights)
+        return counted
 
 
 def outcome_of(table: Table) -> Floats:

@@ -5,11 +5,11 @@ or network. Out: one HTML text that opens from disk. So the page shows no number
 that cannot be worked out from the model file.
 
 ======================  ==================================================
-``facts.py``            the model → rows and sentences (data first)
+``contents.py``         the model → rows and sentences (data first)
 ``charts.py``           effects → lines and ticks on paper
 ``curves.py``           the evaluation → lines and ticks on paper
 ``tripod.py``           the TRIPOD+AI checklist
-``island.py``           what the page's calculator computes with
+``embedded.py``         what the page's calculator computes with
 ``page.html, .css, .js``  how all that looks and acts
 ======================  ==================================================
 

@@ -16,10 +16,11 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families import Family
 from fedrulefit.core.rules import as_interval, format_number
 from fedrulefit.model import Model, level_words
 from fedrulefit.model.dependence import find_dependence, list_points
-from fedrulefit.report.contents import format_ratio, write_minus
+from fedrulefit.report.contents import format_effect, write_minus
 from fedrulefit.study import Number
 
 WIDTH: Final = 320
@@ -27,7 +28,7 @@ HEIGHT: Final = 170
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 12, 12, 30
 _MAX_BANDS = 7
 _WIDEST = 9
-_LARGEST = 300.0  # Log-odds beyond which a float cannot hold the odds.
+_LARGEST = 300.0  # F beyond which a float cannot hold its effect.
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Mark:
     x: float
     y: float
     text: str
-    odds: str
+    effect: str
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,9 @@ class EffectChart:
 
 @dataclass(frozen=True)
 class PairTable:
-    """Odds of two covariates together, as a table of colours and numbers.
+    """The effect of two covariates together, as a table of colours and numbers.
 
-    ``cells[row][column]`` is (odds, shade), shade from −4 (lowers) to 4 (raises).
+    ``cells[row][column]`` is (effect, shade), shade from −4 (lowers) to 4 (raises).
     """
 
     row_name: str
@@ -102,14 +103,14 @@ class _Points:
 def draw_effects(model: Model, features: Sequence[int]) -> list[EffectChart]:
     """Draw the partial dependence of `features` on one common scale."""
     found = [_evaluate(model, j) for j in features]
-    scale = _Scale.fit([p for points in found for p in _extremes(points)])
+    scale = _Scale.fit(model.study.family, [p for points in found for p in _extremes(points)])
     return [_draw(model, j, points, scale) for j, points in zip(features, found, strict=True)]
 
 
 def _evaluate(model: Model, feature: int) -> _Points:
     rows = _places(model, feature)
-    values = find_dependence(model, [feature], rows[:, None]).log_odds
-    values -= find_dependence(model, [feature], _middles(model, feature)[:, None]).log_odds.mean()
+    values = find_dependence(model, [feature], rows[:, None]).predictor
+    values -= find_dependence(model, [feature], _middles(model, feature)[:, None]).predictor.mean()
     known = ~np.isnan(rows)
     missing = None if known.all() else float(values[-1])
     return _Points(rows[known], values[known], missing)
@@ -144,30 +145,32 @@ def _extremes(points: _Points) -> list[float]:
 
 @dataclass(frozen=True)
 class _Scale:
-    """Log-odds → height; ticks at round odds."""
+    """F → height; ticks at round effects."""
 
+    family: Family
     low: float
     high: float
 
     @classmethod
-    def fit(cls, values: Sequence[float]) -> _Scale:
-        low = max(min([*values, -math.log(1.5)]), -_LARGEST)
-        high = min(max([*values, math.log(1.5)]), _LARGEST)
-        return cls(low - 0.04 * (high - low), high + 0.04 * (high - low))
+    def fit(cls, family: Family, values: Sequence[float]) -> _Scale:
+        low = max(min([*values, -family.least_span]), -_LARGEST)
+        high = min(max([*values, family.least_span]), _LARGEST)
+        return cls(family, low - 0.04 * (high - low), high + 0.04 * (high - low))
 
     def y(self, value: float) -> float:
         share = (value - self.low) / (self.high - self.low)
         return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
 
     def ticks(self) -> tuple[Tick, ...]:
-        doublings = (self.high - self.low) / math.log(2)
-        step = max(1, math.ceil(doublings / 5))
-        first = math.ceil(self.low / math.log(2) / step) * step
-        last = math.floor(self.high / math.log(2) / step) * step
+        sign = self.family.words.effect_sign
         return tuple(
-            Tick(self.y(k * math.log(2)), f"×{format_number(2.0**k)}")
-            for k in range(first, last + 1, step)
+            Tick(self.y(value), f"{sign}{format_number(effect)}")
+            for value, effect in self.family.effect_ticks(self.low, self.high)
         )
+
+    def tell(self, value: float) -> str:
+        """Return the effect of F, as text."""
+        return _tell_effect(self.family, value)
 
 
 def _draw(model: Model, feature: int, points: _Points, scale: _Scale) -> EffectChart:
@@ -183,7 +186,7 @@ def _draw(model: Model, feature: int, points: _Points, scale: _Scale) -> EffectC
         x_ticks = tuple(
             Tick(place(x), write_minus(format_number(x))) for x in _round_ticks(covariate)
         )
-        words = _say_line(name, points)
+        words = _say_line(name, points, scale)
     else:
         labels = level_words(covariate)
         step = wide / len(labels)
@@ -193,30 +196,31 @@ def _draw(model: Model, feature: int, points: _Points, scale: _Scale) -> EffectC
         ]
         every = max(1, math.ceil(len(labels) / 8))
         x_ticks = tuple(Tick(m.x, _shorten(m.text)) for m in marks[::every])
-        words = f"{name}: " + ", ".join(f"{m.text} {m.odds}" for m in marks[:12])
+        words = f"{name}: " + ", ".join(f"{m.text} {m.effect}" for m in marks[:12])
     if points.missing is not None:
         marks.append(_mark(WIDTH - _RIGHT - 8, points.missing, scale, "missing"))
         x_ticks = (*x_ticks, Tick(marks[-1].x, "?"))
-        words += f"; missing {marks[-1].odds}"
+        words += f"; missing {marks[-1].effect}"
     unit = covariate.unit if isinstance(covariate, Number) else ""
     return EffectChart(name, unit, line, tuple(marks), x_ticks, scale.ticks(), scale.y(0.0), words)
 
 
 def _mark(x: float, value: float, scale: _Scale, text: str) -> Mark:
-    return Mark(round(x, 1), scale.y(value), text, _times(value))
+    return Mark(round(x, 1), scale.y(value), text, scale.tell(value))
 
 
-def _times(log_odds: float) -> str:
-    return f"×{format_ratio(math.exp(min(log_odds, _LARGEST)))}"
+def _tell_effect(family: Family, value: float) -> str:
+    effect = family.effect(min(value, _LARGEST))
+    return f"{family.words.effect_sign}{format_effect(effect)}"
 
 
-def _say_line(name: str, points: _Points) -> str:
+def _say_line(name: str, points: _Points, scale: _Scale) -> str:
     line = points.values.tolist()
     parts = [
-        f"{_times(line[k])} at {write_minus(format_number(float(points.x[k])))}"
+        f"{scale.tell(line[k])} at {write_minus(format_number(float(points.x[k])))}"
         for k in dict.fromkeys((0, line.index(min(line)), line.index(max(line)), len(line) - 1))
     ]
-    return f"{name}: odds " + ", ".join(parts)
+    return f"{name}: {scale.family.words.effect_of} " + ", ".join(parts)
 
 
 def _placer(covariate: Number, wide: float) -> Callable[[float], float]:
@@ -254,17 +258,20 @@ def _shorten(text: str) -> str:
 
 
 def tabulate_pair(model: Model, pair: tuple[int, int]) -> PairTable:
-    """Return the odds of two covariates together, relative to their middle.
+    """Return the effect of two covariates together, relative to their middle.
 
     Bands are those that the shared rules tell apart; where these are more than
     a few, the strongest. A number counts at the band's middle.
     """
     bands = [_bands(model, j, pair) for j in pair]
     rows = np.array(list(product(*([band.value for band in some] for some in bands))))
-    total = find_dependence(model, pair, rows).log_odds.reshape(len(bands[0]), -1)
+    total = find_dependence(model, pair, rows).predictor.reshape(len(bands[0]), -1)
     total -= total.mean()
     most = max(float(np.abs(total).max()), 1e-300)
-    cells = tuple(tuple((_times(v), round(4 * v / most)) for v in row) for row in total.tolist())
+    family = model.study.family
+    cells = tuple(
+        tuple((_tell_effect(family, v), round(4 * v / most)) for v in row) for row in total.tolist()
+    )
     names = [model.study.names[j] for j in pair]
     return PairTable(
         names[0],

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scipy.special import expit
+import numpy as np
 
 from fedrulefit.core.certificate import tell_distance
 from fedrulefit.core.rules import format_number
@@ -31,9 +31,9 @@ class TermRow:
     kind : str
         ``rule`` or ``linear``.
     raises : bool
-        Whether it raises the risk.
-    odds_ratio : str
-    ratio : float
+        Whether it raises the prediction.
+    effect : str
+    size : float
         The same as a number, to sort by.
     importance : float
         Scaled so that the largest is 100.
@@ -45,8 +45,8 @@ class TermRow:
     words: str
     kind: str
     raises: bool
-    odds_ratio: str
-    ratio: float
+    effect: str
+    size: float
     importance: float
     support: float
 
@@ -123,8 +123,8 @@ def list_terms(model: Model) -> list[TermRow]:
             words=model.describe(term),
             kind="rule" if isinstance(term, RuleTerm) else "linear",
             raises=term.coefficient > 0,
-            odds_ratio=format_ratio(model.odds_ratio(term)),
-            ratio=model.odds_ratio(term),
+            effect=format_effect(model.effect(term)),
+            size=model.effect(term),
             importance=100 * term.importance / largest,
             support=-1.0 if math.isnan(model.support(term)) else 100 * model.support(term),
         )
@@ -204,50 +204,50 @@ def tell_outcome(model: Model) -> str:
 
 def tell_model(model: Model) -> list[str]:
     """Return the model in a few plain sentences."""
-    origin, outcome = model.provenance, tell_outcome(model)
-    used = {j for term in model.terms for j in term.features}
+    words, family = model.study.family.words, model.study.family
+    (baseline,) = family.link.inverse(np.array([model.intercept])).tolist()
     lines = [
-        f"This model gives the probability of {_quote(outcome)}. It was learnt from "
-        f"{format_count(origin.patients)} patients of {_plural(len(origin.sites), 'site')}; "
-        + (
-            f"{tell_events(model)} of them had the outcome."
-            if origin.events is not None
-            else "too few of them had, or had not, the outcome to tell how many."
-        )
+        f"This model gives the {words.prediction} of {_quote(tell_outcome(model))}. "
+        f"{_tell_patients(model)}"
     ]
-    baseline = 100 * float(expit(model.intercept))
     if not model.terms:
         return [
             *lines,
             "No rule and no linear term earned its place: the model gives every patient the "
-            f"same probability, {baseline:.1f} %.",
+            f"same {words.prediction}, {family.tell(baseline)}.",
         ]
-    lines.append(
+    used = {j for term in model.terms for j in term.features}
+    first = model.terms[0]
+    verb = "raises" if first.coefficient > 0 else "lowers"
+    effect = f"{words.effect_of} {words.effect_sign}{format_effect(model.effect(first))}"
+    return [
+        *lines,
         f"It adds up {_plural(len(model.rule_terms), 'rule')} and "
         f"{_plural(len(model.linear_terms), 'linear term')} over "
         f"{len(used)} of {_plural(model.study.n_features, 'covariate')}. It starts from "
-        f"{baseline:.1f} %; each rule that holds for a patient, and each linear term, then "
-        "multiplies the odds."
+        f"{family.tell(baseline)}; each rule that holds for a patient, and each linear term, then "
+        f"{words.acts}.",
+        f"What counts most is {_quote(model.describe(first))}, which {verb} the {words.level} "
+        f"({effect}).",
+        words.effect_caveat,
+    ]
+
+
+def _tell_patients(model: Model) -> str:
+    """Return how many patients the model rests on, and how many had the outcome."""
+    origin, words = model.provenance, model.study.family.words
+    learnt = (
+        f"It was learnt from {format_count(origin.patients)} patients of "
+        f"{_plural(len(origin.sites), 'site')}; "
     )
-    first = model.terms[0]
-    verb = "raises" if first.coefficient > 0 else "lowers"
-    lines.append(
-        f"What counts most is {_quote(model.describe(first))}, which {verb} the risk "
-        f"(odds ×{format_ratio(model.odds_ratio(first))})."
-    )
-    lines.append(
-        "An odds ratio tells how the model counts, not what causes what: treating a value does "
-        "not change the risk by it."
-    )
-    return lines
+    if origin.events is None:
+        return f"{learnt}too few of them {words.had_or_not} to tell how many."
+    return f"{learnt}{tell_events(model)} of them {words.had_outcome}."
 
 
 def tell_validation(validation: Evaluation) -> str:
     """Return the internal–external validation in a sentence."""
-    known = [found.auc for found in validation.sites.values() if not math.isnan(found.auc)]
-    span = "The AUC of single sites is not told: some site has too few patients."
-    if known:
-        span = f"By site the AUC is from {min(known):.3f} to {max(known):.3f}."
+    span = validation.family.judge.tell_span(list(validation.sites.values()))
     return (
         "Each site was left out once: a model was learnt from all others and judged on it. "
         f"{span} This tells how the model may do at a hospital that it was not learnt from."
@@ -256,31 +256,20 @@ def tell_validation(validation: Evaluation) -> str:
 
 def tell_heterogeneity(evaluation: Evaluation) -> str:
     """Return how much the sites differ, in a sentence; empty where that is not known."""
-    tau = evaluation.heterogeneity()
-    if math.isnan(tau):
-        return ""
-    if tau < 0.005:
-        return (
-            f"Beyond chance, no difference between the AUCs of {len(evaluation.sites)} sites is "
-            "seen (DerSimonian and Laird's τ = 0); with few patients it cannot be excluded."
-        )
-    return (
-        f"Beyond chance, the sites' AUCs differ by a standard deviation of τ = {tau:.2f} on the "
-        "logit scale (DerSimonian and Laird)."
-    )
+    return evaluation.family.judge.tell_heterogeneity(list(evaluation.sites.values()))
 
 
 def list_origin(model: Model, file: str) -> list[Fact]:
     """Return sites and patients as released; `file` is the model's."""
-    origin = model.provenance
+    origin, words = model.provenance, model.study.family.words
     facts = [
         ("Sites", ", ".join(origin.sites)),
         ("Patients, all sites together", format_count(origin.patients)),
-        ("With the outcome", tell_events(model)),
+        (words.with_outcome.capitalize(), tell_events(model)),
     ]
     for site, counts in zip(origin.sites, origin.by_site, strict=False):
-        share = 100 * counts.events / counts.patients if counts.patients else 0.0
-        told = f"{format_count(counts.events)} with the outcome ({share:.0f} %)"
+        share = 100 * counts.rate if counts.patients else 0.0
+        told = f"{format_count(counts.events)} {words.with_outcome} ({share:.0f} %)"
         facts.append((f"Of {site}", f"{format_count(counts.patients)}; {told}"))
     if model.study.weight is not None:
         facts.append(("Weights", f"patients count by their {model.study.weight.column!r}"))
@@ -309,14 +298,15 @@ def rate_digits(model: Model) -> int:
 
 
 def tell_groups(model: Model) -> str:
-    """Return what the groups of the predicted risk are, and are not."""
+    """Return what the groups of the calibration are, and are not."""
+    words = model.study.family.words
     rounded = (
         " Their counts are rounded, and need not add up to the totals." if model.is_rounded else ""
     )
     return (
-        "Groups of the predicted risk are merged until each holds enough patients with and "
-        f"without the outcome.{rounded} Of a group's predicted risks the range is known; their "
-        "mean is an estimate. Decisions are known at the ends of groups (dots)."
+        f"Groups of the predicted {words.level} are merged until each holds enough patients "
+        f"{words.with_and_without}.{rounded} Of a group's predicted {words.level}s the range is "
+        "known; their mean is an estimate. Decisions are known at the ends of groups (dots)."
     )
 
 
@@ -380,8 +370,8 @@ def list_versions(model: Model) -> Sequence[Fact]:
     return model.provenance.software
 
 
-def format_ratio(value: float) -> str:
-    """Return an odds ratio as people read it."""
+def format_effect(value: float) -> str:
+    """Return an effect as people read it."""
     return f"{value:.2f}" if 0.095 <= value < 99.5 else format_number(value)
 
 

@@ -98,7 +98,7 @@ def _tick(at: float, value: float) -> Tick:
 
 
 def draw_calibration(evaluation: Evaluation, digits: int = 1) -> Curve:
-    """Draw predicted against observed risk, by groups of the predicted risk.
+    """Draw what was predicted against what was observed, by groups of the prediction.
 
     `digits` are the decimals of a rate in percent.
     """
@@ -121,14 +121,16 @@ def draw_calibration(evaluation: Evaluation, digits: int = 1) -> Curve:
         for row in frame.to_dict("records")
     ]
     points = list(zip(frame["predicted"].tolist(), frame["observed"].tolist(), strict=True))
+    words = evaluation.family.words
+    predicted = f"predicted {words.level}"
     lines = (
         Line("even", paper.path([(0.0, 0.0), (paper.right, paper.right)]), "perfect"),
-        Line("line", paper.path(points), "model; bars: range of the predicted risk, 95 % interval"),
+        Line("line", paper.path(points), f"model; bars: range of the {predicted}, 95 % interval"),
     )
     return Curve(
         "Calibration",
-        "Predicted risk",
-        "Observed share",
+        predicted.capitalize(),
+        words.observed.capitalize(),
         lines,
         tuple(dots),
         paper.x_ticks(),
@@ -164,7 +166,7 @@ def draw_decision(evaluation: Evaluation) -> Curve:
     ]
     return Curve(
         "Decision curve",
-        "Threshold of the risk",
+        f"Threshold of the {evaluation.family.words.level}",
         "Net benefit",
         lines,
         tuple(dots),

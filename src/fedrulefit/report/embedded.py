@@ -1,8 +1,9 @@
-"""What the page's calculator computes with: the model as JSON inside the page.
+"""What the page's calculator computes with: the model as JSON, the outcome's family as functions.
 
 In: a model. Out: text for a ``<script type="application/json">`` element, which a
 browser never runs. No name can close that element: ``<``, ``>`` and ``&`` are written
-as escapes.
+as escapes. The family's functions are ours, and hold nothing of a study: they stand in front
+of the page's program (``page.js``).
 
 Numbers are written as Python's ``repr`` does; JavaScript reads back the same doubles.
 """
@@ -13,6 +14,7 @@ import json
 from typing import Any
 
 from fedrulefit.core.arrays import MISSING
+from fedrulefit.core.families import Family
 from fedrulefit.core.grid import RULE_SPREAD
 from fedrulefit.model import LinearTerm, Model, Term, level_words
 from fedrulefit.study import Number
@@ -35,6 +37,23 @@ def dump_island(model: Model) -> str:
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
+
+
+def write_family(family: Family) -> str:
+    """Return the family as the page's program needs it: a constant of functions and words."""
+    sign, level = (
+        json.dumps(word, ensure_ascii=False)
+        for word in (family.words.effect_sign, family.words.level)
+    )
+    return (
+        "const family = {\n"
+        f"  inverse: {family.link.javascript},\n"
+        f"  effect: {family.effect_javascript},\n"
+        f"  tell: {family.tell_javascript},\n"
+        f"  sign: {sign},\n"
+        f"  level: {level},\n"
+        "};\n"
+    )
 
 
 def _axis_facts(model: Model, feature: int) -> dict[str, Any]:

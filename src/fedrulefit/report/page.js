@@ -1,8 +1,9 @@
 
-"use strict";
 // The page's program: the calculator, and the controls of the tables.
 // Same arithmetic as Model.predict_proba; a test in a browser compares them.
+// `family`, in front of it, is what the kind of the outcome makes of F (report/embedded.py).
 (() => {
+  "use strict";
   const island = JSON.parse(document.getElementById("island").textContent);
   const byId = (id) => document.getElementById(id);
   const SVG = "http://www.w3.org/2000/svg";
@@ -34,7 +35,7 @@
     return island.ruleSpread * (inside - axis.centre) / axis.spread;
   }
 
-  /** What each term adds to the log-odds. `values` has null for missing. */
+  /** What each term adds to F. `values` has null for missing. */
   function addends(values) {
     const codes = values.map((x, j) => (x === null ? null : encode(island.axes[j], x)));
     return island.terms.map((term) => {
@@ -45,8 +46,7 @@
     });
   }
 
-  const sigmoid = (f) => (f >= 0 ? 1 / (1 + Math.exp(-f)) : Math.exp(f) / (1 + Math.exp(f)));
-  const risk = (values) => sigmoid(addends(values).reduce((a, b) => a + b, island.intercept));
+  const risk = (values) => family.inverse(addends(values).reduce((a, b) => a + b, island.intercept));
 
   // ---- words and elements ------------------------------------------------
 
@@ -54,11 +54,6 @@
     if (x === 0) return "0";
     const text = Math.abs(x) >= 1e4 ? x.toFixed(0) : String(Number(x.toPrecision(4)));
     return text.replace("-", "−");
-  }
-  function percent(p) {
-    if (p > 0 && p < 0.001) return "below 0.1 %";
-    if (p < 1 && p > 0.999) return "above 99.9 %";
-    return (100 * p).toFixed(1) + " %";
   }
   function make(tag, text, className) {
     const element = document.createElement(tag);
@@ -123,7 +118,7 @@
       byId("parts-all").hidden = true;
     } else {
       const p = risk(values);
-      output.textContent = percent(p);
+      output.textContent = family.tell(p);
       output.dataset.risk = String(p);
       const unknown = values.filter((x) => x === null).length;
       note.textContent = unknown ? "With " + unknown + " of " + values.length + " values unknown." : "";
@@ -161,7 +156,7 @@
     const style = start ? "num" : value > 0 ? "num up" : "num down";
     const sign = value > 0 && !start ? "+" : "";
     row.append(head, make("td", sign + value.toFixed(3).replace("-", "−"), style));
-    row.append(make("td", (start ? "" : "×") + format(Math.exp(value)), style));
+    row.append(make("td", (start ? "" : family.sign) + format(family.effect(value)), style));
     return row;
   }
 
@@ -246,9 +241,9 @@
     }
     move.setAttribute("aria-valuetext", now === undefined ? "not given" : wordOf(axis, now));
     const risks = points.map((p) => p[1]);
-    words.textContent = nameOf(axis) + ": risk from " + percent(Math.min(...risks)) + " to " + percent(Math.max(...risks)) +
-      (missing === null ? "" : ", " + percent(missing) + " if missing (?)") + ", all else as entered" +
-      (now === undefined ? "." : "; now " + percent(at(now)) + " at " + wordOf(axis, now) + ".");
+    words.textContent = nameOf(axis) + ": " + family.level + " from " + family.tell(Math.min(...risks)) + " to " + family.tell(Math.max(...risks)) +
+      (missing === null ? "" : ", " + family.tell(missing) + " if missing (?)") + ", all else as entered" +
+      (now === undefined ? "." : "; now " + family.tell(at(now)) + " at " + wordOf(axis, now) + ".");
   }
 
   /** Risk along a number. Within a piece the rules are those of its left end. */

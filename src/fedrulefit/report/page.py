@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from fedrulefit.core.families import Column
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.files import write_whole
 from fedrulefit.model import Model
@@ -26,7 +27,7 @@ from fedrulefit.model.file import model_text
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
 from fedrulefit.report import charts, curves
 from fedrulefit.report import contents as facts
-from fedrulefit.report.embedded import dump_island
+from fedrulefit.report.embedded import dump_island, write_family
 from fedrulefit.report.tripod import list_checklist, list_cluster_items
 
 if TYPE_CHECKING:
@@ -35,42 +36,6 @@ if TYPE_CHECKING:
 FIRST: Final = 50
 """Rows that a long table shows at first."""
 _PAIRS: Final = 3
-
-_MEASURES: Final = {
-    "patients": "Patients",
-    "events": "With the outcome",
-    "auc": "AUC",
-    "auc_range": "AUC, 95 % interval",
-    "auc_bound": "AUC, most that counting in bins can shift it",
-    "brier": "Brier score",
-    "log_loss": "Log-loss",
-    "slope": "Calibration slope (1 is right)",
-    "slope_range": "Calibration slope, 95 % interval",
-    "intercept": "Calibration intercept (0 is right)",
-    "intercept_range": "Calibration intercept, 95 % interval",
-    "observed": "Observed share with the outcome",
-    "expected": "Predicted share",
-}
-"""The measures that the table shows, in words."""
-_GROUPS: Final = {
-    "range": "Predicted risk",
-    "predicted": "Its mean, estimated",
-    "observed": "Observed share",
-    "interval": "95 % interval",
-    "patients": "Patients",
-    "events": "With the outcome",
-}
-_DECISIONS: Final = {
-    "threshold": "Treat from a risk of",
-    "sensitivity": "Sensitivity",
-    "specificity": "Specificity",
-    "ppv": "Positive predictive value",
-    "npv": "Negative predictive value",
-    "net_benefit": "Net benefit",
-    "treat_all": "Treating all",
-}
-_RATES: Final = ("observed", "low", "high", "sensitivity", "specificity", "ppv", "npv")
-"""Shares of counts: in hundredths where the counts are rounded, else in thousandths."""
 
 
 def render_report(model: Model, *, file: str = "FILE") -> str:
@@ -84,7 +49,7 @@ def render_report(model: Model, *, file: str = "FILE") -> str:
     check_rounding(model)
     from jinja2 import Environment, StrictUndefined
 
-    style, program = _read("page.css"), _read("page.js")
+    style, program = _read("page.css"), write_family(model.study.family) + _read("page.js")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -99,6 +64,7 @@ def render_report(model: Model, *, file: str = "FILE") -> str:
         island=_Markup(dump_island(model)),
         study=model.study,
         outcome=facts.tell_outcome(model),
+        words=model.study.family.words,
         hidden=model.hidden,
         is_rounded=model.is_rounded,
         digits=facts.rate_digits(model),
@@ -173,54 +139,46 @@ def _list_judged(model: Model) -> list[_Judged]:
 
 
 def _judge(title: str, words: Sequence[str], evaluation: Evaluation, digits: int) -> _Judged:
+    judge = evaluation.family.judge
     drawn = [curves.draw_calibration(evaluation, digits)]
     tables = {
-        "Discrimination and calibration": _tabulate_metrics(evaluation.metrics_frame(), digits),
-        "Calibration by groups of the predicted risk": _tabulate(
-            evaluation.calibration_frame(), _GROUPS, digits
+        "Discrimination and calibration": _turn(
+            _tabulate(evaluation.metrics_frame(), judge.measure_columns, digits),
+            list(evaluation.all_measures),
+        ),
+        f"Calibration by groups of the predicted {evaluation.family.words.level}": _tabulate(
+            evaluation.calibration_frame(), judge.group_columns, digits
         ),
     }
     decisions = evaluation.decision_frame()
     if len(decisions):  # none where few patients stand in one group
         drawn.append(curves.draw_decision(evaluation))
-        tables["Decision curve"] = _tabulate(decisions, _DECISIONS, digits)
+        tables["Decision curve"] = _tabulate(decisions, judge.decision_columns, digits)
     return _Judged(title, [line for line in words if line], drawn, tables)
 
 
-def _tabulate_metrics(frame: pd.DataFrame, digits: int) -> _Table:
-    """Return a row per measure, so that many sites stay readable on a narrow screen."""
-    rows: dict[str, list[str]] = {}
-    for site in frame.to_dict("records"):
-        cells = _cells(site, digits)
-        for name in ("auc", "slope", "intercept"):
-            cells[f"{name}_range"] = f"{cells[f'{name}_low']} to {cells[f'{name}_high']}"
-        for name, words in _MEASURES.items():
-            rows.setdefault(words, []).append(cells[name])
-    return _Table(["", *frame["site"]], [[words, *cells] for words, cells in rows.items()])
+def _tabulate(frame: pd.DataFrame, columns: Sequence[Column], digits: int) -> _Table:
+    """Return the columns under their headings; `digits` are a rate's decimals in percent."""
+    rows = [[_cell(row, column, digits) for column in columns] for row in frame.to_dict("records")]
+    return _Table([column.heading for column in columns], rows)
 
 
-def _tabulate(frame: pd.DataFrame, words: Mapping[str, str], digits: int) -> _Table:
-    """Return the columns that `words` names, under these words."""
-    rows = []
-    for row in frame.to_dict("records"):
-        cells = _cells(row, digits)
-        if "above" in row:
-            cells["range"] = f"{row['above']:g} to {row['below']:g}"
-            cells["interval"] = f"{cells['low']} to {cells['high']}"
-        rows.append([cells[name] for name in words])
-    return _Table(list(words.values()), rows)
+def _turn(table: _Table, names: Sequence[str]) -> _Table:
+    """Return a row per column, so that many sites stay readable on a narrow screen."""
+    rows = [list(row) for row in zip(table.columns, *table.rows, strict=True)]
+    return _Table(["", *names], rows)
 
 
-def _cells(row: Mapping[Hashable, object], digits: int) -> dict[str, str]:
-    """Return a row's numbers as text; `digits` are the decimals of a rate in percent."""
-    return {
-        str(name): _cell(value, 2 + digits if name in _RATES else 3) for name, value in row.items()
-    }
+def _cell(row: Mapping[Hashable, Any], column: Column, digits: int) -> str:
+    """Return a number, or an interval, as text."""
+    names = [column.name, column.upto] if column.upto else [column.name]
+    if column.holds == "edge":
+        return " to ".join(f"{row[name]:g}" for name in names)
+    decimals = 2 + digits if column.holds == "rate" else 3
+    return " to ".join(_number(row[name], decimals) for name in names)
 
 
-def _cell(value: object, digits: int) -> str:
-    if not isinstance(value, float):
-        return str(value).replace("_", " ")
+def _number(value: float, digits: int) -> str:
     if math.isnan(value):
         return "–"
     if value.is_integer():

@@ -154,7 +154,7 @@ def _outcome(model: Model) -> str:
 def _predictors(model: Model) -> str:
     return (
         f"{model.study.n_features} covariates with units, public ranges and levels, as in the "
-        "risk calculator."
+        f"{model.study.family.words.level} calculator."
     )
 
 
@@ -176,7 +176,8 @@ def _building(model: Model) -> str:
     )
     return (
         f"Federated RuleFit: {origin.candidates} candidate rules from boosted trees of each site, "
-        f"ℓ1-penalised logistic regression ({origin.solver}), {how}.{_internal(model)}"
+        f"ℓ1-penalised {model.study.family.words.regression} ({origin.solver}), {how}."
+        f"{_internal(model)}"
     )
 
 
@@ -223,7 +224,8 @@ def _performance(model: Model) -> str:
 
 def _numbers(model: Model) -> str:
     origin = model.provenance
-    return f"{format_count(origin.patients)} patients, {tell_events(model)} with the outcome."
+    events = f"{tell_events(model)} {model.study.family.words.with_outcome}"
+    return f"{format_count(origin.patients)} patients, {events}."
 
 
 def _analyses(model: Model) -> str:
@@ -233,6 +235,15 @@ def _analyses(model: Model) -> str:
             patients, events = map(format_count, (judged.total.patients, judged.total.events))
             words += f" {what}: {patients} patients, {events} events."
     return words
+
+
+def _formula(model: Model) -> str:
+    link = model.study.family.words.through_link
+    return f"β₀ plus the coefficients of the terms that hold, {link}."
+
+
+def _resampling(model: Model) -> str:
+    return f"No resampling: {model.study.family.words.refers_to}"
 
 
 def _constant(text: str) -> Callable[[Model], str]:
@@ -255,9 +266,9 @@ _ANSWERS: Final[dict[str, Callable[[Model], str]]] = {
     "12c": _building,
     "12d": lambda model: f"{_sites_in_fit(model)} {_heterogeneity(model)}",
     "12e": _performance,
-    "12g": _constant("β₀ plus the coefficients of the terms that hold, through the logistic."),
-    "13": _constant("No resampling: probabilities refer to the outcome's rate in these patients."),
-    "15": _constant("A probability; no threshold is part of the model."),
+    "12g": _formula,
+    "13": _resampling,
+    "15": lambda model: model.study.family.words.output,
     "18f": _constant("fedrulefit, Apache-2.0; versions in “Certificate and settings”."),
     "21": _analyses,
     "22": _constant(

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
 from pydantic import (
@@ -263,11 +263,10 @@ def _preset_facts(name: str) -> Mapping[str, Any]:
 
 
 class Outcome(_Frozen):
-    """The yes/no outcome and which of its values is the event."""
+    """The outcome, of which kind it is, and which of its values is the event."""
 
-    kind: ClassVar[str] = "yes/no"
-    """The family in :data:`fedrulefit.core.families.FAMILIES`; so far there is one."""
-
+    kind: Literal["yes/no"] = "yes/no"
+    """Its family (:data:`fedrulefit.core.families.FAMILIES`)."""
     column: str = Field(min_length=1)
     positive: Level = 1
     negative: Level = 0

@@ -26,9 +26,9 @@ def test_a_query_to_a_file_and_to_the_terminal(dialect: str, tmp_path: Path) -> 
         table=("clinic", "stays"),
         key=["id", "visit"],
         columns={"age": "a=b"},
-        log_odds=True,
+        linear_predictor=True,
     )
-    options = ["--sql", dialect, "--schema", "clinic", "--table", "stays", "--log-odds"]
+    options = ["--sql", dialect, "--schema", "clinic", "--table", "stays", "--linear-predictor"]
     options += ["--key", "id", "--key", "visit", "--column", "age=a=b"]
     assert run(*options).stdout == wanted
     result = run(*options, "-o", tmp_path / "score.sql")

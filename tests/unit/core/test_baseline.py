@@ -28,8 +28,7 @@ from tests.oracles import (
 from fedrulefit.core.certificate import SlopeSums, certify, choose_scales, sum_slopes
 from fedrulefit.core.design import Design
 from fedrulefit.core.fedda import Schedule, client_update, server_update, soft_threshold
-from fedrulefit.core.fixed import from_units
-from fedrulefit.core.importance import squares_of, sum_terms, term_importance
+from fedrulefit.core.importance import TermSums, squares_of, sum_terms, term_importance
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import ROUNDING, Newton, penalty_factors
 from fedrulefit.core.path import PathSearch
@@ -205,10 +204,11 @@ def test_totals_and_importances_do_not_hang_on_the_first_column() -> None:
     X, y, w = make_data(11)
     ((design, *_),) = make_sites(X, y, w, (300,))
     bounds = bounds_of([(design, y, w)]).terms
-    units = sum_terms(design, y, w, bounds)
-    assert from_units(units.total) == pytest.approx(w.sum())
-    assert from_units(units.events) == pytest.approx(w @ y)
-    squares = squares_of(LAYOUT, units, bounds)
+    packing = TermSums.packing(LAYOUT.n_rules, LAYOUT.n_linear)
+    sums = packing.read(sum_terms(design, y, w, bounds))
+    assert sums.total == pytest.approx(w.sum())
+    assert sums.events == pytest.approx(w @ y)
+    squares = squares_of(LAYOUT, sums, bounds)
     coef = np.linspace(-1, 1, LAYOUT.n_terms)
     found = term_importance(LAYOUT, coef, squares, w.sum() - 1)
     mean = w @ X / w.sum()

@@ -32,7 +32,7 @@ from fedrulefit.core.certificate import (
     sum_conjugate,
     sum_slopes,
 )
-from fedrulefit.core.families import FAMILIES, Family, Link, Words, family_of
+from fedrulefit.core.families import FAMILIES, Family, Link, YesNo, family_of
 from fedrulefit.core.fedda import Schedule, client_update, server_update, soft_threshold
 from fedrulefit.core.fixed import (
     FINE_BITS,
@@ -45,12 +45,35 @@ from fedrulefit.core.fixed import (
 from fedrulefit.core.grid import Axis, Grid
 
 
-class Gaussian(Family):
+class Toy(Family):
+    """A family without words: mathematics must not ask for any."""
+
+    words = YesNo.words
+    judge = YesNo.judge
+    effect_javascript = tell_javascript = ""
+    least_span = 1.0
+
+    def information(self, patients: float, mean: float) -> float:
+        raise AssertionError
+
+    def effect(self, coefficient: float) -> float:
+        raise AssertionError
+
+    def effect_ticks(self, low: float, high: float) -> list[tuple[float, float]]:
+        raise AssertionError
+
+    def tell(self, prediction: float) -> str:
+        raise AssertionError
+
+    def tell_move(self, most: float) -> str:
+        raise AssertionError
+
+
+class Gaussian(Toy):
     """Squared errors of outcomes between −2 and 2."""
 
     kind = "gaussian"
-    link = Link("identity", inverse=lambda f: 1.0 * f, forward=lambda m: 1.0 * m)
-    words = Words(predictor="mean", prediction="mean", effect="difference")
+    link = Link("identity", lambda f: 1.0 * f, lambda m: 1.0 * m, sql="", onnx=(), javascript="")
     most_slope = LARGEST_PREDICTOR + 2
     most_curvature = 1.0
     most_conjugate = 0.5 * (LARGEST_PREDICTOR + 2) ** 2 + 2 * (LARGEST_PREDICTOR + 2)
@@ -78,12 +101,11 @@ class Gaussian(Family):
         return float(weights @ outcome / weights.sum())
 
 
-class Poisson(Family):
+class Poisson(Toy):
     """Counts with a log link; the loss is 0 for a perfect prediction. Not bounded: a toy."""
 
     kind = "count"
-    link = Link("log", inverse=np.exp, forward=np.log)
-    words = Words(predictor="log mean", prediction="mean", effect="ratio of means")
+    link = Link("log", np.exp, np.log, sql="", onnx=(), javascript="")
     most_slope = most_curvature = most_conjugate = math.inf
 
     def most_value(self, predictor: float) -> float:

@@ -115,10 +115,10 @@ def test_a_naive_loop_over_points_and_terms_says_the_same(seed: int, size: int) 
                     adds *= min(1.0, term.inside / model.provenance.patients / share_of_codes)
             total += adds
             joint += adds if len(named) == len(chosen) else 0.0
-        assert found.log_odds[i] == pytest.approx(total, abs=1e-12)
+        assert found.predictor[i] == pytest.approx(total, abs=1e-12)
         assert found.interaction[i] == pytest.approx(joint, abs=1e-12)
-    assert (found.lowest <= found.log_odds + 1e-12).all()
-    assert (found.log_odds <= found.highest + 1e-12).all()
+    assert (found.lowest <= found.predictor + 1e-12).all()
+    assert (found.predictor <= found.highest + 1e-12).all()
 
 
 def test_the_strongest_pairs_come_first() -> None:

@@ -126,14 +126,14 @@ def test_a_rule_s_words_say_what_it_does(model: Model) -> None:
 def test_explanations_add_up(model: Model) -> None:
     explained = model.explain(FRAME)
     np.testing.assert_allclose(
-        [e.log_odds for e in explained], model.decision_function(FRAME), rtol=1e-12
+        [e.linear_predictor for e in explained], model.decision_function(FRAME), rtol=1e-12
     )
     by_words = {model.describe(t): t for t in model.terms}
     for row, explanation in zip(VALUES, explained, strict=True):
         parts = explanation.contributions
         total = explanation.baseline + sum(part.contribution for part in parts)
-        assert total == pytest.approx(explanation.log_odds, rel=1e-12)
-        assert explanation.probability == expit(explanation.log_odds)
+        assert total == pytest.approx(explanation.linear_predictor, rel=1e-12)
+        assert explanation.prediction == expit(explanation.linear_predictor)
         assert explanation.baseline == model.intercept
         sizes = [abs(part.contribution) for part in parts]
         assert sizes == sorted(sizes, reverse=True)
@@ -233,7 +233,7 @@ def test_odds_ratios_of_linear_terms_are_for_the_change_they_name(model: Model) 
         patients[:, term.feature] = [low, low + step]
         below, above = rules_off.decision_function(patients)
         ratio = np.exp((above - below) * change / step)
-        assert model.odds_ratio(term) == pytest.approx(ratio, rel=1e-3), "four digits in words"
+        assert model.effect(term) == pytest.approx(ratio, rel=1e-3), "four digits in words"
 
 
 def test_every_kind_of_source_gives_the_same_predictions(model: Model, tmp_path: Path) -> None:

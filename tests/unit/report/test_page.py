@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from fedrulefit.cli.app import app
 from fedrulefit.core.certificate import Certificate
-from fedrulefit.core.scores import ScoreSums
+from fedrulefit.core.families.yesno_scores import ScoreSums
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import Model
 from fedrulefit.model.evaluation import Evaluation
@@ -131,7 +131,7 @@ def test_terms_agree_with_the_frame() -> None:
     frame = model.rules_frame()
     rows = list_terms(model)
     assert [row.words for row in rows] == frame["rule"].tolist()
-    assert [row.ratio for row in rows] == frame["odds_ratio"].tolist()
+    assert [row.size for row in rows] == frame["odds_ratio"].tolist()
     assert max(row.importance for row in rows) == 100
 
 

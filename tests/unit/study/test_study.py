@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
+from fedrulefit.core.families import FAMILIES, family_of
 from fedrulefit.errors import StudyError
-from fedrulefit.study import PRESETS, Settings, Study, level_key, resolve_settings
+from fedrulefit.study import PRESETS, Outcome, Settings, Study, level_key, resolve_settings
 from tests.samples import make_study, study_facts
 
 
@@ -37,6 +38,7 @@ FAULTS = [
     ("outcome", ..., "outcome", "required"),
     ("outcome/column", "", "outcome.column", "at least 1 character"),
     ("outcome/colour", "red", "outcome.colour", "not permitted"),
+    ("outcome/kind", "colour", "outcome.kind", "'yes/no'"),
     ("outcome/positive", "no", "outcome", "'positive' and 'negative' are the same value"),
     ("outcome/expected_rate", [0.4, 0.1], "outcome", "'expected_rate' must be two shares"),
     ("outcome/expected_rate", [-0.1, 0.5], "outcome", "'expected_rate' must be two shares"),
@@ -422,3 +424,15 @@ def test_fixed_cutoffs_reach_the_bins() -> None:
     study = Study.from_mapping(changed("covariates/age/cutoffs", [40, 65]))
     np.testing.assert_array_equal(study.bins[0].cutoffs, [40, 65])
     assert study.names == ("age", "lactate", "gcs", "ward", "sex")
+
+
+def test_a_study_takes_exactly_the_kinds_that_have_a_family() -> None:
+    assert set(get_args(Outcome.model_fields["kind"].annotation)) == set(FAMILIES)
+    assert [family.kind for family in FAMILIES.values()] == list(FAMILIES)
+
+
+def test_an_outcome_of_which_no_kind_is_told_is_yes_no() -> None:
+    study = make_study()
+    assert "kind" not in study_facts()["outcome"]
+    assert study.outcome.kind == "yes/no"
+    assert study.family is family_of("yes/no")

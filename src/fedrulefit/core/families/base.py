@@ -28,9 +28,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.judge import Judge
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,20 @@ class Link:
         F → the mean of the outcome.
     forward : callable
         The mean of the outcome → F.
+    sql : callable
+        An expression for F, and how the database writes a number → an expression for the mean.
+    onnx : str
+        The ONNX operator that makes F the mean.
+    javascript : str
+        A function from F to the mean.
     """
 
     name: str
     inverse: Callable[[Floats], Floats]
     forward: Callable[[Floats], Floats]
+    sql: Callable[[str, Callable[[float], str]], str]
+    onnx: str
+    javascript: str
 
 
 @dataclass(frozen=True)
@@ -57,17 +67,62 @@ class Words:
 
     Parameters
     ----------
-    predictor : str
-        What F is: ``log-odds``.
-    prediction : str
-        What a model predicts: ``probability``.
-    effect : str
-        What exp(β) or β of a term is: ``odds ratio``.
+    predictor, predictor_column : str
+        What F is, and its column in frames and exports: ``log-odds``.
+    prediction, predictions, prediction_column : str
+        What a model predicts, one and many, and its column: ``probability``.
+    level : str
+        What a term raises or lowers, in short: ``risk``.
+    observed : str
+        What predictions are compared with: ``observed share``.
+    effect, effect_short, effect_column : str
+        What a term's :meth:`Family.effect` is, and its column: ``odds ratio``.
+    effect_sign : str
+        What stands before an effect: ``×``.
+    effect_of : str
+        What an effect changes: ``odds``.
+    acts : str
+        What a term does to that: ``multiplies the odds``.
+    effect_meaning, effect_caveat : str
+        A sentence on how to read an effect, and one on how not to.
+    with_outcome, had_outcome : str
+        Of patients whose outcome counts as an event.
+    with_and_without, have_or_not, had_or_not : str
+        Of patients on either side, where neither may be too few.
+    regression : str
+        The model in the words of statistics: ``logistic regression``.
+    through_link : str
+        How F becomes a prediction, for a formula in words.
+    refers_to : str
+        What predictions refer to, where no patients were resampled: a sentence's end.
+    output : str
+        What the model gives, in a sentence.
     """
 
     predictor: str
+    predictor_column: str
     prediction: str
+    predictions: str
+    prediction_column: str
+    level: str
+    observed: str
     effect: str
+    effect_short: str
+    effect_column: str
+    effect_sign: str
+    effect_of: str
+    acts: str
+    effect_meaning: str
+    effect_caveat: str
+    with_outcome: str
+    had_outcome: str
+    with_and_without: str
+    have_or_not: str
+    had_or_not: str
+    regression: str
+    through_link: str
+    refers_to: str
+    output: str
 
 
 class Family(ABC):
@@ -78,6 +133,18 @@ class Family(ABC):
 
     link: ClassVar[Link]
     words: ClassVar[Words]
+
+    judge: ClassVar[Judge[Any, Any]]
+    """How predictions are judged on patients that a model was not learnt from."""
+
+    effect_javascript: ClassVar[str]
+    """:meth:`effect` as a JavaScript function."""
+
+    tell_javascript: ClassVar[str]
+    """A JavaScript function from a prediction to its text."""
+
+    least_span: ClassVar[float]
+    """A change of F so small that a drawing need not stretch it."""
 
     n_baseline: ClassVar[int] = 1
     """Columns of the baseline block: unpenalised, always in the model; one is the intercept."""
@@ -119,6 +186,26 @@ class Family(ABC):
 
         ℓ* is the convex conjugate of ℓ in F. Shrunk slopes are the certificate's dual point.
         """
+
+    @abstractmethod
+    def information(self, patients: float, mean: float) -> float:
+        """Return the summed ∂²ℓ/∂F² of so many patients whose outcomes have this mean."""
+
+    @abstractmethod
+    def effect(self, coefficient: float) -> float:
+        """Return what a coefficient does, as people are told it (:attr:`Words.effect`)."""
+
+    @abstractmethod
+    def effect_ticks(self, low: float, high: float) -> list[tuple[float, float]]:
+        """Return a few round effects between two values of F, as (F, effect)."""
+
+    @abstractmethod
+    def tell(self, prediction: float) -> str:
+        """Return a prediction as text."""
+
+    @abstractmethod
+    def tell_move(self, most: float) -> str:
+        """Return what it means for a patient that F moves by at most `most`, in a clause."""
 
     @abstractmethod
     def start(self, outcome: Floats, weights: Floats) -> float | None:

@@ -12,6 +12,7 @@ to whoever has it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -19,8 +20,59 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.yesno_judge import YesNoJudge
 
-LOGISTIC: Final = Link("logistic", inverse=expit, forward=logit)
+STEEPEST: Final = 708.0
+"""exp neither overflows nor underflows up to here; the probability is 1 or 0 to 300 digits."""
+
+
+def _write_sql(predictor: str, real: Callable[[float], str]) -> str:
+    """Return σ(F), for any F that a database can hold."""
+    end, one = real(STEEPEST), real(1.0)
+    bounded = (
+        f"CASE WHEN {predictor} > {end} THEN {end} WHEN {predictor} < -{end} THEN -{end} "
+        f"ELSE {predictor} END"
+    )
+    return f"{one} / ({one} + exp(-({bounded})))"
+
+
+LOGISTIC: Final = Link(
+    name="logistic",
+    inverse=expit,
+    forward=logit,
+    sql=_write_sql,
+    onnx="Sigmoid",
+    javascript="(f) => (f >= 0 ? 1 / (1 + Math.exp(-f)) : Math.exp(f) / (1 + Math.exp(f)))",
+)
+
+WORDS: Final = Words(
+    predictor="log-odds",
+    predictor_column="log_odds",
+    prediction="probability",
+    predictions="probabilities",
+    prediction_column="probability",
+    level="risk",
+    observed="observed share",
+    effect="odds ratio",
+    effect_short="OR",
+    effect_column="odds_ratio",
+    effect_sign="×",
+    effect_of="odds",
+    acts="multiplies the odds",
+    effect_meaning="The odds ratio tells by how much a rule that holds multiplies the odds; for a "
+    "linear term, by how much the change that it names does.",
+    effect_caveat="An odds ratio tells how the model counts, not what causes what: treating a "
+    "value does not change the risk by it.",
+    with_outcome="with the outcome",
+    had_outcome="had the outcome",
+    with_and_without="with and without the outcome",
+    have_or_not="have, or have not, the outcome",
+    had_or_not="had, or had not, the outcome",
+    regression="logistic regression",
+    through_link="through the logistic",
+    refers_to="probabilities refer to the outcome's rate in these patients.",
+    output="A probability; no threshold is part of the model.",
+)
 
 
 class YesNo(Family):
@@ -28,7 +80,15 @@ class YesNo(Family):
 
     kind = "yes/no"
     link = LOGISTIC
-    words = Words(predictor="log-odds", prediction="probability", effect="odds ratio")
+    words = WORDS
+    judge = YesNoJudge()
+    effect_javascript = "Math.exp"
+    tell_javascript = """(p) => {
+    if (p > 0 && p < 0.001) return "below 0.1 %";
+    if (p < 1 && p > 0.999) return "above 99.9 %";
+    return (100 * p).toFixed(1) + " %";
+  }"""
+    least_span = math.log(1.5)
     most_slope = 1.0
     most_curvature = 0.25
     most_conjugate = math.log(2)
@@ -62,6 +122,33 @@ class YesNo(Family):
         shrunk = np.where(outcome > 0, 1 - shrink * (1 - chance), shrink * chance)
         entropy: Floats = weights * (xlogy(shrunk, shrunk) + xlogy(1 - shrunk, 1 - shrunk))
         return entropy
+
+    def information(self, patients: float, mean: float) -> float:
+        """Return n·r(1 − r) at the rate r."""
+        return patients * mean * (1 - mean)
+
+    def effect(self, coefficient: float) -> float:
+        """Return the odds ratio exp(β)."""
+        return float(np.exp(coefficient))
+
+    def effect_ticks(self, low: float, high: float) -> list[tuple[float, float]]:
+        """Return powers of two, or of four and so on: five or six at most."""
+        step = max(1, math.ceil((high - low) / math.log(2) / 5))
+        first = math.ceil(low / math.log(2) / step) * step
+        last = math.floor(high / math.log(2) / step) * step
+        return [(k * math.log(2), 2.0**k) for k in range(first, last + 1, step)]
+
+    def tell(self, prediction: float) -> str:
+        """Return a probability in percent."""
+        return f"{100 * prediction:.1f} %"
+
+    def tell_move(self, most: float) -> str:
+        """Return how far log-odds and risk can move: σ is steepest at ½."""
+        points = math.ceil(1000 * math.tanh(most / 4)) / 10
+        return (
+            f"a patient's log-odds move by at most {math.ceil(1000 * most) / 1000:g}, the risk by "
+            f"at most {points:g} percentage points"
+        )
 
     def start(self, outcome: Floats, weights: Floats) -> float | None:
         """Return the log-odds of the outcome; None with one class only."""

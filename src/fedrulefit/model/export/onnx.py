@@ -7,8 +7,9 @@ Every covariate is one input of shape (n_rows, 1), under the study's name. A
 number is a double, NaN where missing. A category or yes/no is a string, spelt as
 in the study (or as ``1``, ``true`` for numbers and truth values), empty where
 missing: ONNX has no operators for the other spellings that a table may have.
-Outputs are ``log_odds`` and ``probability``, doubles of shape (n_rows, 1); NaN
-where an input is not a value of the study.
+Outputs are the linear predictor and the prediction (of a yes/no outcome ``log_odds``
+and ``probability``), doubles of shape (n_rows, 1); NaN where an input is not a value
+of the study.
 
 Each covariate becomes a one-hot row of its codes, "missing" being the last. Put
 side by side they make Z, and a rule with conditions C holds where Z·A = |C|:
@@ -19,6 +20,7 @@ Oracle: :meth:`fedrulefit.Model.predict_proba` (``tests/unit/export/test_onnx.py
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -48,7 +50,9 @@ def build_onnx(model: Model) -> ModelProto:
         from onnx import checker, helper
     except ImportError:
         raise FedRuleFitError("ONNX is not installed: pip install 'fedrulefit[onnx]'") from None
-    taken = {"log_odds", "probability"} & set(model.study.names)
+    family = model.study.family
+    results = (family.words.predictor_column, family.words.prediction_column)
+    taken = set(results) & set(model.study.names)
     taken |= {name for name in model.study.names if name.startswith(_PREFIX)}
     if taken:
         raise FedRuleFitError(f"covariate {taken.pop()!r} has the name of a result of the graph")
@@ -69,13 +73,13 @@ def build_onnx(model: Model) -> ModelProto:
         _linear(graph, linear[t.feature], model.grid.axes[t.feature], t.coefficient)
         for t in model.linear_terms
     ]
-    log_odds = terms[0]
+    predictor = terms[0]
     for term in terms[1:]:
-        log_odds = graph.add("Add", log_odds, term)
-    graph.add("Identity", log_odds, output="log_odds")
-    graph.add("Sigmoid", log_odds, output="probability")
+        predictor = graph.add("Add", predictor, term)
+    graph.add("Identity", predictor, output=results[0])
+    graph.add(family.link.onnx, predictor, output=results[1])
     made = helper.make_model(
-        graph.finish(),
+        graph.finish(results),
         opset_imports=[
             helper.make_opsetid("", _OPSET),
             helper.make_opsetid("ai.onnx.ml", _ML_OPSET),
@@ -124,12 +128,11 @@ class _Graph:
 
         return self.add("Cast", name, to=TensorProto.DOUBLE)
 
-    def finish(self) -> Any:
+    def finish(self, results: Sequence[str]) -> Any:
         from onnx import TensorProto, helper
 
         outputs = [
-            helper.make_tensor_value_info(name, TensorProto.DOUBLE, [None, 1])
-            for name in ("log_odds", "probability")
+            helper.make_tensor_value_info(name, TensorProto.DOUBLE, [None, 1]) for name in results
         ]
         return helper.make_graph(
             self.nodes, "fedrulefit", self.inputs, outputs, initializer=self.constants

@@ -9,7 +9,7 @@ The query reads top to bottom:
 ``known``   each covariate's value: a number, 1/0 for yes/no, a category's
             level; NULL where there is none. ``absent1`` is 1 where the cell
             of ``x1`` says that the value is missing
-``scores``  the log-odds: intercept + rules + linear terms
+``scores``  the linear predictor F: intercept + rules + linear terms
 ==========  ===============================================================
 
 A patient with a cell that is neither a value of the study nor missing gets
@@ -39,9 +39,6 @@ from fedrulefit.table.columns import MISSING_WORDS, boolean_aliases
 if TYPE_CHECKING:
     from fedrulefit.model import RuleTerm
 
-_RESULTS: Final = ("probability", "log_odds")
-_STEEPEST: Final = 708.0
-"""exp neither overflows nor underflows up to here; the probability is 1 or 0 to 300 digits."""
 _NAN_WORDS: Final = frozenset({"-nan", "+nan"})
 """DuckDB writes a NaN so, and Python reads it as one."""
 
@@ -53,11 +50,11 @@ def write_sql(
     table: str | Sequence[str] = "patients",
     key: str | Sequence[str] = (),
     columns: Mapping[str, str] | None = None,
-    log_odds: bool = False,
+    linear_predictor: bool = False,
 ) -> str:
     """Return the query; see :meth:`fedrulefit.Model.to_sql`."""
     check_rounding(model)
-    sql = find_dialect(dialect)
+    sql, words = find_dialect(dialect), model.study.family.words
     keys = [key] if isinstance(key, str) else list(key)
     place = [table] if isinstance(table, str) else list(table)
     _check_names(model, keys, place, columns or {})
@@ -70,11 +67,11 @@ def write_sql(
             _write_step("fedrulefit_known", _known(model, sql, keys), ["fedrulefit_cells"]),
             _write_step(
                 "fedrulefit_scores",
-                [*_key_names(keys), f"{_log_odds(model, sql)} AS log_odds"],
+                [*_key_names(keys), f"{_predictor(model, sql)} AS {words.predictor_column}"],
                 ["fedrulefit_known"],
             ).removesuffix(","),
             "SELECT",
-            _listed(_results(sql, keys, log_odds=log_odds)),
+            _listed(_results(model, sql, keys, linear_predictor=linear_predictor)),
             "FROM fedrulefit_scores",
             "",
         ]
@@ -84,10 +81,12 @@ def write_sql(
 def _check_names(
     model: Model, keys: Sequence[str], place: Sequence[str], columns: Mapping[str, str]
 ) -> None:
-    taken = [name.casefold() for name in (*_RESULTS, *keys)]
+    words = model.study.family.words
+    results = (words.prediction_column, words.predictor_column)
+    taken = [name.casefold() for name in (*results, *keys)]
     if len(set(taken)) < len(taken):
         raise FedRuleFitError(
-            "a key column is named twice, or is named 'probability' or 'log_odds', "
+            f"a key column is named twice, or is named {results[0]!r} or {results[1]!r}, "
             "as the results are: rename the column, for instance in a view"
         )
     if not place or not all((*place, *keys, *columns.values())):
@@ -106,8 +105,9 @@ def _check_names(
 
 def _heading(model: Model, sql: Dialect) -> list[str]:
     outcome = model.study.outcome.label or model.study.outcome.column
+    prediction = model.study.family.words.prediction
     return [
-        f"-- {_comment(model.study.name)}: probability of {_comment(outcome)}",
+        f"-- {_comment(model.study.name)}: {prediction} of {_comment(outcome)}",
         f"-- fedrulefit, for {sql.name}. NULL where a value is not one of the study.",
     ]
 
@@ -156,7 +156,7 @@ def _known(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
     return chosen or ["1 AS one"]
 
 
-def _log_odds(model: Model, sql: Dialect) -> str:
+def _predictor(model: Model, sql: Dialect) -> str:
     terms = [sql.real(model.intercept) + f"{_REMARK}intercept"]
     terms += [_write_term(term, model, sql) for term in model.terms]
     readable = " AND ".join(_readable(model, feature) for feature in _features(model)) or "1 = 1"
@@ -169,15 +169,14 @@ def _readable(model: Model, feature: int) -> str:
     return known if complete else f"({known} OR {_absent(feature)} = 1)"
 
 
-def _results(sql: Dialect, keys: Sequence[str], *, log_odds: bool) -> list[str]:
+def _results(
+    model: Model, sql: Dialect, keys: Sequence[str], *, linear_predictor: bool
+) -> list[str]:
+    family = model.study.family
     shown = [f"{k} AS {quote_name(key)}" for k, key in zip(_key_names(keys), keys, strict=True)]
-    end = sql.real(_STEEPEST)
-    bounded = (
-        f"CASE WHEN log_odds > {end} THEN {end} WHEN log_odds < -{end} THEN -{end} "
-        "ELSE log_odds END"
-    )
-    shown.append(f"{sql.real(1.0)} / ({sql.real(1.0)} + exp(-({bounded}))) AS probability")
-    return [*shown, "log_odds"] if log_odds else shown
+    predictor, prediction = family.words.predictor_column, family.words.prediction_column
+    shown.append(f"{family.link.sql(predictor, sql.real)} AS {prediction}")
+    return [*shown, predictor] if linear_predictor else shown
 
 
 # --- cells --------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.rules import Rule
-from fedrulefit.core.scores import Measures
 from fedrulefit.errors import ProtocolError
 from fedrulefit.model import Counts, Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
@@ -40,7 +40,8 @@ def judge(
         asker.progress = replace(asker.progress, step="evaluation")
         question = partial(m.EvaluateRequest, terms=terms, coef=coef)
         (scores,) = yield from asker.sum(question, public)
-        model = replace(model, evaluation=Evaluation(scores, judged=rounding))
+        evaluation = Evaluation(scores, judged=rounding, family=public.family)
+        model = replace(model, evaluation=evaluation)
     if m.ResultsRequest.asked_in(asker.settings):
         model = yield from _add_results(asker, model, terms, coef, public)
     return model
@@ -72,13 +73,17 @@ def _add_results(
         m.ResultsRequest, terms=terms, coef=coef, rules=told, totals=totals, evaluation=judged
     )
     replies = yield from asker.ask(m.ResultsReply, question)
+    names = [field.name for field in fields(public.family.judge.measures)]
     for reply in replies:
-        _check_results(reply, told, totals=totals, evaluation=judged)
+        _check_results(reply, told, names, totals=totals, evaluation=judged)
     by_site = tuple(Counts(*reply.totals.tolist()) for reply in replies) if totals else ()
     counts = {rules[k]: _inside(replies, place) for place, k in enumerate(told.tolist())}
     evaluation = model.evaluation
     if judged and evaluation is not None:
-        measures = {reply.header.site: _read_measures(reply) for reply in replies}
+        measures = {
+            reply.header.site: _read_measures(reply, public.family.judge.measures)
+            for reply in replies
+        }
         evaluation = replace(evaluation, sites=measures)
     return replace(
         _with_counts(model, counts),
@@ -101,7 +106,9 @@ def _with_counts(model: Model, counts: Mapping[Rule, tuple[Counts, ...]]) -> Mod
     return replace(model, terms=terms)
 
 
-def _check_results(reply: m.ResultsReply, rules: Ints, *, totals: bool, evaluation: bool) -> None:
+def _check_results(
+    reply: m.ResultsReply, rules: Ints, names: Sequence[str], *, totals: bool, evaluation: bool
+) -> None:
     """Refuse results that are not those asked for."""
     site, n_known = reply.header.site, len(reply.known)
     lengths = (
@@ -116,7 +123,7 @@ def _check_results(reply: m.ResultsReply, rules: Ints, *, totals: bool, evaluati
         raise ProtocolError(f"site {site!r} sent other results than were asked for")
     if not wanted <= places or (places and not evaluation):
         raise ProtocolError(f"site {site!r} sent other results than were asked for")
-    if not places <= set(range(len(fields(Measures)))):
+    if not places <= set(range(len(names))):
         raise ProtocolError(f"site {site!r} sent a measure that does not exist")
     parts = [(reply.events_inside, reply.inside)]
     if totals:
@@ -127,10 +134,11 @@ def _check_results(reply: m.ResultsReply, rules: Ints, *, totals: bool, evaluati
         raise ProtocolError(f"site {site!r} counts more patients in a part than in the whole")
 
 
-def _read_measures(reply: m.ResultsReply) -> Measures:
-    values = np.full(len(fields(Measures)), np.nan)
+def _read_measures(reply: m.ResultsReply, kind: type[Any]) -> Any:
+    """Return a site's own measures, of the kind that the outcome's family judges by."""
+    values = np.full(len(fields(kind)), np.nan)
     values[reply.known] = reply.measures
     try:
-        return Measures(*values.tolist())
+        return kind(*values.tolist())
     except ValueError as error:
         raise ProtocolError(f"site {reply.header.site!r}: {error}") from None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.core.scores import ScoreSums
+from fedrulefit.core.families import FAMILIES
 from fedrulefit.core.sums import Packing, Sum, quantity
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol.messages.base import Reply, Request, Turn, released
@@ -27,7 +28,7 @@ class EvaluateRequest(SumRequest):
 
     turn = Turn.EVALUATION
     release = "evaluation"
-    sums = (ScoreSums,)
+    sums = tuple(family.judge.sums for family in FAMILIES.values())
 
     terms: Ints
     coef: Floats
@@ -43,18 +44,18 @@ class EvaluateRequest(SumRequest):
         """Whether the study holds patients out."""
         return settings.holdout > 0
 
-    def packings(self, public: Public) -> tuple[Packing[ScoreSums]]:
-        """Return how the numbers lie."""
-        del public
-        return (ScoreSums.packing(),)
+    def packings(self, public: Public) -> tuple[Packing[Any]]:
+        """Return how the numbers lie: as the outcome's family judges."""
+        return (public.family.judge.packing(),)
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's."""
         public.check_coefs(self.terms, self.coef)
 
     def add_up(self, patients: Patients) -> tuple[Ints]:
-        """Return the site's score sums."""
-        return (ScoreSums.packing().round(patients.count_scores(self.terms, self.coef)),)
+        """Return the site's sums over the patients that it holds out."""
+        (packing,) = self.packings(patients.public)
+        return (packing.round(patients.count_scores(self.terms, self.coef)),)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.scores import Measures
 from fedrulefit.model import describe_rule
 from fedrulefit.privacy.gate import Gated
 from fedrulefit.privacy.policy import KINDS, ReleaseKind
@@ -68,7 +67,7 @@ class Review:
             case m.RulesReply():
                 lines += self._rules(reply, public, gated)
             case m.ResultsReply():
-                lines += self._results(reply)
+                lines += self._results(reply, public)
             case _:
                 lines += self._sums(request, public, n_candidates)
         return lines
@@ -94,13 +93,13 @@ class Review:
             *(f"  {describe_rule(rule, public.grid, public.study)}" for rule in rules),
         ]
 
-    def _results(self, reply: m.ResultsReply) -> list[str]:
+    def _results(self, reply: m.ResultsReply, public: Public) -> list[str]:
         told = [f"patients, and with the outcome: {_list(reply.totals)}"] * (len(reply.totals) > 0)
         if len(reply.inside):
             told.append(f"inside {len(reply.inside)} rules: {_list(reply.inside)}")
             told.append(f"with the outcome inside them: {_list(reply.events_inside)}")
         if len(reply.measures):
-            names = [field.name for field in dataclasses.fields(Measures)]
+            names = [field.name for field in dataclasses.fields(public.family.judge.measures)]
             pairs = zip(reply.known.tolist(), reply.measures.tolist(), strict=True)
             told.append("predictions: " + ", ".join(f"{names[k]} = {x:g}" for k, x in pairs))
         return [

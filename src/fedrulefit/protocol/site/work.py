@@ -19,8 +19,8 @@ from fedrulefit.core.boosting import extract_rules, grow_trees
 from fedrulefit.core.fixed import from_units
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.importance import TermSums, sum_terms
+from fedrulefit.core.rounding import round_to
 from fedrulefit.core.rules import Rule, merge_rules
-from fedrulefit.core.scores import coarsen, measure, round_to
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.gate import Gated, gate_rules, have_enough
 from fedrulefit.privacy.mechanisms import Noise
@@ -282,7 +282,8 @@ class Work:
         """Return the measures of the site's own predictions, rounded; none unless asked for."""
         if not request.evaluation:
             return np.empty(0)
-        scores = coarsen(patients.count_scores(request.terms, request.coef), base)
+        judge = patients.public.family.judge
+        scores = judge.coarsen(patients.count_scores(request.terms, request.coef), base)
         if scores is None:
             raise ProtocolError("the site keeps these results of its own back", "policy")
-        return np.array(list(vars(measure(scores).rounded(base)).values()))
+        return np.array(list(vars(judge.measure(scores).rounded(base)).values()))

@@ -179,7 +179,7 @@ def test_the_columns_of_the_result(database: Any) -> None:
         table="odd; table",
         key=["patient", "visit"],
         columns={"age": 'Age "at" entry'},
-        log_odds=True,
+        linear_predictor=True,
     )
     rows = database.run(query, columns, table="odd; table")
     assert [list(row) for row in rows] == [["patient", "visit", "probability", "log_odds"]] * 5

@@ -1,4 +1,4 @@
-r"""How well a model predicts, from coarse histograms of its scores.
+r"""How well probabilities predict a yes/no outcome, from coarse histograms of these scores.
 
 In: predicted probabilities and outcomes. Out: :class:`ScoreSums`, which add up over
 sites, and from them the usual measures. Leaves the site: the sums; no score of a
@@ -27,7 +27,7 @@ What that costs
     edges, exactly.
 
 Oracle: scikit-learn on the patients themselves, within these bounds
-(``tests/properties/test_scores.py``).
+(``tests/properties/test_yesno_scores.py``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ import numpy as np
 from scipy.special import expit, logit, ndtri
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.sums import Packing, Sum, quantity
+from fedrulefit.core.rounding import round_to
+from fedrulefit.core.sums import Sum, quantity
 
 EDGES: Final[Floats] = np.array(
     [.005, .01, .015, .02, .03, .04, .05, .075, .1, .125, .15, .2, .25, .3, .35, .4, .5, .6, .7,
@@ -82,11 +83,6 @@ class ScoreSums(Sum):
     )
     edges: Floats = field(default_factory=lambda: EDGES)
     means: Floats | None = None
-
-    @classmethod
-    def packing(cls) -> Packing[ScoreSums]:
-        """Return how the numbers lie, as sites count them."""
-        return Packing(cls)
 
     @property
     def n_cases(self) -> float:
@@ -303,12 +299,35 @@ def _logistic(
     return unknown, unknown
 
 
-def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> Floats:
-    """Return the calibration curve, shape (n_found, 6).
+@dataclass(frozen=True)
+class Group:
+    """Patients whose predicted probabilities lie close together.
 
-    Neighbouring bins are joined into at most `n_groups` groups of similar weight. Columns:
-    mean predicted probability, where the group begins and ends, observed share of the
-    outcome, weight, cases.
+    Parameters
+    ----------
+    predicted : float
+        Mean predicted probability, as far as that is known.
+    above, below : float
+        Where the group begins and ends.
+    observed, low, high : float
+        Share with the outcome, and Wilson's 95 % interval.
+    patients, events : float
+    """
+
+    predicted: float
+    above: float
+    below: float
+    observed: float
+    low: float
+    high: float
+    patients: float
+    events: float
+
+
+def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> list[Group]:
+    """Return the calibration curve: at most `n_groups` groups of similar weight.
+
+    Each is of neighbouring bins.
     """
     weight = sums.cases + sums.others
     middle = (np.cumsum(weight) - 0.5 * weight) / weight.sum()
@@ -318,16 +337,25 @@ def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> Floats:
     held = in_group > 0
     found = np.flatnonzero(held)
     above, below = (sums.ends[np.searchsorted(group, found, side)] for side in ("left", "right"))
-    return np.column_stack(
-        [
-            np.clip(chances[held] / in_group[held], above, below),
-            above,
-            below,
-            cases[held] / in_group[held],
-            in_group[held],
-            cases[held],
-        ]
-    )
+    patients: Floats = in_group[held].astype(np.float64)
+    observed = cases[held] / patients
+    columns = [
+        np.clip(chances[held] / patients, above, below),
+        above,
+        below,
+        observed,
+        *_wilson(observed, patients),
+        patients,
+        cases[held],
+    ]
+    return [Group(*row) for row in np.column_stack(columns).tolist()]
+
+
+def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
+    """Wilson's 95 % interval of a share."""
+    middle = (share + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
+    wide = Z95 * np.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2)) / (1 + Z95**2 / n)
+    return np.minimum(middle - wide, share), np.maximum(middle + wide, share)
 
 
 @dataclass(frozen=True)
@@ -387,16 +415,14 @@ class Measures:
 
         Exact measures of few patients give away the table that they were computed from.
         """
-        patients, events = round_to(np.array([self.patients, self.events]), base).tolist()
         facts = {name: round(value, 3) for name, value in vars(self).items()}
+        counts = round_to(np.array([self.patients, self.events]), base)
+        return Measures(**facts).with_counts(*counts.tolist())
+
+    def with_counts(self, patients: float, events: float) -> Measures:
+        """Return the same with rounded counts, and the share that follows from them."""
         observed = round(min(events / patients, 1.0), 3) if patients > 0 else float("nan")
-        return Measures(**{**facts, "patients": patients, "events": events, "observed": observed})
-
-
-def round_to(numbers: Floats, base: float) -> Floats:
-    """Round to multiples of `base`, so that one patient more or less seldom shows."""
-    rounded: Floats = base * np.rint(numbers / base)
-    return rounded
+        return replace(self, patients=patients, events=events, observed=observed)
 
 
 def measure(sums: ScoreSums) -> Measures:
@@ -464,3 +490,22 @@ def decide(sums: ScoreSums, edge: int) -> Decision:
 
 def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else float("nan")
+
+
+def spread_of_areas(sites: Sequence[Measures]) -> float:
+    """Return the standard deviation of the sites' AUCs beyond chance (τ).
+
+    DerSimonian and Laird's estimate on the logit scale; NaN with fewer than two sites of
+    which the interval is known.
+    """
+    usable = [found for found in sites if 0 < found.auc_low < found.auc < found.auc_high < 1]
+    if len(usable) < 2:
+        return float("nan")
+    areas = np.array([(found.auc_low, found.auc, found.auc_high) for found in usable])
+    low, centre, high = logit(areas).T
+    error = (high - low) / (2 * Z95)
+    weight = 1 / error**2
+    mean = weight @ centre / weight.sum()
+    excess = weight @ (centre - mean) ** 2 - (len(usable) - 1)
+    scale = weight.sum() - (weight**2).sum() / weight.sum()
+    return float(np.sqrt(max(excess / scale, 0.0)))

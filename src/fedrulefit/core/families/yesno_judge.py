@@ -1,0 +1,134 @@
+"""How yes/no predictions are judged: the measures of score histograms, and their words.
+
+The mathematics is in :mod:`fedrulefit.core.families.yesno_scores`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.judge import Column, Judge
+from fedrulefit.core.families.yesno_scores import (
+    Decision,
+    Group,
+    Measures,
+    ScoreSums,
+    add_scores,
+    calibration_groups,
+    coarsen,
+    count_scores,
+    decide,
+    measure,
+    spread_of_areas,
+)
+
+
+class YesNoJudge(Judge[ScoreSums, Measures]):
+    """Yes/no outcomes are judged by histograms of the predicted probability."""
+
+    sums = ScoreSums
+    measures = Measures
+
+    measure_columns = (
+        Column("patients", "Patients"),
+        Column("events", "With the outcome"),
+        Column("auc", "AUC"),
+        Column("auc_low", "AUC, 95 % interval", upto="auc_high"),
+        Column("auc_bound", "AUC, most that counting in bins can shift it"),
+        Column("brier", "Brier score"),
+        Column("log_loss", "Log-loss"),
+        Column("slope", "Calibration slope (1 is right)"),
+        Column("slope_low", "Calibration slope, 95 % interval", upto="slope_high"),
+        Column("intercept", "Calibration intercept (0 is right)"),
+        Column("intercept_low", "Calibration intercept, 95 % interval", upto="intercept_high"),
+        Column("observed", "Observed share with the outcome", holds="rate"),
+        Column("expected", "Predicted share"),
+    )
+    group_columns = (
+        Column("above", "Predicted risk", upto="below", holds="edge"),
+        Column("predicted", "Its mean, estimated"),
+        Column("observed", "Observed share", holds="rate"),
+        Column("low", "95 % interval", upto="high", holds="rate"),
+        Column("patients", "Patients"),
+        Column("events", "With the outcome"),
+    )
+    decision_columns = (
+        Column("threshold", "Treat from a risk of"),
+        Column("sensitivity", "Sensitivity", holds="rate"),
+        Column("specificity", "Specificity", holds="rate"),
+        Column("ppv", "Positive predictive value", holds="rate"),
+        Column("npv", "Negative predictive value", holds="rate"),
+        Column("net_benefit", "Net benefit"),
+        Column("treat_all", "Treating all"),
+    )
+
+    def count(self, prediction: Floats, outcome: Floats, weights: Floats) -> ScoreSums:
+        """Return the sums of some patients: :func:`count_scores`."""
+        return count_scores(prediction, outcome, weights)
+
+    def add(self, parts: Sequence[ScoreSums]) -> ScoreSums:
+        """Add up over sites: :func:`add_scores`."""
+        return add_scores(parts)
+
+    def coarsen(self, sums: ScoreSums, least: float, *, each: bool = False) -> ScoreSums | None:
+        """Merge bins below `least`: :func:`coarsen`."""
+        return coarsen(sums, least, each=each)
+
+    def measure(self, sums: ScoreSums) -> Measures:
+        """Return all measures: :func:`measure`."""
+        return measure(sums)
+
+    def heterogeneity(self, sites: Sequence[Measures]) -> float:
+        """Return τ of the AUCs: :func:`spread_of_areas`."""
+        return spread_of_areas(sites)
+
+    def groups(self, sums: ScoreSums, n_groups: int) -> list[Group]:
+        """Return the calibration curve: :func:`calibration_groups`."""
+        return calibration_groups(sums, n_groups)
+
+    def decisions(self, sums: ScoreSums) -> list[Decision]:
+        """Return a decision for each edge between the bins, where nothing is lost by them."""
+        return [decide(sums, edge) for edge in range(len(sums.edges))]
+
+    def tell(self, found: Measures) -> str:
+        """Return the measures in a sentence."""
+        return (
+            f"On {found.patients:g} patients that it was not learnt from, {found.events:g} of them "
+            f"with the outcome: AUC {found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f}), "
+            f"Brier score {found.brier:.3f}, calibration slope {found.slope:.2f}."
+        )
+
+    def tell_briefly(self, found: Measures) -> list[tuple[str, str]]:
+        """Return the main measures as (heading, number)."""
+        return [
+            ("patients", f"{found.patients:g}"),
+            ("events", f"{found.events:g}"),
+            ("AUC (95 % CI)", f"{found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f})"),
+            ("Brier", f"{found.brier:.3f}"),
+            ("slope", f"{found.slope:.2f}"),
+        ]
+
+    def tell_span(self, sites: Sequence[Measures]) -> str:
+        """Return from what to what the sites' AUCs go, in a sentence."""
+        known = [found.auc for found in sites if not np.isnan(found.auc)]
+        if not known:
+            return "The AUC of single sites is not told: some site has too few patients."
+        return f"By site the AUC is from {min(known):.3f} to {max(known):.3f}."
+
+    def tell_heterogeneity(self, sites: Sequence[Measures]) -> str:
+        """Return how much the sites' AUCs differ, in a sentence; empty where that is not known."""
+        tau = self.heterogeneity(sites)
+        if np.isnan(tau):
+            return ""
+        if tau < 0.005:
+            return (
+                f"Beyond chance, no difference between the AUCs of {len(sites)} sites is "
+                "seen (DerSimonian and Laird's τ = 0); with few patients it cannot be excluded."
+            )
+        return (
+            f"Beyond chance, the sites' AUCs differ by a standard deviation of τ = {tau:.2f} on "
+            "the logit scale (DerSimonian and Laird)."
+        )

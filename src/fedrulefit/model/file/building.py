@@ -1,0 +1,203 @@
+"""The checked parts of a model file → a model, if they fit each other and the study."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedrulefit.core.arrays import MISSING, Floats
+from fedrulefit.core.certificate import Certificate
+from fedrulefit.core.families import Family
+from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.rounding import EXACT, Rounding
+from fedrulefit.core.rules import Condition, Rule, check_rules, interval
+from fedrulefit.errors import ModelFileError
+from fedrulefit.model.evaluation import Evaluation, restore_sums
+from fedrulefit.model.file.parts import (
+    AxisPart,
+    ConditionPart,
+    EvaluationPart,
+    FilePart,
+    GroupPart,
+    LinearPart,
+    RoundingPart,
+    RulePart,
+)
+from fedrulefit.model.model import Model
+from fedrulefit.model.terms import Counts, LinearTerm, PathPoint, Provenance, RuleTerm, Term
+from fedrulefit.privacy.bill import PrivacyBill
+from fedrulefit.study import Study
+
+
+def assemble(file: FilePart, study: Study) -> Model:
+    """Build the model of a file, of whose study it is."""
+    if [axis.covariate for axis in file.grid] != list(study.names):
+        raise ModelFileError("the grid does not name the study's covariates")
+    grid = Grid(
+        tuple(
+            _axis(part, b.kind, b.complete) for part, b in zip(file.grid, study.bins, strict=True)
+        )
+    )
+    study.check_grid(grid)
+    places = {name: j for j, name in enumerate(study.names)}
+    terms = tuple(_term(part, places, grid) for part in file.terms)
+    if any(len(term.path) not in (0, len(file.provenance.path)) for term in terms):
+        raise ModelFileError("a term's path does not fit the path of the model")
+    check_rules([term.rule for term in terms if isinstance(term, RuleTerm)], grid)
+    bill, origin = file.privacy, file.provenance
+    _check_counts(file)
+    model = Model(
+        study=study,
+        grid=grid,
+        intercept=file.intercept,
+        terms=terms,
+        privacy=PrivacyBill(
+            **{**bill.model_dump(), "exact": tuple(bill.exact), "sums": tuple(bill.sums)}
+        ),
+        provenance=Provenance(
+            **{
+                **origin.model_dump(),
+                "sites": tuple(origin.sites),
+                "certificate": Certificate(**origin.certificate.model_dump()),
+                "history": tuple(origin.history),
+                "path": tuple(PathPoint(**point.model_dump()) for point in origin.path),
+                "software": tuple(origin.software.items()),
+                "by_site": tuple(Counts(*counts) for counts in origin.by_site),
+            }
+        ),
+        evaluation=_evaluation(file.evaluation, file.rounding, study.family),
+        validation=_evaluation(file.validation, file.rounding, study.family),
+        rounding=None if file.rounding is None else _rounding(file.rounding),
+    )
+    _check_effects(model)
+    return model
+
+
+def _rounding(part: RoundingPart) -> Rounding:
+    return Rounding(**part.model_dump())
+
+
+def _evaluation(
+    part: EvaluationPart | None, rounding: RoundingPart | None, family: Family
+) -> Evaluation | None:
+    if part is None:
+        return None
+    ends = [group.above for group in part.groups] + [part.groups[-1].below]
+    fits = [group.below for group in part.groups[:-1]] == ends[1:-1]
+    if not fits or (ends[0], ends[-1]) != (0, 1) or (np.diff(ends) <= 0).any():
+        raise ModelFileError("the groups of the evaluation do not cover 0 to 1 without gaps")
+    cases, others = (
+        np.array([getattr(group, name) for group in part.groups]) for name in ("events", "others")
+    )
+    measures = part.overall.read()
+    sums = restore_sums(cases, others, measures, np.array(ends[1:-1]), _means(part.groups))
+    if not sums.total > 0:
+        raise ModelFileError("the evaluation judges nobody")
+    judged = part.judged or rounding  # older files do not say
+    return Evaluation(
+        sums,
+        {site: found.read() for site, found in part.sites.items()},
+        measures,
+        EXACT if judged is None else _rounding(judged),
+        family,
+    )
+
+
+def _means(groups: Sequence[GroupPart]) -> Floats | None:
+    """Return the groups' mean predictions; None where an older file does not tell them."""
+    told = [group.predicted for group in groups]
+    means = [mean for mean in told if mean is not None]
+    if len(means) < len(groups):
+        return None
+    if any(not g.above <= mean <= g.below for g, mean in zip(groups, means, strict=True)):
+        raise ModelFileError("the mean prediction of a group lies outside of the group")
+    return np.array(means)
+
+
+def _check_counts(file: FilePart) -> None:
+    """No rule holds more patients than there are; a hair is left for rounding."""
+    origin = file.provenance
+    pairs: list[tuple[float | None, float | None]] = [(origin.events, origin.patients)]
+    pairs += [(events, patients) for patients, events in origin.by_site]
+    for part in file.terms:
+        if not isinstance(part, RulePart):
+            continue
+        pairs += [(part.inside, origin.patients), (part.events_inside, part.inside)]
+        if part.by_site and len(part.by_site) != len(origin.by_site):
+            raise ModelFileError("a rule counts other sites than the model")
+        for inside, whole in zip(part.by_site, origin.by_site, strict=False):
+            pairs += [(inside[1], inside[0]), (inside[0], whole[0]), (inside[1], whole[1])]
+    if origin.by_site and len(origin.by_site) != len(origin.sites):
+        raise ModelFileError("the counts per site do not fit the sites")
+    for judged in (file.evaluation, file.validation):
+        if judged is not None and not set(judged.sites) <= set(origin.sites):
+            raise ModelFileError("a site was judged that the model does not name")
+    told = [(few, many) for few, many in pairs if few is not None and many is not None]
+    if any(few > many * (1 + 1e-9) for few, many in told):
+        raise ModelFileError("a part has more patients than the whole")
+
+
+def _axis(part: AxisPart, kind: str, complete: bool) -> Axis:
+    if part.kind != kind:
+        raise ModelFileError(f"covariate {part.covariate!r} is not of the study's kind")
+    return Axis(
+        kind=part.kind,
+        cutoffs=np.asarray(part.cutoffs, dtype=np.float64),
+        n_codes=part.codes,
+        complete=complete,
+        limits=(part.limits[0], part.limits[1]),
+        spread=part.spread,
+        centre=part.centre,
+        fill=part.fill,
+    )
+
+
+def _check_effects(model: Model) -> None:
+    """Refuse terms whose effect is no number."""
+    with np.errstate(over="ignore"):
+        if not all(math.isfinite(model.effect(term)) for term in model.terms):
+            words = model.study.family.words
+            raise ModelFileError(f"a term's {words.effect} is beyond all numbers")
+
+
+def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Term:
+    if isinstance(part, LinearPart):
+        feature = _place(part.covariate, places)
+        if not grid.axes[feature].has_linear:
+            raise ModelFileError(f"covariate {part.covariate!r} has no linear term")
+        return LinearTerm(feature, part.coefficient, part.importance, tuple(part.path))
+    conditions = (_condition(c, places) for c in part.conditions)
+    return RuleTerm(
+        Rule(tuple(conditions)),
+        part.coefficient,
+        part.importance,
+        part.inside,
+        part.events_inside,
+        tuple(part.path),
+        tuple(Counts(*counts) for counts in part.by_site),
+    )
+
+
+def _condition(part: ConditionPart, places: dict[str, int]) -> Condition:
+    feature = _place(part.covariate, places)
+    if (part.interval is None) == (part.levels is None):
+        raise ModelFileError("a condition has either an interval or levels")
+    if part.interval is not None:
+        lo, hi = part.interval
+        if not 0 <= lo <= hi <= MISSING:
+            raise ModelFileError("a condition's interval is out of range")
+        return Condition(feature, interval(lo, hi, missing=part.missing))
+    codes = part.missing << MISSING
+    for level in part.levels or ():
+        if not 0 <= level < MISSING:
+            raise ModelFileError("a condition's level is out of range")
+        codes |= 1 << level
+    return Condition(feature, codes)
+
+
+def _place(covariate: str, places: dict[str, int]) -> int:
+    if covariate not in places:
+        raise ModelFileError("a term names a covariate that the study does not have")
+    return places[covariate]

@@ -1,0 +1,73 @@
+"""Files of older versions, in the words of today's.
+
+Files of version 1 told counts to the last patient. They have no :attr:`Model.rounding`; scores
+that they count in 514 bins are put into today's 25, each bin at its mean probability. All their
+outcomes are yes/no.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import numpy as np
+from pydantic import Field
+
+from fedrulefit.core.families.yesno_scores import EDGES, N_BINS, ScoreSums
+from fedrulefit.errors import ModelFileError
+from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.file.parts import VERSION, MeasuresPart, Part
+from fedrulefit.model.file.writing import evaluation_facts
+
+OLD_BINS: Final = 514
+
+
+class OldScoresPart(Part):
+    """Scores in the bins of version 1: place, events, others, summed probability."""
+
+    bins: list[
+        Annotated[list[Annotated[float, Field(ge=-1e-6)]], Field(min_length=4, max_length=4)]
+    ]
+    squares: float = Field(ge=0)
+    loss: float = Field(ge=0)
+
+
+class OldEvaluationPart(Part):
+    """An evaluation of version 1."""
+
+    overall: OldScoresPart
+    sites: dict[str, MeasuresPart]
+
+
+def upgrade(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a file of version 1 as of today's."""
+    new = {**facts, "version": VERSION, "rounding": None}
+    for name in ("evaluation", "validation"):
+        old = facts.get(name)
+        new[name] = None if old is None else _upgrade_evaluation(old)
+    return new
+
+
+def _upgrade_evaluation(facts: Any) -> dict[str, Any] | None:
+    old = OldEvaluationPart.model_validate(facts)
+    cases, others, chances = np.zeros((3, N_BINS))
+    places = [row[0] for row in old.overall.bins]
+    if not set(places) <= set(range(OLD_BINS)) or len(set(places)) < len(places):
+        raise ModelFileError("a bin of the evaluation does not exist, or stands twice")
+    for _, sick, healthy, chance in old.overall.bins:
+        total = sick + healthy
+        place = int(np.searchsorted(EDGES, chance / total, side="right")) if total > 0 else 0
+        cases[place] += sick
+        others[place] += healthy
+        chances[place] += chance
+    squares, loss = old.overall.squares, old.overall.loss
+    sums = ScoreSums(cases, others, float(chances.sum()), squares, loss)
+    sites = {site: found.read() for site, found in old.sites.items()}
+    return evaluation_facts(Evaluation(sums, sites)) if sums.total > 0 else None
+
+
+def upgrade_study(facts: dict[str, Any]) -> dict[str, Any]:
+    """Say "no noise" as we do now; older files say it by no ε."""
+    settings = facts.get("settings")
+    if not isinstance(settings, dict) or settings.get("epsilon", 1.0) is not None:
+        return facts
+    return {**facts, "settings": {"noise": False, **settings}}

@@ -1,0 +1,137 @@
+"""A model → the text of its file. Equal models give equal text."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrulefit.core.families.yesno_scores import Measures, bin_means
+from fedrulefit.core.rules import Condition, as_interval
+from fedrulefit.errors import ModelFileError
+from fedrulefit.files import write_whole
+from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.file.parts import FORMAT, VERSION, GroupPart
+from fedrulefit.model.model import Model
+from fedrulefit.model.terms import LinearTerm, Term
+
+
+def save_model(model: Model, path: Path) -> None:
+    """Write `model` to `path`, whole or not at all."""
+    try:
+        write_whole(path, model_text(model).encode())
+    except OSError as error:
+        raise ModelFileError(f"cannot write {path}: {error.strerror}") from None
+
+
+def model_text(model: Model) -> str:
+    """Return the text of the model file: equal models give equal text."""
+    return json.dumps(model_facts(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def model_facts(model: Model) -> dict[str, Any]:
+    """Return the model as plain lists, dicts and numbers."""
+    bill, origin = model.privacy, model.provenance
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "study": model.study.model_dump(mode="json"),
+        "grid": [
+            {
+                "covariate": name,
+                "kind": axis.kind,
+                "cutoffs": axis.cutoffs.tolist(),
+                "codes": axis.n_codes,
+                "limits": list(axis.limits),
+                "spread": axis.spread,
+                "centre": axis.centre,
+                "fill": axis.fill,
+            }
+            for name, axis in zip(model.study.names, model.grid.axes, strict=True)
+        ],
+        "intercept": model.intercept,
+        "terms": [_term_facts(term, model) for term in model.terms],
+        "rounding": None if model.rounding is None else asdict(model.rounding),
+        "privacy": {
+            "mechanism": bill.mechanism,
+            "epsilon_per_histogram": bill.epsilon_per_histogram,
+            "n_histograms": bill.n_histograms,
+            "ranges_from_data": bill.ranges_from_data,
+            "exact": list(bill.exact),
+            "sums": list(bill.sums),
+            "sum_of": bill.sum_of,
+        },
+        "provenance": {
+            "sites": list(origin.sites),
+            "patients": origin.patients,
+            "events": origin.events,
+            "candidates": origin.candidates,
+            "solver": origin.solver,
+            "penalty": origin.penalty,
+            "rounds": origin.rounds,
+            "objective": origin.objective,
+            "certificate": asdict(origin.certificate),
+            "history": list(origin.history),
+            "path": [asdict(point) for point in origin.path],
+            "software": dict(origin.software),
+            "by_site": [list(counts) for counts in origin.by_site],
+        },
+        "evaluation": evaluation_facts(model.evaluation),
+        "validation": evaluation_facts(model.validation),
+    }
+
+
+def evaluation_facts(evaluation: Evaluation | None) -> dict[str, Any] | None:
+    """Return an evaluation as plain lists, dicts and numbers."""
+    if evaluation is None:
+        return None
+    sums = evaluation.overall
+    columns = (sums.ends[:-1], sums.ends[1:], sums.cases, sums.others, bin_means(sums))
+    rows = np.column_stack(columns).tolist()
+    return {
+        "overall": _measure_facts(evaluation.total),
+        "groups": [dict(zip(GroupPart.model_fields, row, strict=True)) for row in rows],
+        "sites": {site: _measure_facts(found) for site, found in evaluation.sites.items()},
+        "judged": asdict(evaluation.judged),
+    }
+
+
+def _measure_facts(found: Measures) -> dict[str, Any]:
+    return {name: value if math.isfinite(value) else None for name, value in vars(found).items()}
+
+
+def _term_facts(term: Term, model: Model) -> dict[str, Any]:
+    if isinstance(term, LinearTerm):
+        return {
+            "kind": "linear",
+            "covariate": model.study.names[term.feature],
+            "coefficient": term.coefficient,
+            "importance": term.importance,
+            "path": list(term.path),
+        }
+    return {
+        "kind": "rule",
+        "rule": model.describe(term),
+        "conditions": [_condition_facts(c, model) for c in term.rule],
+        "coefficient": term.coefficient,
+        "importance": term.importance,
+        "inside": term.inside,
+        "events_inside": term.events_inside,
+        "by_site": [list(counts) for counts in term.by_site],
+        "path": list(term.path),
+    }
+
+
+def _condition_facts(condition: Condition, model: Model) -> dict[str, Any]:
+    axis = model.grid.axes[condition.feature]
+    facts: dict[str, Any] = {"covariate": model.study.names[condition.feature]}
+    bounds = as_interval(condition.codes)
+    if axis.ordered and bounds is not None:
+        facts["interval"] = list(bounds)
+    else:
+        facts["levels"] = [c for c in range(axis.n_codes) if condition.codes >> c & 1]
+    return {**facts, "missing": condition.missing}

@@ -1,0 +1,123 @@
+"""A model's terms, subgroups and path as data frames, one row each.
+
+In: a model. Out: pandas frames, whose columns are documented where people ask for them, at
+:class:`~fedrulefit.model.Model`. NaN stands for what is not told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from fedrulefit.model.terms import Counts, RuleTerm, Told, rate_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedrulefit.model.model import Model
+
+
+def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFrame:
+    """Return :meth:`Model.rules_frame`."""
+    import pandas as pd
+
+    effect = model.study.family.words.effect_column
+    rows = [
+        {
+            "rule": model.describe(term),
+            "kind": "rule" if isinstance(term, RuleTerm) else "linear",
+            "coefficient": term.coefficient,
+            effect: model.effect(term),
+            "importance": term.importance,
+            "support": model.support(term),
+        }
+        for term in model.terms
+        if model.is_supported(term, min_support)
+    ]
+    columns = ["rule", "kind", "coefficient", effect, "importance", "support"]
+    return pd.DataFrame(rows[:top], columns=columns)
+
+
+def subgroups_frame(model: Model, top: int | None, min_support: float) -> pd.DataFrame:
+    """Return :meth:`Model.subgroups_frame` of all sites together."""
+    import pandas as pd
+
+    whole = (model.provenance.patients, model.provenance.events)
+    rows = [
+        {"rule": model.describe(term), **_sides((term.inside, term.events_inside), whole)}
+        for term in model.top_rules(top=top, min_support=min_support)
+    ]
+    return pd.DataFrame(rows, columns=["rule", *_SIDES])
+
+
+def site_subgroups_frame(model: Model, top: int | None, min_support: float) -> pd.DataFrame:
+    """Return :meth:`Model.subgroups_frame` by site."""
+    import pandas as pd
+
+    rows = [
+        {"site": site, "rule": model.describe(term), **_sides(inside, whole)}
+        for term in model.top_rules(top=top, min_support=min_support)
+        for site, inside, whole in _by_site(model, term)
+    ]
+    return pd.DataFrame(rows, columns=["site", "rule", *_SIDES])
+
+
+def _by_site(model: Model, term: RuleTerm) -> Iterator[tuple[str, Counts, Counts]]:
+    """Return each site with its patients inside a rule, and all; nothing where not told."""
+    origin = model.provenance
+    if term.by_site:
+        yield from zip(origin.sites, term.by_site, origin.by_site, strict=True)
+
+
+_SIDES = ("inside", "rate_inside", "outside", "rate_outside")
+
+
+def _sides(inside: Told, whole: Told) -> dict[str, float]:
+    """Return patients and rates inside and outside a rule."""
+    outside = tuple(
+        None if part is None or all_of is None else all_of - part
+        for part, all_of in zip(inside, whole, strict=True)
+    )
+    counts = [math.nan if patients is None else patients for patients, _ in (inside, outside)]
+    values = (counts[0], rate_of(*inside), counts[1], rate_of(*outside))
+    return dict(zip(_SIDES, values, strict=True))
+
+
+def importance_frame(model: Model) -> pd.DataFrame:
+    """Return :meth:`Model.importance_frame`."""
+    import pandas as pd
+
+    columns = {"covariate": list(model.study.names), "importance": model.variable_importance()}
+    return pd.DataFrame(columns).sort_values(
+        "importance", ascending=False, kind="stable", ignore_index=True
+    )
+
+
+def history_frame(model: Model) -> pd.DataFrame:
+    """Return :meth:`Model.history_frame`."""
+    import pandas as pd
+
+    losses = model.provenance.history
+    return pd.DataFrame({"round": range(len(losses)), "objective": losses})
+
+
+def coefficients_frame(model: Model) -> pd.DataFrame:
+    """Return :meth:`Model.coefficients_frame`."""
+    import pandas as pd
+
+    told = all(term.path for term in model.terms)
+    points = model.provenance.path if told else ()
+    columns: dict[str, object] = {"penalty": [point.penalty for point in points]}
+    if points:
+        columns |= {model.describe(term): term.path for term in model.terms}
+    return pd.DataFrame(columns)
+
+
+def path_frame(model: Model) -> pd.DataFrame:
+    """Return :meth:`Model.path_frame`."""
+    import pandas as pd
+
+    columns = ["penalty", "deviance", "error", "terms", "rules"]
+    return pd.DataFrame([asdict(point) for point in model.provenance.path], columns=columns)

@@ -1,0 +1,65 @@
+"""Rules and linear terms in the study's own names, levels and units.
+
+In: a term, the grid, the study. Out: text. Words that depend on the kind of the outcome are
+its family's (:class:`~fedrulefit.core.families.base.Words`).
+"""
+
+from __future__ import annotations
+
+import math
+
+from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
+from fedrulefit.model.terms import LinearTerm, RuleTerm, Term
+from fedrulefit.study import Category, Number, Study, YesNo
+
+
+def describe_term(term: Term, grid: Grid, study: Study) -> str:
+    """Return a term in the study's own words."""
+    if isinstance(term, RuleTerm):
+        return describe_rule(term.rule, grid, study)
+    return _describe_linear(term, grid, study)
+
+
+def _describe_linear(term: LinearTerm, grid: Grid, study: Study) -> str:
+    name = study.names[term.feature]
+    covariate, axis = study.covariates[name], grid.axes[term.feature]
+    if isinstance(covariate, Number):
+        unit = f" {covariate.unit}" if covariate.unit else ""
+        return f"{name}, per {format_number(unit_change(axis))}{unit}"
+    no, yes = level_words(covariate)
+    return f"{name}, {yes} against {no}"
+
+
+def unit_change(axis: Axis) -> float:
+    """Return the change of x for which a linear term's effect is told.
+
+    For a number 1, 2 or 5 times a power of ten, the nearest to its spread s*; for
+    yes/no the whole way from no to yes.
+    """
+    if axis.kind != "number":
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(axis.spread))
+    steps = [step * power for step in (1, 2, 5, 10)]
+    return float(min(steps, key=lambda step: abs(math.log(step / axis.spread))))
+
+
+def level_words(covariate: Category | YesNo) -> tuple[str, ...]:
+    """Return the words for a covariate's codes, in their order."""
+    if covariate.labels is not None:
+        return covariate.labels
+    levels = (covariate.no, covariate.yes) if isinstance(covariate, YesNo) else covariate.levels
+    return tuple(str(level) for level in levels)
+
+
+def describe_rule(rule: Rule, grid: Grid, study: Study) -> str:
+    """Return a rule in the study's names and units."""
+    return " & ".join(_describe(condition, grid, study) for condition in rule)
+
+
+def _describe(condition: Condition, grid: Grid, study: Study) -> str:
+    name = study.names[condition.feature]
+    covariate, axis = study.covariates[name], grid.axes[condition.feature]
+    if isinstance(covariate, Number):
+        return describe_condition(condition, axis, name, unit=covariate.unit)
+    return describe_condition(condition, axis, name, levels=level_words(covariate))

@@ -1,0 +1,91 @@
+"""A link is the same in every language that we write, and effects are what the family says."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedrulefit.core.families import FAMILIES, Family
+from fedrulefit.model.export.dialects import find_dialect
+
+every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+F = np.concatenate([np.linspace(-40, 40, 81), [-1e4, -709.0, 709.0, 1e4]])
+
+
+@every_family
+def test_forward_undoes_inverse(family: Family) -> None:
+    middle = np.linspace(-10, 10, 101)
+    np.testing.assert_allclose(family.link.forward(family.link.inverse(middle)), middle, atol=1e-9)
+
+
+@every_family
+def test_sql_is_the_inverse(family: Family) -> None:
+    written = family.link.sql("f", find_dialect("duckdb").real)
+    values = ", ".join(f"({f!r}::DOUBLE)" for f in F.tolist())
+    query = f"SELECT {written} FROM (VALUES {values}) AS t(f)"  # noqa: S608
+    found = np.array(duckdb.sql(query).fetchall())[:, 0]
+    np.testing.assert_allclose(found, family.link.inverse(F), rtol=1e-12, atol=1e-300)
+
+
+@every_family
+def test_the_onnx_operator_is_the_inverse(family: Family) -> None:
+    helper = pytest.importorskip("onnx.helper")
+    runtime = pytest.importorskip("onnxruntime")
+    double = helper.TensorProto.DOUBLE if hasattr(helper, "TensorProto") else 11
+    graph = helper.make_graph(
+        [helper.make_node(family.link.onnx, ["f"], ["y"])],
+        "link",
+        [helper.make_tensor_value_info("f", double, [None])],
+        [helper.make_tensor_value_info("y", double, [None])],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (found,) = runtime.InferenceSession(made.SerializeToString()).run(["y"], {"f": F})
+    np.testing.assert_allclose(found, family.link.inverse(F), rtol=1e-9, atol=1e-15)
+
+
+@every_family
+def test_every_phrase_is_there(family: Family) -> None:
+    assert all(vars(family.words).values())
+    assert len(dataclasses.fields(family.words)) == len(vars(family.words))
+
+
+@every_family
+@given(low=st.floats(-50, 50), span=st.floats(0.5, 100))
+def test_ticks_lie_inside_and_tell_their_effect(family: Family, low: float, span: float) -> None:
+    ticks = family.effect_ticks(low, low + span)
+    assert len(ticks) <= 6
+    for place, effect in ticks:
+        assert low - 1e-9 <= place <= low + span + 1e-9
+        assert family.effect(place) == pytest.approx(effect, rel=1e-9)
+
+
+@every_family
+def test_information_is_the_curvature_of_patients_with_that_mean(family: Family) -> None:
+    mean = family.link.inverse(np.array([-1.3]))
+    curvature = family.curvature(np.full(1, -1.3), mean, np.full(1, 12.0))
+    assert family.information(12.0, float(mean[0])) == pytest.approx(float(curvature[0]))
+
+
+def test_no_risk_moves_further_than_is_told() -> None:
+    family = FAMILIES["yes/no"]
+    f = np.linspace(-6, 6, 2001)
+    for most in (0.01, 0.3, 2.0):
+        words = family.tell_move(most)
+        told = float(words.split("by at most ")[-1].split()[0])
+        move = 100 * np.abs(family.link.inverse(f + most) - family.link.inverse(f)).max()
+        assert move <= told + 1e-9
+        assert told <= move + 0.1 + 1e-9
+        assert f"move by at most {math.ceil(1000 * most) / 1000:g}," in words
+
+
+def test_what_a_yes_no_model_tells() -> None:
+    family = FAMILIES["yes/no"]
+    assert family.effect(math.log(2)) == pytest.approx(2.0)
+    assert family.tell(0.3214) == "32.1 %"
+    assert family.effect_ticks(-1.5, 1.5) == [(k * math.log(2), 2.0**k) for k in (-2, -1, 0, 1, 2)]
