@@ -21,11 +21,15 @@ from fedrulefit.study.levels import Level, level_key
 class Outcome(Frozen):
     """The yes/no outcome and which of its values is the event."""
 
-    column: str = Field(min_length=1)
-    positive: Level = 1
-    negative: Level = 0
-    label: str = ""
-    expected_rate: tuple[float, float] | None = None
+    column: str = Field(min_length=1, description="Column of the outcome.")
+    positive: Level = Field(default=1, description="The value of patients **with** the event.")
+    negative: Level = Field(default=0, description="The value of patients without it.")
+    label: str = Field(default="", description="The outcome in words, for tables and figures.")
+    expected_rate: tuple[float, float] | None = Field(
+        default=None,
+        description="Lowest and highest share of events that a site may plausibly have. Finds "
+        "reversed coding.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Outcome:
@@ -42,21 +46,37 @@ class Outcome(Frozen):
 
 
 class _Covariate(Frozen):
-    label: str = ""
-    note: str = ""
-    complete: bool = False
-    """Whether a missing value is an error."""
+    label: str = Field(default="", description="For people.")
+    note: str = Field(default="", description="For people.")
+    complete: bool = Field(
+        default=False, description="True: a missing value is an error. False: it is allowed."
+    )
 
 
 class Number(_Covariate):
     """A measured number with a public range."""
 
-    kind: Literal["number"] = "number"
-    range: tuple[float, float]
-    unit: str = ""
-    spacing: Literal["linear", "log"] = "linear"
-    step: float | None = Field(default=None, gt=0)
-    cutoffs: tuple[float, ...] | None = None
+    kind: Literal["number"] = Field(default="number", description="Says that this is a number.")
+    range: tuple[float, float] = Field(
+        description="Lowest and highest value, **public**: agreed on from the literature, never "
+        "read off the data. Values beyond count at the nearer end."
+    )
+    unit: str = Field(default="", description="Unit, shown in rules.")
+    spacing: Literal["linear", "log"] = Field(
+        default="linear",
+        description="How histogram bins are spaced. `log` suits skewed laboratory values; its "
+        "range must start above 0.",
+    )
+    step: float | None = Field(
+        default=None,
+        gt=0,
+        description="Values are multiples of this, such as 1 for a score. Cut-offs are moved up "
+        "to multiples, so that rules read well.",
+    )
+    cutoffs: tuple[float, ...] | None = Field(
+        default=None,
+        description="Fixed cut-offs, such as clinical thresholds. They replace estimated ones.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Number:
@@ -88,9 +108,15 @@ class Number(_Covariate):
 class Category(_Covariate):
     """One of a few named levels, in no order."""
 
-    kind: Literal["category"] = "category"
-    levels: tuple[Level, ...] = Field(min_length=2, max_length=MAX_CODES)
-    labels: tuple[str, ...] | None = None
+    kind: Literal["category"] = Field(
+        default="category", description="Says that this is a category."
+    )
+    levels: tuple[Level, ...] = Field(
+        min_length=2, max_length=MAX_CODES, description="All levels that any site may have."
+    )
+    labels: tuple[str, ...] | None = Field(
+        default=None, description="Words for the levels, in their order."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Category:
@@ -109,11 +135,13 @@ class Category(_Covariate):
 class YesNo(_Covariate):
     """Two values; ``yes`` is coded 1."""
 
-    kind: Literal["yes/no"] = "yes/no"
-    yes: Level = 1
-    no: Level = 0
-    labels: tuple[str, str] | None = None
-    """Words for (no, yes), such as ``["male", "female"]``."""
+    kind: Literal["yes/no"] = Field(default="yes/no", description="Says that this has two values.")
+    yes: Level = Field(default=1, description="The value that is coded 1.")
+    no: Level = Field(default=0, description="The value that is coded 0.")
+    labels: tuple[str, str] | None = Field(
+        default=None,
+        description='Words for no and yes, in this order, such as `["male", "female"]`.',
+    )
 
     @model_validator(mode="after")
     def _check(self) -> YesNo:
@@ -133,5 +161,8 @@ Covariate = Annotated[Number | Category | YesNo, Field(discriminator="kind")]
 class Weight(Frozen):
     """A column of patient weights and the public bound on one weight."""
 
-    column: str = Field(min_length=1)
-    max: float = Field(gt=0)
+    column: str = Field(min_length=1, description="Column of the weights.")
+    max: float = Field(
+        gt=0,
+        description="Largest weight that one patient can have, public. Noise grows with it.",
+    )

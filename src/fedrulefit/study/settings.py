@@ -1,128 +1,360 @@
-"""The settings of the method, and the presets: named sets of them."""
+"""The settings of the method, and the presets: named sets of them.
+
+A setting is one field of :class:`Settings`: its default, its value in the preset ``paper``,
+its bounds and its meaning stand there and nowhere else. The keys of the study file, the
+parameters of the estimators, ``fedrulefit study settings``, error messages and the tables
+of the documentation follow (``tests/unit/test_settings_parity.py``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from fedrulefit.core.arrays import MAX_CODES
-from fedrulefit.errors import StudyError, explain
-from fedrulefit.study.fields import Frozen
+from fedrulefit.errors import StudyError, did_you_mean, explain
+from fedrulefit.study.fields import Frozen, Key, describe_key, describe_value
+
+Group = Literal[
+    "Histograms",
+    "Trees",
+    "Candidate terms",
+    "Fit",
+    "Cross-validation",
+    "Exact solver",
+    "FedDA",
+    "Patients and sites",
+]
+T = TypeVar("T")
 
 
-class Settings(Frozen):
-    """Every number that the method leaves to its user.
+class _Unused:
+    """The paper's method has no use for the setting."""
+
+
+UNUSED: Final = _Unused()
+
+
+def setting(
+    default: T,
+    *,
+    paper: T | _Unused,
+    group: Group,
+    meaning: str,
+    gt: float | None = None,
+    ge: float | None = None,
+    lt: float | None = None,
+    le: float | None = None,
+) -> T:
+    """Declare a setting.
 
     Parameters
     ----------
-    noise : bool
-        False turns the noise of the histograms off.
-    epsilon_total : float
-        Most ε of all histograms of a run together. Each covariate gets the same
-        share, and none more than 1.
-    epsilon : float or None
-        ε of one histogram, whatever the number of covariates; None leaves it to
-        `epsilon_total`.
-    n_bins, n_cutoffs : int
-        Bins B of a histogram and quantile levels Q (paper 2.2.1).
-    winsor : float
-        Share q winsorised at either end of a linear term.
-    repair : {"clip", "project"}
-        How negative noisy counts are mended after summing: clipped at 0 (the
-        paper with erratum 9), or projected onto counts of the same total.
-    spreads : {"exact", "histogram"}
-        Whether sites send the spread of each number, or it is derived from
-        the released histogram.
-    centre : bool
-        Centre linear terms at the released mean. The model is the same (the
-        intercept absorbs it); FedDA then no longer depends on the origin of a
-        unit.
-    n_trees, mean_leaves, learning_rate : int, float, float
-        C, L̄ (mean number of terminal nodes, erratum 6) and v of the boosting.
-    subsample : float
-        Share of a site's patients that each tree sees.
-    min_leaf : float
-        Least (weighted) number of patients in a leaf.
-    drop_complements : bool
-        Keep only one of a rule and its complement.
-    linear_terms : bool
-        Whether numbers and yes/no covariates enter as linear terms, too.
-    single_cutoffs : bool
-        Whether every single cut-off is a candidate rule (they need no data).
-    linear_factor, interaction_factor : float
-        Penalty factors of linear terms, and of rules with two or more
-        conditions; rules with one condition have 1.
-    solver : {"exact", "fedda"}
-        Proximal Newton with a certificate, or the paper's FedDA.
-    penalty : float or "cv"
-        λ of the ℓ1 penalty, for the mean loss (erratum 2); ``cv`` chooses it by
-        federated cross-validation (exact solver only).
-    folds, path_length, path_ratio : int, int, float
-        Of the cross-validation: folds, number of λs, and the smallest λ as a
-        share of the largest.
-    selection : {"min", "1se"}
-        λ of least held-out deviance, or the largest within one standard error.
-    max_rules : int or None
-        Cross-validation chooses among the λs that keep at most so many rules.
-    tolerance : float
-        KKT residual at which the exact solver stops.
-    max_rounds, max_active : int
-        Most rounds of the exact solver, and most terms in a Hessian.
-    rounds, local_steps, server_step, client_step : int, int, float, float
-        R, G, η_s and η_c of FedDA.
-    weighting : {"patients", "sites"}
-        Whether a site counts by its patients or equally (erratum 3).
-    holdout : float
-        Share of each site's patients that the model is not learnt from, but judged
-        on in the end; 0 judges on none.
-    per_site : bool
-        Whether the model also tells each site's own results: outcome rates inside
-        and outside rules, and the evaluation. Every site's policy must allow
-        ``site-results``.
-    seed : int
-        Seed of leaf counts, subsamples, folds and held-out patients. Never of
-        privacy noise.
+    default : T
+    paper : T or UNUSED
+        Its value in the preset ``paper``, stated even where it is the default: a later
+        change of the default must not move the paper's. Only what its method does not use
+        is left open.
+    group : Group
+        Under which heading it is listed.
+    meaning : str
+        In sentences, for users; names stand in single backticks.
+    gt, ge, lt, le : float, optional
+        Bounds.
     """
+    extra: dict[str, Any] = {"group": group}
+    if not isinstance(paper, _Unused):
+        extra["paper"] = paper
+    declared: T = Field(
+        default, description=meaning, json_schema_extra=extra, gt=gt, ge=ge, lt=lt, le=le
+    )
+    return declared
 
-    noise: bool = True
-    epsilon_total: float = Field(default=10.0, gt=0)
-    epsilon: float | None = Field(default=None, gt=0)
-    n_bins: int = Field(default=100, ge=2, le=10_000)
-    n_cutoffs: int = Field(default=32, ge=1, le=MAX_CODES - 1)
-    winsor: float = Field(default=0.025, ge=0, lt=0.5)
-    repair: Literal["clip", "project"] = "project"
-    spreads: Literal["exact", "histogram"] = "histogram"
-    centre: bool = True
-    n_trees: int = Field(default=333, ge=0, le=100_000)
-    mean_leaves: float = Field(default=4.0, ge=2)
-    learning_rate: float = Field(default=0.01, gt=0, le=1)
-    subsample: float = Field(default=1.0, gt=0, le=1)
-    min_leaf: float = Field(default=5, ge=1)
-    drop_complements: bool = True
-    linear_terms: bool = True
-    single_cutoffs: bool = True
-    linear_factor: float = Field(default=0.2, ge=0)
-    interaction_factor: float = Field(default=2.0, ge=0)
-    solver: Literal["exact", "fedda"] = "exact"
-    penalty: Literal["cv"] | Annotated[float, Field(ge=0)] = "cv"
-    folds: int = Field(default=5, ge=2, le=100)
-    path_length: int = Field(default=30, ge=2, le=1000)
-    path_ratio: float = Field(default=1e-3, gt=0, lt=1)
-    selection: Literal["min", "1se"] = "min"
-    max_rules: int | None = Field(default=None, ge=0)
-    tolerance: float = Field(default=1e-8, gt=0)
-    max_rounds: int = Field(default=100, ge=1)
-    max_active: int = Field(default=300, ge=1)
-    rounds: int = Field(default=300, ge=1, le=1_000_000)
-    local_steps: int = Field(default=20, ge=1, le=100_000)
-    server_step: float = Field(default=1.0, gt=0)
-    client_step: float = Field(default=0.01, gt=0)
-    weighting: Literal["patients", "sites"] = "patients"
-    holdout: float = Field(default=0.0, ge=0, le=0.9)
-    per_site: bool = False
-    seed: int = Field(default=0, ge=0, lt=2**63)
+
+class Settings(Frozen):
+    """Every number that the method leaves to its user; each field tells its own meaning."""
+
+    noise: bool = setting(
+        True,
+        paper=True,
+        group="Histograms",
+        meaning="False turns the noise of the histograms off.",
+    )
+    epsilon_total: float = setting(
+        10.0,
+        paper=UNUSED,
+        group="Histograms",
+        meaning="Most ε of all histograms of a run together; smaller is more private. Every "
+        "covariate gets the same share of it, and none more than 1.",
+        gt=0,
+    )
+    epsilon: float | None = setting(
+        None,
+        paper=1.0,
+        group="Histograms",
+        meaning="ε of one histogram, however many there are; it wins over `epsilon_total`. "
+        "Left out: a share of `epsilon_total`.",
+        gt=0,
+    )
+    n_bins: int = setting(
+        100,
+        paper=100,
+        group="Histograms",
+        meaning="B: bins of a number's histogram.",
+        ge=2,
+        le=10_000,
+    )
+    n_cutoffs: int = setting(
+        32,
+        paper=20,
+        group="Histograms",
+        meaning="Q: quantile levels, and so the most cut-offs of a covariate.",
+        ge=1,
+        le=MAX_CODES - 1,
+    )
+    winsor: float = setting(
+        0.025,
+        paper=0.025,
+        group="Histograms",
+        meaning="q: share of patients winsorised at either end of a linear term.",
+        ge=0,
+        lt=0.5,
+    )
+    repair: Literal["clip", "project"] = setting(
+        "project",
+        paper="clip",
+        group="Histograms",
+        meaning="How negative noisy counts are mended after summing: clipped at 0 (the paper "
+        "with erratum 9), or projected onto counts of the same total.",
+    )
+    spreads: Literal["exact", "histogram"] = setting(
+        "histogram",
+        paper="exact",
+        group="Histograms",
+        meaning="Whether sites send the spread s* of each number exactly, or it is derived from "
+        "the released histogram.",
+    )
+    centre: bool = setting(
+        True,
+        paper=False,
+        group="Histograms",
+        meaning="Whether linear terms are centred at the released mean. The model is the same, "
+        "since the intercept absorbs it; FedDA then no longer depends on the origin of a unit.",
+    )
+    n_trees: int = setting(
+        333,
+        paper=333,
+        group="Trees",
+        meaning="C: boosted trees per site; as many again for each fold of the cross-validation.",
+        ge=0,
+        le=100_000,
+    )
+    mean_leaves: float = setting(
+        4.0,
+        paper=4.0,
+        group="Trees",
+        meaning="L̄: mean number of terminal nodes of a tree (erratum 6).",
+        ge=2,
+    )
+    learning_rate: float = setting(
+        0.01,
+        paper=0.01,
+        group="Trees",
+        meaning="v: shrinkage of the boosting.",
+        gt=0,
+        le=1,
+    )
+    subsample: float = setting(
+        1.0,
+        paper=1.0,
+        group="Trees",
+        meaning="Share of a site's patients that each tree sees.",
+        gt=0,
+        le=1,
+    )
+    min_leaf: float = setting(
+        5,
+        paper=5,
+        group="Trees",
+        meaning="Least (weighted) number of the site's patients in a leaf.",
+        ge=1,
+    )
+    drop_complements: bool = setting(
+        True,
+        paper=False,
+        group="Candidate terms",
+        meaning="Whether only one of a one-condition rule and its negation is kept.",
+    )
+    linear_terms: bool = setting(
+        True,
+        paper=True,
+        group="Candidate terms",
+        meaning="Whether numbers and yes/no covariates enter as linear terms, too.",
+    )
+    single_cutoffs: bool = setting(
+        True,
+        paper=False,
+        group="Candidate terms",
+        meaning="Whether every single cut-off is a candidate rule; they need no data.",
+    )
+    linear_factor: float = setting(
+        0.2,
+        paper=1.0,
+        group="Candidate terms",
+        meaning="Penalty factor π of linear terms.",
+        ge=0,
+    )
+    interaction_factor: float = setting(
+        2.0,
+        paper=1.0,
+        group="Candidate terms",
+        meaning="Penalty factor π of rules with two or more conditions; rules with one "
+        "condition have 1.",
+        ge=0,
+    )
+    solver: Literal["exact", "fedda"] = setting(
+        "exact",
+        paper="fedda",
+        group="Fit",
+        meaning="How coefficients are found: exactly, by proximal Newton with a certificate, or "
+        "by the paper's Federated Dual Averaging.",
+    )
+    penalty: Literal["cv"] | Annotated[float, Field(ge=0)] = setting(
+        "cv",
+        paper=0.01,
+        group="Fit",
+        meaning="λ of the ℓ1 penalty, for the mean loss (erratum 2): larger means fewer rules. "
+        "`cv` chooses it by federated cross-validation (exact solver only).",
+    )
+    folds: int = setting(
+        5,
+        paper=UNUSED,
+        group="Cross-validation",
+        meaning="Folds of the cross-validation.",
+        ge=2,
+        le=100,
+    )
+    path_length: int = setting(
+        30,
+        paper=UNUSED,
+        group="Cross-validation",
+        meaning="How many λs the cross-validation tries at most.",
+        ge=2,
+        le=1000,
+    )
+    path_ratio: float = setting(
+        1e-3,
+        paper=UNUSED,
+        group="Cross-validation",
+        meaning="Smallest λ of the path, as a share of the largest.",
+        gt=0,
+        lt=1,
+    )
+    selection: Literal["min", "1se"] = setting(
+        "min",
+        paper=UNUSED,
+        group="Cross-validation",
+        meaning="`min`: λ of least held-out deviance. `1se`: the largest λ within one standard "
+        "error of it.",
+    )
+    max_rules: int | None = setting(
+        None,
+        paper=UNUSED,
+        group="Cross-validation",
+        meaning="Most rules of the model. Cross-validation chooses among the λs that keep at "
+        "most so many on the path; where the exact fit keeps more, it goes back up the path. "
+        "A λ that is given is not changed.",
+        ge=0,
+    )
+    tolerance: float = setting(
+        1e-8,
+        paper=UNUSED,
+        group="Exact solver",
+        meaning="KKT residual at which the exact solver stops.",
+        gt=0,
+    )
+    max_rounds: int = setting(
+        100,
+        paper=UNUSED,
+        group="Exact solver",
+        meaning="Most rounds of the exact solver: for the whole path of the cross-validation, "
+        "which fails if it needs more, and, counted anew, for the exact fit at the final λ, "
+        "which then stops short of `tolerance`.",
+        ge=1,
+    )
+    max_active: int = setting(
+        300,
+        paper=UNUSED,
+        group="Exact solver",
+        meaning="Most terms whose second derivatives are asked for in a round, unless more have "
+        "a coefficient.",
+        ge=1,
+    )
+    rounds: int = setting(
+        300,
+        paper=300,
+        group="FedDA",
+        meaning="R: rounds of FedDA.",
+        ge=1,
+        le=1_000_000,
+    )
+    local_steps: int = setting(
+        20,
+        paper=20,
+        group="FedDA",
+        meaning="G: steps of each site in a round of FedDA.",
+        ge=1,
+        le=100_000,
+    )
+    server_step: float = setting(
+        1.0,
+        paper=1.0,
+        group="FedDA",
+        meaning="η_s: step of the coordinator.",
+        gt=0,
+    )
+    client_step: float = setting(
+        0.01,
+        paper=0.01,
+        group="FedDA",
+        meaning="η_c: step of a site.",
+        gt=0,
+    )
+    weighting: Literal["patients", "sites"] = setting(
+        "patients",
+        paper="patients",
+        group="Patients and sites",
+        meaning="Whether a site counts by its patients, or all sites count equally (erratum 3; "
+        "not under masks).",
+    )
+    holdout: float = setting(
+        0.0,
+        paper=0.0,
+        group="Patients and sites",
+        meaning="Share of each site's patients that the model is not learnt from, but judged on "
+        "in the end; 0 judges on none.",
+        ge=0,
+        le=0.9,
+    )
+    per_site: bool = setting(
+        False,
+        paper=False,
+        group="Patients and sites",
+        meaning="Whether the model also tells each site's own results: outcome rates inside and "
+        "outside rules, and the evaluation. Every site's policy must allow `site-results`.",
+    )
+    seed: int = setting(
+        0,
+        paper=UNUSED,
+        group="Patients and sites",
+        meaning="Seed of leaf counts and subsamples, and, where no site deals them by a secret "
+        "of its own, of folds and held-out patients; never of privacy noise.",
+        ge=0,
+        lt=2**63,
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Settings:
@@ -131,40 +363,50 @@ class Settings(Frozen):
         return self
 
 
+@dataclass(frozen=True)
+class Setting(Key):
+    """One setting, as its field declares it.
+
+    Parameters
+    ----------
+    paper : str
+        Its value in the preset ``paper``, as written in the file.
+    group : str
+    """
+
+    paper: str
+    group: str
+
+
+def describe_settings(settings: type[Settings] = Settings) -> tuple[Setting, ...]:
+    """Return every setting, in their order."""
+    told = []
+    for name, field in settings.model_fields.items():
+        key, extra = describe_key(name, field), _extra(settings, name)
+        paper = describe_value(extra.get("paper", field.default))
+        told.append(
+            Setting(name, key.holds, key.default, key.meaning, paper=paper, group=extra["group"])
+        )
+    return tuple(told)
+
+
+def _extra(settings: type[Settings], name: str) -> dict[str, Any]:
+    """Return what a setting declares beyond a field of pydantic."""
+    extra = settings.model_fields[name].json_schema_extra
+    if not isinstance(extra, dict):
+        raise TypeError(f"the setting {name!r} must be declared by 'setting'")
+    return extra
+
+
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     "default": {},
     "paper": {
-        "noise": True,
-        "epsilon": 1.0,
-        "n_bins": 100,
-        "n_cutoffs": 20,
-        "winsor": 0.025,
-        "repair": "clip",
-        "spreads": "exact",
-        "centre": False,
-        "n_trees": 333,
-        "mean_leaves": 4.0,
-        "learning_rate": 0.01,
-        "subsample": 1.0,
-        "min_leaf": 5,
-        "drop_complements": False,
-        "linear_terms": True,
-        "single_cutoffs": False,
-        "linear_factor": 1.0,
-        "interaction_factor": 1.0,
-        "solver": "fedda",
-        "penalty": 0.01,
-        "rounds": 300,
-        "local_steps": 20,
-        "server_step": 1.0,
-        "client_step": 0.01,
-        "weighting": "patients",
-        "holdout": 0.0,
-        "per_site": False,
+        name: extra["paper"]
+        for name in Settings.model_fields
+        if "paper" in (extra := _extra(Settings, name))
     },
 }
-"""Named settings. ``paper`` states every number, so that a later change of a
-default cannot move it."""
+"""Named settings."""
 
 
 def resolve_settings(preset: str | None = None, **overrides: Any) -> Settings:
@@ -185,7 +427,17 @@ def check_settings(facts: Mapping[str, Any]) -> Settings:
     try:
         return Settings.model_validate(facts)
     except ValidationError as error:
-        raise StudyError(explain(error, "these settings are not valid:")) from None
+        lines = [explain(error, "these settings are not valid:")]
+        faulty = dict.fromkeys(str(fault["loc"][0]) for fault in error.errors() if fault["loc"])
+        raise StudyError("\n".join([*lines, *map(_tell_meaning, faulty)])) from None
+
+
+def _tell_meaning(name: str) -> str:
+    """Return a line on what a setting holds, or on which may be meant."""
+    for known in describe_settings():
+        if known.name == name:
+            return f"  {name} holds {known.holds}. {known.meaning}"
+    return f"  there is no setting {did_you_mean(name, Settings.model_fields)}"
 
 
 def override_settings(settings: Settings, overrides: Mapping[str, Any]) -> Settings:

@@ -42,17 +42,37 @@ MOST_EPSILON: Final = 1.0
 class Study(Frozen):
     """All that the sites agree on before any table is opened."""
 
-    format: Literal[1] = STUDY_FORMAT
-    name: str = Field(min_length=1)
-    description: str = ""
-    synthetic: bool = False
-    ranges_from_data: bool = False
-    """True where ranges were read off the data, as the estimators do: then
-    they are a release that no ε covers, and the bill says so."""
-    outcome: Outcome
-    covariates: dict[str, Covariate] = Field(min_length=1)
-    weight: Weight | None = None
-    settings: Settings = Settings()
+    format: Literal[1] = Field(
+        default=STUDY_FORMAT, description="Version of the study file's format."
+    )
+    name: str = Field(min_length=1, description="Name of the study, shown with every result.")
+    description: str = Field(default="", description="For people.")
+    synthetic: bool = Field(
+        default=False,
+        description="True for made-up patients; results are then marked as such.",
+    )
+    ranges_from_data: bool = Field(
+        default=False,
+        description="True where ranges were read off the data, as the estimators do without a "
+        "study: a release that no ε covers, and the privacy bill says so. Leave it out of a study "
+        "between hospitals.",
+    )
+    outcome: Outcome = Field(description="The outcome, see below.")
+    covariates: dict[str, Covariate] = Field(
+        min_length=1,
+        description="One table per covariate, see below. The name of the table is the name of "
+        "the column; their order counts.",
+    )
+    weight: Weight | None = Field(
+        default=None,
+        description="A column of patient weights, see below. Leave it out where every row is one "
+        "patient.",
+    )
+    settings: Settings = Field(
+        default=Settings(),
+        description="Numbers of the method, see below. `preset` names a set of them; keys beside "
+        "it override.",
+    )
 
     @field_validator("settings", mode="before")
     @classmethod
