@@ -6,6 +6,7 @@ from fedrulefit.study.settings import (
     PRESETS,
     Settings,
     check_settings,
+    describe_settings,
     override_settings,
     resolve_settings,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "Weight",
     "YesNo",
     "check_settings",
+    "describe_settings",
     "level_key",
     "override_settings",
     "resolve_settings",

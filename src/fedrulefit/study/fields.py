@@ -31,8 +31,8 @@ class Key:
     Parameters
     ----------
     name : str
-    holds : str
-        Type and bounds in words: ``whole number, ≥ 1, ≤ 254``.
+    type, bounds : str
+        In words: ``whole number``, and ``≥ 1, ≤ 254``.
     default : str
         As written in the file; ``required`` where there is none, ``none`` where the key may
         be left out.
@@ -41,9 +41,15 @@ class Key:
     """
 
     name: str
-    holds: str
+    type: str
+    bounds: str
     default: str
     meaning: str
+
+    @property
+    def holds(self) -> str:
+        """Type and bounds: ``whole number, ≥ 1, ≤ 254``."""
+        return f"{self.type}, {self.bounds}" if self.bounds else self.type
 
 
 def describe_keys(part: type[BaseModel]) -> tuple[Key, ...]:
@@ -56,8 +62,13 @@ def describe_key(name: str, field: FieldInfo) -> Key:
     default = "required"
     if not field.is_required():
         default = describe_value(field.get_default(call_default_factory=True))
-    holds = _with_bounds(describe_type(field.annotation), field)
-    return Key(name, holds, default, field.description or "")
+    return Key(
+        name,
+        describe_type(field.annotation),
+        describe_bounds(field),
+        default,
+        field.description or "",
+    )
 
 
 def describe_value(value: object) -> str:
@@ -81,7 +92,8 @@ def describe_type(hint: Any) -> str:
     if hint == Level:
         return "value"
     if origin is Annotated:
-        return _with_bounds(describe_type(args[0]), args[1])
+        words, bounds = describe_type(args[0]), describe_bounds(args[1])
+        return f"{words}, {bounds}" if bounds else words
     if origin is Literal:
         return " or ".join(map(describe_value, args))
     if origin in (Union, types.UnionType):
@@ -123,8 +135,3 @@ def _number(bound: float) -> str:
     if bound == 2**63:
         return "2⁶³"
     return f"{bound:,}".replace(",", " ")
-
-
-def _with_bounds(words: str, field: FieldInfo) -> str:
-    bounds = describe_bounds(field)
-    return f"{words}, {bounds}" if bounds else words

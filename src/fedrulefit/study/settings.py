@@ -380,14 +380,13 @@ class Setting(Key):
 
 def describe_settings(settings: type[Settings] = Settings) -> tuple[Setting, ...]:
     """Return every setting, in their order."""
-    told = []
-    for name, field in settings.model_fields.items():
-        key, extra = describe_key(name, field), _extra(settings, name)
-        paper = describe_value(extra.get("paper", field.default))
-        told.append(
-            Setting(name, key.holds, key.default, key.meaning, paper=paper, group=extra["group"])
-        )
-    return tuple(told)
+    return tuple(_describe(name, settings) for name in settings.model_fields)
+
+
+def _describe(name: str, settings: type[Settings]) -> Setting:
+    field, extra = settings.model_fields[name], _extra(settings, name)
+    paper = describe_value(extra.get("paper", field.default))
+    return Setting(**vars(describe_key(name, field)), paper=paper, group=extra["group"])
 
 
 def _extra(settings: type[Settings], name: str) -> dict[str, Any]:
