@@ -430,8 +430,8 @@ class Site:
                 raise ProtocolError(
                     "the site's policy lets sums out only under masks", "secure-sum"
                 )
-            if self._n_sums >= self.policy.max_rounds:
-                most = self.policy.max_rounds
+            if self._n_sums >= self.policy.max_sums:
+                most = self.policy.max_sums
                 raise ProtocolError(f"the site's policy allows {most} sums in a run", "policy")
 
     def _check_handed(self, request: m.Request) -> None:
@@ -555,8 +555,8 @@ class Site:
         if request.secure and self.policy.min_votes > 0:
             needed.append(m.VoteRequest)
         others = 5 + settings.per_site  # spreads, vote, slopes, summary, evaluation, offer
-        if settings.solver == "fedda" and settings.rounds + others > self.policy.max_rounds:
-            most = self.policy.max_rounds
+        if settings.solver == "fedda" and settings.rounds + others > self.policy.max_sums:
+            most = self.policy.max_sums
             raise ProtocolError(f"the site's policy allows {most} sums in a run", "policy")
         for step in needed:
             kind = self._kind(step)
@@ -753,7 +753,7 @@ class Site:
             self._outcome,
             grid,
             min_count=self.policy.min_count,
-            max_rules=self.policy.max_rules,
+            max_rules_sent=self.policy.max_rules_sent,
             weights=self._weights,
         )
         passed = set(self._gated.rules)
@@ -1090,7 +1090,7 @@ class Site:
                     under = f"inside secure sums over {', '.join(self._seals.sites)}"
                 lines.append(f"They leave {under}.")
                 if kind in ("dual", "curvature"):
-                    lines.append(f"Up to {self.policy.max_rounds} rounds.")
+                    lines.append(f"Up to {self.policy.max_sums} rounds.")
                     lines.append(f"They are of {len(self._rules)} rules.")
                 if isinstance(reply, m.VoteReply):
                     lines.append(f"There are {len(draft.known.candidates)} candidate rules.")
