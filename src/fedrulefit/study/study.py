@@ -70,8 +70,8 @@ class Study(Frozen):
     )
     settings: Settings = Field(
         default=Settings(),
-        description="Numbers of the method, see below. `preset` names a set of them; keys beside "
-        "it override.",
+        description="Numbers of the method, see below. `preset` names a set of them "
+        '(`"default"` where it is left out); keys beside it override.',
     )
 
     @field_validator("settings", mode="before")

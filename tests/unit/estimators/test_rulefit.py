@@ -473,6 +473,21 @@ def test_cutoffs_are_exact_or_from_a_histogram() -> None:
         RuleFitClassifier(cutoffs="all").fit(X, Y)
 
 
+@EACH
+def test_held_out_patients_judge_the_model_of_an_estimator(make: Make) -> None:
+    fitted = make(holdout=0.4).fit(X, Y)
+    judged = fitted.model_.evaluation.total.patients
+    assert 0.3 * len(Y) < judged < 0.5 * len(Y)
+    assert fitted.model_.provenance.patients == len(Y) - judged
+    assert make().fit(X, Y).model_.evaluation is None
+
+
+@BOTH
+def test_an_estimator_can_tell_each_site_s_own_results(make: Make) -> None:
+    assert len(make(per_site=True).fit(X, Y).model_.provenance.by_site) == 1
+    assert make().fit(X, Y).model_.provenance.by_site == ()
+
+
 # --- bad input ----------------------------------------------------------------------------
 
 
