@@ -96,6 +96,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.study.YesNo",
             "fedrulefit.study.Weight",
             "fedrulefit.study.resolve_settings",
+            "fedrulefit.study.describe_settings",
             "fedrulefit.table.draft.draft_study",
         ),
     ),

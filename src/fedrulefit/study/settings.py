@@ -75,7 +75,10 @@ def setting(
 
 
 class Settings(Frozen):
-    """Every number that the method leaves to its user; each field tells its own meaning."""
+    """Every number that the method leaves to its user; each field tells its own meaning.
+
+    ``fedrulefit study settings`` and :func:`fedrulefit.study.describe_settings` list them.
+    """
 
     noise: bool = setting(
         True,
