@@ -25,7 +25,7 @@ import fedrulefit
 
 HERE: Final = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "site")]
-import make_tables  # noqa: E402
+import public_names  # noqa: E402
 
 CHAPTERS: Final = {
     "Tutorial": ["tutorial"],
@@ -92,7 +92,7 @@ def make_contents() -> Iterator[str]:
 
 def make_reference() -> Iterator[str]:
     """Yield the lines of the reference: the public names with their docstrings."""
-    for title, names in make_tables.API:
+    for title, names in public_names.API:
         yield from ("", f"## {title}", "", "```{eval-rst}")
         for name in names:
             if not _is_member(name):
@@ -101,11 +101,11 @@ def make_reference() -> Iterator[str]:
 
 
 def _is_member(name: str) -> bool:
-    return inspect.isclass(make_tables.find(name.rpartition(".")[0]))
+    return inspect.isclass(public_names.find(name.rpartition(".")[0]))
 
 
 def _document(name: str, names: Sequence[str]) -> Iterator[str]:
-    found = make_tables.find(name)
+    found = public_names.find(name)
     if inspect.ismodule(found):
         yield from (f".. automodule:: {name}", "")
     elif inspect.isclass(found):
@@ -116,7 +116,7 @@ def _document(name: str, names: Sequence[str]) -> Iterator[str]:
     elif callable(found):
         yield from (f".. autofunction:: {name}", "")
     else:
-        yield from (f".. py:data:: {name}", "", f"   {make_tables._meaning(name)}", "")
+        yield from (f".. py:data:: {name}", "", f"   {public_names.tell_meaning(name)}", "")
 
 
 # --- docstrings ---------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def find_elsewhere(
         return None
     domain = env.domains["py"]
     names = [n for n, *_ in domain.get_objects() if n.endswith(f".{node['reftarget']}")]
-    if len({make_tables.find(n) for n in names}) != 1:
+    if len({public_names.find(n) for n in names}) != 1:
         return None
     kind, target = node["reftype"], min(names, key=len)
     return domain.resolve_xref(env, node["refdoc"], app.builder, kind, target, node, text)

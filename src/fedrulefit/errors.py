@@ -6,6 +6,8 @@ patient's value: tests in ``tests/disclosure`` check that.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -78,6 +80,13 @@ def one_line(text: str, most: int = MOST_WORDS) -> str:
     """
     shown = printable(text[: most + 1])
     return shown if len(shown) <= most else f"{shown[:most]}…"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a name that is not known, and the known one that it is close to, if any."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    hint = f": did you mean {close[0]!r}?" if close else ""
+    return f"{one_line(name, 100)!r}{hint}"
 
 
 def explain(error: ValidationError, heading: str, whole: str = "file") -> str:

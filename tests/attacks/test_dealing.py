@@ -375,7 +375,7 @@ def test_patients_without_weight_do_not_make_a_rule_large_enough() -> None:
     rule = Rule((Condition(0, 2),))
     assert have_enough([rule], codes, outcome, np.ones(len(codes)), min_count=5).all()
     assert not have_enough([rule], codes, outcome, weights, min_count=5).any()
-    options: dict[str, Any] = {"min_count": 5, "max_rules": 10}
+    options: dict[str, Any] = {"min_count": 5, "max_rules_sent": 10}
     assert gate_rules([rule], codes, outcome, grid, **options).rules == (rule,)
     assert gate_rules([rule], codes, outcome, grid, **options, weights=weights).too_few == 1
 

@@ -10,9 +10,11 @@ import pytest
 import fedrulefit
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.protocol import messages
+from fedrulefit.study.fields import describe_keys
 from tests.docs.pages import ROOT, load_script
 
 tables = load_script("make_tables")
+names = load_script("public_names")
 
 
 @pytest.mark.parametrize("page", tables.PARTS)
@@ -31,19 +33,19 @@ def test_every_finding_is_explained() -> None:
     assert len(found) > 35, "the search for codes in the source has gone blind"
 
 
-@pytest.mark.parametrize("dotted", [n for _, names in tables.API for n in names])
+@pytest.mark.parametrize("dotted", [n for _, listed in names.API for n in listed])
 def test_every_listed_name_exists_and_is_explained(dotted: str) -> None:
-    assert tables.find(dotted) is not None
-    assert tables._meaning(dotted)
+    assert names.find(dotted) is not None
+    assert names.tell_meaning(dotted)
 
 
 def test_every_public_name_is_listed() -> None:
-    listed = {n for _, names in tables.API for n in names}
+    listed = {n for _, part in names.API for n in part}
     assert {f"fedrulefit.{n}" for n in fedrulefit.__all__} <= listed
 
 
 def test_every_key_of_the_policy_is_explained() -> None:
-    meanings = tables.read_parameters(Policy)
+    meanings = {key.name: key.meaning for key in describe_keys(Policy)}
     assert set(meanings) == set(Policy.model_fields)
     assert all(words.endswith(".") for words in meanings.values())
     assert "allowed" in meanings["allow"]

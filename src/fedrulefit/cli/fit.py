@@ -24,7 +24,7 @@ from fedrulefit.cli.report import (
     written,
 )
 from fedrulefit.engines import inprocess
-from fedrulefit.errors import DataError, StudyError
+from fedrulefit.errors import DataError, StudyError, did_you_mean
 from fedrulefit.privacy.ledger import Ledger, now
 from fedrulefit.study import Settings, Study
 from fedrulefit.table.check import inspect_table
@@ -50,7 +50,12 @@ def fit(
         str | None, typer.Option(help="Named settings instead of the study's: paper, default.")
     ] = None,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="One setting, e.g. --set penalty=0.01.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="One setting, e.g. penalty=0.01; 'fedrulefit study settings' tells them all.",
+        ),
     ] = None,
     ledgers: Annotated[
         Path | None, typer.Option(help="Folder for each site's ledger of what left it.")
@@ -124,8 +129,13 @@ def _parse_settings(pairs: list[str]) -> dict[str, Any]:
         name, separator, text = pair.partition("=")
         name = name.strip()
         if not separator or name not in Settings.model_fields:
+            hint = did_you_mean(name, Settings.model_fields) if separator else ""
             known = ", ".join(Settings.model_fields)
-            raise StudyError(f"--set takes NAME=VALUE, not {pair!r}; names are: {known}")
+            raise StudyError(
+                f"--set takes NAME=VALUE, not {pair!r}; names are: {known}"
+                + (f"\n  there is no setting {hint}" if hint else "")
+                + "\n  'fedrulefit study settings' tells what each means"
+            )
         if text.strip().lower() == "none":
             settings[name] = None
             continue

@@ -1,17 +1,20 @@
-"""``fedrulefit study``: write a first study file."""
+"""``fedrulefit study``: write a first study file, and say what its settings mean."""
 
 from __future__ import annotations
 
+import json
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from fedrulefit.cli.budget import budget_of, print_budget
 from fedrulefit.cli.console import friendly_errors, stdout
 from fedrulefit.errors import StudyError
-from fedrulefit.study import Study
+from fedrulefit.study import Settings, Study, describe_settings
 from fedrulefit.table.draft import draft_study
 
 app = typer.Typer(
@@ -59,3 +62,27 @@ def draft(
     )
     stdout().print(Text("\n".join(lines)))
     print_budget(stdout(), budget_of(Study.load(output), policy=None))
+
+
+@app.command(epilog="Example: fedrulefit study settings")
+@friendly_errors()
+def settings(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON schema, for programs.")
+    ] = False,
+) -> None:
+    """Tell every setting: what it means and holds, and its value in each preset."""
+    if as_json:
+        typer.echo(json.dumps(Settings.model_json_schema(), indent=2))
+        return
+    for group, members in groupby(describe_settings(), key=lambda setting: setting.group):
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table.add_column(group, no_wrap=True, min_width=18)
+        for preset in ("default", "paper"):
+            table.add_column(preset, no_wrap=True, min_width=11)
+        table.add_column("meaning", overflow="fold", ratio=1)
+        for setting in members:
+            meaning = Text.assemble(f"{setting.meaning} ", (f"({setting.holds})", "dim"))
+            table.add_row(setting.name, setting.default, setting.paper, meaning)
+        stdout().print(table)
+        stdout().print()

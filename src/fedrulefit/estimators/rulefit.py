@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import Counter
-from collections.abc import Container
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -24,7 +22,6 @@ from sklearn.utils.validation import (
     _check_sample_weight,
     check_consistent_length,
     check_is_fitted,
-    validate_data,
 )
 
 from fedrulefit.core.arrays import MAX_CODES, Floats
@@ -32,6 +29,14 @@ from fedrulefit.core.cutoffs import exact_grid
 from fedrulefit.core.grid import Grid
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError
+from fedrulefit.estimators.parameters import takes_settings
+from fedrulefit.estimators.reading import (
+    check_counts,
+    infer_table,
+    read_declared,
+    read_inferred,
+    unused_name,
+)
 from fedrulefit.estimators.targets import encode_classes, read_sites
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
 from fedrulefit.study import (
@@ -42,14 +47,15 @@ from fedrulefit.study import (
     override_settings,
     resolve_settings,
 )
-from fedrulefit.table.check import load_table
-from fedrulefit.table.infer import infer_covariates, read_values
 from fedrulefit.table.patients import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_SETTINGS: Final = frozenset(Settings.model_fields) - {"seed"}
+_SEED: Final = "give 'random_state'"
+_NO_NOISE: Final = (
+    "pooled patients leave no site, so there is no noise; FederatedRuleFitClassifier has it"
+)
 
 
 class _RuleFit(ClassifierMixin, BaseEstimator):
@@ -109,48 +115,25 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
 
     def _read_training(self, X: Any, weights: Floats | None) -> Floats:
         if self.study is not None:
-            return self._read(X, reset=True)
+            return read_declared(X, self.study, asker=self, reset=True)
         rows = None if weights is None else weights > 0
-        if _is_named_frame(X):
-            validate_data(self, X, skip_check_array=True)
-            self._covariates, values = infer_covariates(X, rows=rows)
-            return values
-        checked = validate_data(
-            self, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
-        )
-        names = [f"x{j}" for j in range(checked.shape[1])]
-        if hasattr(self, "feature_names_in_"):
-            names = [str(name) for name in self.feature_names_in_]
-        columns = dict(zip(names, checked.T, strict=True))
-        self._covariates, values = infer_covariates(columns, rows=rows)
+        self._covariates, values = infer_table(X, asker=self, rows=rows)
         return values
 
-    def _read(self, X: Any, *, reset: bool = False) -> Floats:
+    def _read(self, X: Any) -> Floats:
         """Return X as values in the study's coding."""
-        covariates = self.study.covariates if reset else self.study_.covariates
-        if _is_named_frame(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            source = X
-        else:
-            checked = validate_data(
-                self, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan"
-            )
-            if checked.shape[1] != len(covariates):
-                raise DataError(
-                    f"X has {checked.shape[1]} columns, the study has {len(covariates)} covariates"
-                )
-            source = dict(zip(covariates, checked.T, strict=True))
-        if self.study is None:
-            return read_values(source, covariates)
-        # Declared levels, ranges and completeness are checked, as at a real site.
-        return load_table(source, self.study, need_outcome=False, where="X").values
+        if self.study is not None:
+            return read_declared(X, self.study, asker=self)
+        return read_inferred(X, self.study_.covariates, asker=self)
 
     def _study(self, weights: Floats | None) -> Study:
         covariates = self._covariates if self.study is None else self.study.covariates
         weight = None
         if weights is not None:
-            _check_counts(weights)
-            weight = Weight(column=_unused("sample_weight", covariates), max=weights.max() or 1.0)
+            check_counts(weights)
+            weight = Weight(
+                column=unused_name("sample_weight", covariates), max=weights.max() or 1.0
+            )
         if self.study is not None:
             facts = self.study.model_dump()
             declared = self.study.weight
@@ -162,7 +145,7 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
                 raise DataError(f"a weight is above the study's public bound {declared.max:g}")
             return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
         negative, positive = (str(label) for label in self.classes_)
-        column = _unused("outcome", covariates)
+        column = unused_name("outcome", covariates)
         outcome = Outcome(column=column, positive=positive, negative=negative)
         return Study(
             name=type(self).__name__,
@@ -177,7 +160,7 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         given = {
             name: value
             for name, value in self.get_params(deep=False).items()
-            if name in _SETTINGS and value is not None
+            if name in Settings.model_fields and value is not None
         }
         given |= self._more_settings()
         if base is None or self.preset is not None:
@@ -229,6 +212,7 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         return tags
 
 
+@takes_settings(elsewhere={"seed": _SEED})
 class FederatedRuleFitClassifier(_RuleFit):
     """Federated RuleFit, with all sites in this process.
 
@@ -244,35 +228,14 @@ class FederatedRuleFitClassifier(_RuleFit):
         off X, which no ε covers; the model's privacy bill says so.
     preset : {"default", "paper"}, optional
         Named settings, see :data:`fedrulefit.study.PRESETS`.
-    noise : bool, optional
-        False turns the noise of the histograms off.
-    epsilon_total, epsilon : float, optional
-        Privacy budget of all histograms together, or of each one.
-    n_bins, n_cutoffs, winsor, repair, spreads, centre : optional
-        Of the histograms, see :class:`fedrulefit.study.Settings`.
-    n_trees, mean_leaves, learning_rate, subsample, min_leaf : optional
-        Of the boosted trees.
-    drop_complements, linear_terms, single_cutoffs : optional
-        Of the candidate terms.
-    linear_factor, interaction_factor : optional
-        Penalty factors of linear terms, and of rules with several conditions.
-    solver : {"exact", "fedda"}, optional
-    penalty : float or "cv", optional
-        λ, or its choice by federated cross-validation.
-    folds, path_length, path_ratio, selection, max_rules : optional
-        Of the cross-validation.
-    tolerance, max_rounds, max_active : optional
-        Of the exact solver.
-    rounds, local_steps, server_step, client_step : optional
-        Of FedDA.
-    weighting : optional
-        Whether sites count by their patients or equally.
     unsafe_noise_seed : int, optional
         Makes the privacy noise reproducible, and thereby worthless. For tests.
     n_jobs : int, optional
         Sites that work at the same time; -1 for one per core.
     random_state : int, RandomState or None
-        Seeds the trees' leaf counts, subsamples and folds, never privacy noise.
+        Gives the setting `seed`: of leaf counts, subsamples, folds and held-out patients,
+        never of privacy noise.
+    **settings
 
     Attributes
     ----------
@@ -306,83 +269,18 @@ class FederatedRuleFitClassifier(_RuleFit):
         *,
         study: Study | None = None,
         preset: str | None = None,
-        noise: bool | None = None,
-        epsilon_total: float | None = None,
-        epsilon: float | None = None,
-        n_bins: int | None = None,
-        n_cutoffs: int | None = None,
-        winsor: float | None = None,
-        repair: Literal["clip", "project"] | None = None,
-        spreads: Literal["exact", "histogram"] | None = None,
-        centre: bool | None = None,
-        n_trees: int | None = None,
-        mean_leaves: float | None = None,
-        learning_rate: float | None = None,
-        subsample: float | None = None,
-        min_leaf: float | None = None,
-        drop_complements: bool | None = None,
-        linear_terms: bool | None = None,
-        single_cutoffs: bool | None = None,
-        linear_factor: float | None = None,
-        interaction_factor: float | None = None,
-        solver: Literal["exact", "fedda"] | None = None,
-        penalty: float | Literal["cv"] | None = None,
-        folds: int | None = None,
-        path_length: int | None = None,
-        path_ratio: float | None = None,
-        selection: Literal["min", "1se"] | None = None,
-        max_rules: int | None = None,
-        tolerance: float | None = None,
-        max_rounds: int | None = None,
-        max_active: int | None = None,
-        rounds: int | None = None,
-        local_steps: int | None = None,
-        server_step: float | None = None,
-        client_step: float | None = None,
-        weighting: Literal["patients", "sites"] | None = None,
         unsafe_noise_seed: int | None = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
+        **settings: Any,
     ) -> None:
         self.study = study
         self.preset = preset
-        self.noise = noise
-        self.epsilon_total = epsilon_total
-        self.epsilon = epsilon
-        self.n_bins = n_bins
-        self.n_cutoffs = n_cutoffs
-        self.winsor = winsor
-        self.repair = repair
-        self.spreads = spreads
-        self.centre = centre
-        self.n_trees = n_trees
-        self.mean_leaves = mean_leaves
-        self.learning_rate = learning_rate
-        self.subsample = subsample
-        self.min_leaf = min_leaf
-        self.drop_complements = drop_complements
-        self.linear_terms = linear_terms
-        self.single_cutoffs = single_cutoffs
-        self.linear_factor = linear_factor
-        self.interaction_factor = interaction_factor
-        self.solver = solver
-        self.penalty = penalty
-        self.folds = folds
-        self.path_length = path_length
-        self.path_ratio = path_ratio
-        self.selection = selection
-        self.max_rules = max_rules
-        self.tolerance = tolerance
-        self.max_rounds = max_rounds
-        self.max_active = max_active
-        self.rounds = rounds
-        self.local_steps = local_steps
-        self.server_step = server_step
-        self.client_step = client_step
-        self.weighting = weighting
         self.unsafe_noise_seed = unsafe_noise_seed
         self.n_jobs = n_jobs
         self.random_state = random_state
+        for name, value in settings.items():
+            setattr(self, name, value)
 
     def fit(
         self, X: Any, y: Any, *, sites: Any = None, sample_weight: Any = None
@@ -414,13 +312,20 @@ class FederatedRuleFitClassifier(_RuleFit):
         return tags
 
 
+@takes_settings(
+    elsewhere={
+        "seed": _SEED,
+        **dict.fromkeys(("noise", "epsilon_total", "epsilon"), _NO_NOISE),
+    }
+)
 class RuleFitClassifier(_RuleFit):
     """Centralised RuleFit: pooled data, no noise.
 
     By default the exact solver with cross-validated λ; ``preset="paper"`` is
     the paper's.
 
-    Parameters left at None are the preset's (or the study's).
+    Parameters left at None are the preset's (or the study's). `noise`, `epsilon_total` and
+    `epsilon` are none of them: the patients are pooled already, and nothing is released.
 
     Parameters
     ----------
@@ -428,33 +333,14 @@ class RuleFitClassifier(_RuleFit):
         Declares levels and units, as for :class:`FederatedRuleFitClassifier`.
     preset : {"default", "paper"}, optional
     cutoffs : {"exact", "histogram"}
-        ``exact`` takes every distinct value as a cut-off, or `n_cutoffs`
-        quantiles where there are more; ``histogram`` the same grid as one
-        federated site without noise.
-    n_cutoffs : int, optional
-        At most so many cut-offs per covariate: 254 for ``exact``, the preset's
-        for ``histogram``.
-    n_bins, winsor, repair, spreads, centre : optional
-        Of the histograms, see :class:`fedrulefit.study.Settings`.
-    n_trees, mean_leaves, learning_rate, subsample, min_leaf : optional
-        Of the boosted trees.
-    drop_complements, linear_terms, single_cutoffs : optional
-        Of the candidate terms.
-    linear_factor, interaction_factor : optional
-        Penalty factors of linear terms, and of rules with several conditions.
-    solver : {"exact", "fedda"}, optional
-    penalty : float or "cv", optional
-        λ, or its choice by federated cross-validation.
-    folds, path_length, path_ratio, selection, max_rules : optional
-        Of the cross-validation.
-    tolerance, max_rounds, max_active : optional
-        Of the exact solver.
-    rounds, local_steps, server_step, client_step : optional
-        Of FedDA.
+        ``exact`` takes every distinct value as a cut-off, or `n_cutoffs` quantiles
+        where there are more (254 where `n_cutoffs` is None); ``histogram`` the same grid
+        as one federated site without noise.
     n_jobs : int, optional
         Accepted for symmetry; one site works alone.
     random_state : int, RandomState or None
-        Seeds the trees' leaf counts, subsamples and folds.
+        Gives the setting `seed`, as for :class:`FederatedRuleFitClassifier`.
+    **settings
 
     Attributes
     ----------
@@ -477,74 +363,17 @@ class RuleFitClassifier(_RuleFit):
         study: Study | None = None,
         preset: str | None = None,
         cutoffs: Literal["exact", "histogram"] = "exact",
-        n_bins: int | None = None,
-        n_cutoffs: int | None = None,
-        winsor: float | None = None,
-        repair: Literal["clip", "project"] | None = None,
-        spreads: Literal["exact", "histogram"] | None = None,
-        centre: bool | None = None,
-        n_trees: int | None = None,
-        mean_leaves: float | None = None,
-        learning_rate: float | None = None,
-        subsample: float | None = None,
-        min_leaf: float | None = None,
-        drop_complements: bool | None = None,
-        linear_terms: bool | None = None,
-        single_cutoffs: bool | None = None,
-        linear_factor: float | None = None,
-        interaction_factor: float | None = None,
-        solver: Literal["exact", "fedda"] | None = None,
-        penalty: float | Literal["cv"] | None = None,
-        folds: int | None = None,
-        path_length: int | None = None,
-        path_ratio: float | None = None,
-        selection: Literal["min", "1se"] | None = None,
-        max_rules: int | None = None,
-        tolerance: float | None = None,
-        max_rounds: int | None = None,
-        max_active: int | None = None,
-        rounds: int | None = None,
-        local_steps: int | None = None,
-        server_step: float | None = None,
-        client_step: float | None = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
+        **settings: Any,
     ) -> None:
         self.study = study
         self.preset = preset
         self.cutoffs = cutoffs
-        self.n_bins = n_bins
-        self.n_cutoffs = n_cutoffs
-        self.winsor = winsor
-        self.repair = repair
-        self.spreads = spreads
-        self.centre = centre
-        self.n_trees = n_trees
-        self.mean_leaves = mean_leaves
-        self.learning_rate = learning_rate
-        self.subsample = subsample
-        self.min_leaf = min_leaf
-        self.drop_complements = drop_complements
-        self.linear_terms = linear_terms
-        self.single_cutoffs = single_cutoffs
-        self.linear_factor = linear_factor
-        self.interaction_factor = interaction_factor
-        self.solver = solver
-        self.penalty = penalty
-        self.folds = folds
-        self.path_length = path_length
-        self.path_ratio = path_ratio
-        self.selection = selection
-        self.max_rules = max_rules
-        self.tolerance = tolerance
-        self.max_rounds = max_rounds
-        self.max_active = max_active
-        self.rounds = rounds
-        self.local_steps = local_steps
-        self.server_step = server_step
-        self.client_step = client_step
         self.n_jobs = n_jobs
         self.random_state = random_state
+        for name, value in settings.items():
+            setattr(self, name, value)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RuleFitClassifier:
         """Learn a model from pooled data; see :class:`FederatedRuleFitClassifier`."""
@@ -575,34 +404,6 @@ def pooled_grid(table: Table, study: Study) -> Grid:
         winsor=settings.winsor,
         centre=settings.centre,
     )
-
-
-def _is_named_frame(X: Any) -> bool:
-    """Whether X is a data frame whose columns have names (not numbers)."""
-    columns = getattr(X, "columns", None)
-    if columns is None or not all(isinstance(name, str) for name in columns):
-        return False
-    twins = sorted(name for name, n in Counter(columns).items() if n > 1)
-    if twins:
-        raise DataError(f"X has several columns named {', '.join(twins)}")
-    return True
-
-
-def _check_counts(weights: Floats) -> None:
-    """Warn of normalised weights: ours count patients."""
-    if 0 < weights.sum() < 0.5 * np.count_nonzero(weights):
-        warnings.warn(
-            "sample_weight counts patients, and adds up to far fewer than there are rows: "
-            "multiply it so that its mean is about 1",
-            stacklevel=4,
-        )
-
-
-def _unused(name: str, taken: Container[str]) -> str:
-    """Return a column name that X does not have."""
-    while name in taken:
-        name += "_"
-    return name
 
 
 def _threads(n_jobs: int | None) -> int:

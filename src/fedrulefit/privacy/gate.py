@@ -44,7 +44,7 @@ def gate_rules(
     grid: Grid,
     *,
     min_count: int,
-    max_rules: int,
+    max_rules_sent: int,
     weights: Floats | None = None,
 ) -> Gated:
     """Return the rules that may leave.
@@ -58,7 +58,7 @@ def gate_rules(
     grid : Grid
     min_count : int
         k; 0 lets every rule pass.
-    max_rules : int
+    max_rules_sent : int
         Most rules; beyond, those stay that are shorter, then by a hash of the
         rule, which says nothing of the patients.
     weights : (n_rows,) float64, optional
@@ -76,8 +76,8 @@ def gate_rules(
     near = _too_near(distinct, inside, len(codes), grid, min_count) if min_count > 1 else set()
     passed = [rule for k, rule in enumerate(distinct) if k not in near]
     sent = passed
-    if len(passed) > max_rules:
-        sent = sorted(sorted(passed, key=_by_hash)[:max_rules], key=_canonical)
+    if len(passed) > max_rules_sent:
+        sent = sorted(sorted(passed, key=_by_hash)[:max_rules_sent], key=_canonical)
     return Gated(tuple(sent), too_few, len(near), len(passed) - len(sent))
 
 

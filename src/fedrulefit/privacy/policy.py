@@ -9,10 +9,18 @@ lie in one process anyway.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from fedrulefit.errors import PolicyError, explain
 from fedrulefit.files import TomlError, read_toml
@@ -62,7 +70,7 @@ dataset = "patients"       # releases of these patients add up under this name
 # A rule leaves only with at least so many patients inside and outside it, and so many
 # with and without the outcome inside.
 min_count = 5
-max_rules = 5000
+max_rules_sent = 5000      # in a run
 # A rule is summed only if so many sites have min_count patients in it, as above.
 min_votes = 2
 max_folds = 10             # most folds of a cross-validation
@@ -82,7 +90,7 @@ dropouts = "wait"          # "continue": go on without a lost site, trusting the
 # A run over unchanged patients repeats the same noise, and spends nothing.
 epsilon_study = 20.0
 epsilon_dataset = 40.0     # across all studies
-max_rounds = 1000          # sums in one run
+max_sums = 1000            # in one run
 max_runs = 20              # runs over this data set
 keep_runs_days = 30        # keys of an unfinished run's secure sums are erased after so long
 
@@ -107,94 +115,125 @@ def read_fingerprint(text: str) -> str:
     return plain
 
 
-class Policy(BaseModel):
-    """A hospital's own rules about what may leave.
+_RENAMED: Final = {"max_rules": "max_rules_sent", "max_rounds": "max_sums"}
+"""Keys of older files: a study's settings have the same names, for something else."""
 
-    Parameters
-    ----------
-    dataset : str
-        Name under which releases of these patients add up, across studies and
-        versions of the file.
-    min_count : int
-        k: a rule leaves only with at least k patients inside and outside it, and
-        k with and k without the outcome inside; and no difference of two nested
-        rules may hold fewer (but more than 0). Results under the site's name
-        (``site-results``) rest on at least k patients as well, and never on fewer
-        than 5.
-    max_rules : int
-        Most different rules sent in a run, those of the folds included.
-    min_votes : int
-        v: with secure sums, a candidate rule is summed only if at least v sites have
-        k patients in it, as for a rule that leaves; 0 asks for no votes. From 2 on, no
-        site brings a rule through alone, whatever it says.
-    max_folds : int
-        Most folds of a cross-validation. The site has at least k patients with and k
-        without the outcome in each, or nobody in any; likewise among held-out patients.
-    min_changed : int
-        Fewest patients in which two tables differ that take part in runs; 0 differences
-        are fine, too.
-    allow : list of str
-        Kinds of release allowed; see :data:`KINDS`.
-    secure_sums : bool
-        Whether sums leave only under masks.
-    min_sites : int
-        Fewest sites in a secure sum.
-    dropouts : {"wait", "continue"}
-        ``wait``: all sums over these patients are among the same sites, and a run
-        waits for one that is lost. ``continue``: a round may be repeated among the
-        rest, and other runs may have other sites; from sums before and after, the
-        coordinator can nearly tell those of a site that left, and is trusted with
-        them.
-    epsilon_study, epsilon_dataset : float or None
-        Most ε (adding or removing one patient) for one study, and for the data
-        set across studies; None (in the file: "none") sets no limit. Noise that
-        is repeated spends none.
-    max_rounds : int
-        Most sums answered in one run.
-    max_runs : int
-        Most runs over the data set, across studies.
-    keep_runs_days : float
-        Days without a question after which a run counts as abandoned: the keys of its
-        secure sums are erased, and it cannot go on.
-    round_counts : int
-        Patients and outcomes in the published model are multiples of it; the
-        largest of all sites' policies holds.
-    min_published : int
-        Smallest count over all sites that the published model tells, likewise: 10, as
-        many statistical offices ask; some regulators say 11.
-    approval : {"auto", "review"}
-        ``review``: a person accepts or refuses each kind of release of a run.
-    audits : {"tell", "require"}
-        ``tell``: ``site status`` says which runs answered sums and were never audited.
-        ``require``: no new run while there is one; it is refused until ``federation
-        audit`` has passed.
-    peers : mapping of str to str
-        Other sites' certificates (SHA-256), where the consortium's root is not
-        enough.
-    """
+
+class Policy(BaseModel):
+    """A hospital's own rules about what may leave; each field tells its own meaning."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    dataset: Annotated[str, Field(min_length=1, max_length=200)] = "patients"
-    min_count: Annotated[int, Field(ge=0)] = MIN_COUNT
-    max_rules: Annotated[int, Field(ge=1)] = 5000
-    min_votes: Annotated[int, Field(ge=0)] = 2
-    max_folds: Annotated[int, Field(ge=2)] = 10
-    min_changed: Annotated[int, Field(ge=0)] = 10
-    allow: tuple[ReleaseKind, ...] = _ALLOWED
-    secure_sums: bool = True
-    min_sites: Annotated[int, Field(ge=1)] = 3
-    dropouts: Literal["wait", "continue"] = "wait"
-    epsilon_study: Annotated[float, Field(gt=0)] | None = 20.0
-    epsilon_dataset: Annotated[float, Field(gt=0)] | None = 40.0
-    max_rounds: Annotated[int, Field(ge=1)] = 1000
-    max_runs: Annotated[int, Field(ge=1)] = 20
-    keep_runs_days: Annotated[float, Field(gt=0, le=3650)] = 30.0
-    round_counts: Annotated[int, Field(ge=1, le=1000)] = 5
-    min_published: Annotated[int, Field(ge=0, le=1000)] = 10
-    approval: Literal["auto", "review"] = "auto"
-    audits: Literal["tell", "require"] = "tell"
-    peers: dict[str, str] = Field(default_factory=dict)
+    dataset: str = Field(
+        default="patients",
+        min_length=1,
+        max_length=200,
+        description="Name under which releases of these patients add up, across studies and "
+        "versions of the file.",
+    )
+    min_count: int = Field(
+        default=MIN_COUNT,
+        ge=0,
+        description="k: a rule leaves only with at least k patients inside and outside it, and k "
+        "with and k without the outcome inside; and no difference of two nested rules may hold "
+        "fewer (but more than 0). Results under the site's name (`site-results`) rest on at least "
+        "k patients as well, and never on fewer than 5.",
+    )
+    max_rules_sent: int = Field(
+        default=5000,
+        ge=1,
+        description="Most different rules sent in a run, those of the folds included.",
+    )
+    min_votes: int = Field(
+        default=2,
+        ge=0,
+        description="v: with secure sums, a candidate rule is summed only if at least v sites "
+        "have k patients in it, as for a rule that leaves; 0 asks for no votes. From 2 on, no "
+        "site brings a rule through alone, whatever it says.",
+    )
+    max_folds: int = Field(
+        default=10,
+        ge=2,
+        description="Most folds of a cross-validation. The site has at least k patients with and "
+        "k without the outcome in each, or nobody in any; likewise among held-out patients.",
+    )
+    min_changed: int = Field(
+        default=10,
+        ge=0,
+        description="Fewest patients in which two tables differ that take part in runs; 0 "
+        "differences are fine, too.",
+    )
+    allow: tuple[ReleaseKind, ...] = Field(
+        default=_ALLOWED, description="Kinds of release allowed; they are listed below."
+    )
+    secure_sums: bool = Field(default=True, description="Whether sums leave only under masks.")
+    min_sites: int = Field(default=3, ge=1, description="Fewest sites in a secure sum.")
+    dropouts: Literal["wait", "continue"] = Field(
+        default="wait",
+        description="`wait`: all sums over these patients are among the same sites, and a run "
+        "waits for one that is lost. `continue`: a round may be repeated among the rest, and "
+        "other runs may have other sites; from sums before and after, the coordinator can nearly "
+        "tell those of a site that left, and is trusted with them.",
+    )
+    epsilon_study: float | None = Field(
+        default=20.0,
+        gt=0,
+        description='Most ε (adding or removing one patient) for one study; `"none"` sets no '
+        "limit. Noise that is repeated spends none.",
+    )
+    epsilon_dataset: float | None = Field(
+        default=40.0, gt=0, description="The same for the data set, across studies."
+    )
+    max_sums: int = Field(default=1000, ge=1, description="Most sums answered in one run.")
+    max_runs: int = Field(
+        default=20, ge=1, description="Most runs over the data set, across studies."
+    )
+    keep_runs_days: float = Field(
+        default=30.0,
+        gt=0,
+        le=3650,
+        description="Days without a question after which a run counts as abandoned: the keys of "
+        "its secure sums are erased, and it cannot go on.",
+    )
+    round_counts: int = Field(
+        default=5,
+        ge=1,
+        le=1000,
+        description="Patients and outcomes in the published model are multiples of it; the "
+        "largest of all sites' policies holds.",
+    )
+    min_published: int = Field(
+        default=10,
+        ge=0,
+        le=1000,
+        description="Smallest count over all sites that the published model tells, likewise: 10, "
+        "as many statistical offices ask; some regulators say 11.",
+    )
+    approval: Literal["auto", "review"] = Field(
+        default="auto",
+        description="`review`: a person accepts or refuses each kind of release of a run.",
+    )
+    audits: Literal["tell", "require"] = Field(
+        default="tell",
+        description="`tell`: `site status` says which runs answered sums and were never audited. "
+        "`require`: no new run while there is one; it is refused until `federation audit` has "
+        "passed.",
+    )
+    peers: dict[str, str] = Field(
+        default_factory=dict,
+        description="Other sites' certificates (SHA-256), where the consortium's root is not "
+        "enough.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_old_names(cls, facts: Any) -> Any:
+        old = [name for name in _RENAMED if isinstance(facts, Mapping) and name in facts]
+        if old:
+            raise ValueError(
+                "; ".join(f"{name!r} is called {_RENAMED[name]!r} now: rename it" for name in old)
+            )
+        return facts
 
     @field_validator("epsilon_study", "epsilon_dataset", mode="before")
     @classmethod
@@ -265,7 +304,7 @@ class Policy(BaseModel):
             *kinds,
             f"A rule leaves only with at least {self.min_count} patients inside and outside it, "
             f"and {self.min_count} with and without the outcome inside; "
-            f"at most {self.max_rules} rules.",
+            f"at most {self.max_rules_sent} rules.",
             *self._check_words(),
             f"Sums leave only masked, among at least {self.min_sites} sites."
             if self.secure_sums
@@ -274,7 +313,7 @@ class Policy(BaseModel):
             if self.dropouts == "wait"
             else "A round may be repeated without a site that is lost; the coordinator is trusted "
             "not to compare the sums with and without it.",
-            f"Budget: {'; '.join(caps)}; at most {self.max_rounds} sums in one run, and "
+            f"Budget: {'; '.join(caps)}; at most {self.max_sums} sums in one run, and "
             f"{self.max_runs} runs. Keys of a run without questions are erased after "
             f"{self.keep_runs_days:g} days.",
             f"Counts in the published model are multiples of {self.round_counts}; fewer than "
@@ -289,7 +328,7 @@ class Policy(BaseModel):
 
 OPEN: Final = Policy(
     min_count=0,
-    max_rules=10**9,
+    max_rules_sent=10**9,
     min_votes=0,
     max_folds=100,
     min_changed=0,
@@ -299,7 +338,7 @@ OPEN: Final = Policy(
     dropouts="continue",
     epsilon_study=None,
     epsilon_dataset=None,
-    max_rounds=10**9,
+    max_sums=10**9,
     max_runs=10**9,
     round_counts=1,
     min_published=0,

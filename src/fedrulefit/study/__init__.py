@@ -1,21 +1,16 @@
 """What all sites agree on before any table is opened: ``study.toml``."""
 
-from fedrulefit.study.study import (
+from fedrulefit.study.covariates import Category, Covariate, Number, Outcome, Weight, YesNo
+from fedrulefit.study.levels import Level, level_key
+from fedrulefit.study.settings import (
     PRESETS,
-    Category,
-    Covariate,
-    Level,
-    Number,
-    Outcome,
     Settings,
-    Study,
-    Weight,
-    YesNo,
     check_settings,
-    level_key,
+    describe_settings,
     override_settings,
     resolve_settings,
 )
+from fedrulefit.study.study import Study
 
 __all__ = [
     "PRESETS",
@@ -29,6 +24,7 @@ __all__ = [
     "Weight",
     "YesNo",
     "check_settings",
+    "describe_settings",
     "level_key",
     "override_settings",
     "resolve_settings",

@@ -18,6 +18,7 @@ import difflib
 import json
 import math
 import re
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.errors import DataError, StudyError
-from fedrulefit.study import level_key
+from fedrulefit.study import describe_settings, level_key
 from fedrulefit.table.check import NO_WORDS, YES_WORDS
 from fedrulefit.table.columns import (
     MISSING_WORDS,
@@ -60,6 +61,9 @@ _IDENTIFIER: Final = re.compile(
     r"(?:^|[_\W])(?:id|mrn|ssn|nhs|bsn|uuid|name|patient|pat_?no|case_?no|record)(?:$|[_\W])",
     re.IGNORECASE,
 )
+_SHOWN: Final = {"epsilon_total": "10.0", "penalty": "0.01", "max_rules": "10"}
+"""Settings that a draft shows, with a value to start from."""
+
 _DATE: Final = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?")
 
 
@@ -417,7 +421,10 @@ def _draft_head(title: str) -> Iterator[str]:
 def _draft_settings() -> Iterator[str]:
     yield "[settings]"
     yield 'preset = "default"  # or "paper", the numbers of the published method'
-    yield "# Any setting can be changed below, for example:"
-    yield "# epsilon_total = 10.0  # privacy budget of all covariates; smaller is more private"
-    yield "# n_trees = 333         # trees that propose rules"
-    yield "# penalty = 0.01        # larger: fewer rules"
+    yield "# Any setting can be changed below; 'fedrulefit study settings' tells them all. Such as:"
+    for setting in describe_settings():
+        if setting.name in _SHOWN:
+            yield f"# {setting.name} = {_SHOWN[setting.name]}"
+            yield from textwrap.wrap(
+                setting.meaning, 96, initial_indent="#   ", subsequent_indent="#   "
+            )

@@ -85,7 +85,7 @@ def test_scikit_learn_s_own_checks(
 ) -> None:
     """The default noise is replaced by seeded noise, or the checks were random."""
     monkeypatch.setattr(
-        "fedrulefit.protocol.site.OpenDPLaplace", lambda: UnsafeSeededLaplace(0, "test")
+        "fedrulefit.protocol.site.site.OpenDPLaplace", lambda: UnsafeSeededLaplace(0, "test")
     )
     check(estimator)
 
@@ -471,6 +471,21 @@ def test_cutoffs_are_exact_or_from_a_histogram() -> None:
     assert len(binned.grid.axes[0].cutoffs) <= binned.study.settings.n_cutoffs < 254
     with pytest.raises(ValueError, match="'exact' or 'histogram', not 'all'"):
         RuleFitClassifier(cutoffs="all").fit(X, Y)
+
+
+@EACH
+def test_held_out_patients_judge_the_model_of_an_estimator(make: Make) -> None:
+    fitted = make(holdout=0.4).fit(X, Y)
+    judged = fitted.model_.evaluation.total.patients
+    assert 0.3 * len(Y) < judged < 0.5 * len(Y)
+    assert fitted.model_.provenance.patients == len(Y) - judged
+    assert make().fit(X, Y).model_.evaluation is None
+
+
+@BOTH
+def test_an_estimator_can_tell_each_site_s_own_results(make: Make) -> None:
+    assert len(make(per_site=True).fit(X, Y).model_.provenance.by_site) == 1
+    assert make().fit(X, Y).model_.provenance.by_site == ()
 
 
 # --- bad input ----------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def problems(draw: st.DrawFn) -> tuple[Grid, Any, Any, list[Rule], int]:
 @given(problems())
 def test_the_gate_is_the_brute_force_one(problem: Any) -> None:
     grid, codes, outcome, rules, k = problem
-    found = gate_rules(rules, codes, outcome, grid, min_count=k, max_rules=10**9)
+    found = gate_rules(rules, codes, outcome, grid, min_count=k, max_rules_sent=10**9)
     assert found == oracle(rules, codes, outcome, grid, k)
 
 
@@ -116,7 +116,7 @@ def test_the_gate_is_the_brute_force_one(problem: Any) -> None:
 def test_what_leaves_holds_enough_on_every_side(problem: Any) -> None:
     """The promise of the policy, stated without the order of the search."""
     grid, codes, outcome, rules, k = problem
-    sent = gate_rules(rules, codes, outcome, grid, min_count=k, max_rules=10**9).rules
+    sent = gate_rules(rules, codes, outcome, grid, min_count=k, max_rules_sent=10**9).rules
     for rule in sent:
         inside, cases = count(rule, codes, outcome)
         assert inside >= k
@@ -143,8 +143,8 @@ def test_the_most_rules_are_chosen_without_looking_at_patients(
 ) -> None:
     """Of the rules that pass, which are sent depends on the rules alone."""
     grid, codes, outcome, rules, k = problem
-    passed = gate_rules(rules, codes, outcome, grid, min_count=k, max_rules=10**9)
-    sent = gate_rules(rules, codes, outcome, grid, min_count=k, max_rules=most)
+    passed = gate_rules(rules, codes, outcome, grid, min_count=k, max_rules_sent=10**9)
+    sent = gate_rules(rules, codes, outcome, grid, min_count=k, max_rules_sent=most)
     assert len(sent.rules) == min(most, len(passed.rules))
     assert set(sent.rules) <= set(passed.rules)
     assert sent.too_many == len(passed.rules) - len(sent.rules)
@@ -153,7 +153,7 @@ def test_the_most_rules_are_chosen_without_looking_at_patients(
     rng = np.random.default_rng(seed)
     for others in (codes[rng.integers(len(codes), size=37)], codes[:0]):
         again = gate_rules(
-            passed.rules, others, np.zeros(len(others)), grid, min_count=0, max_rules=most
+            passed.rules, others, np.zeros(len(others)), grid, min_count=0, max_rules_sent=most
         )
         assert again.rules == sent.rules
     assert sent.rules == tuple(sorted(sent.rules, key=lambda rule: (len(rule), rule)))
@@ -167,13 +167,13 @@ def test_the_most_rules_are_chosen_without_looking_at_patients(
 @given(problems(), st.randoms(use_true_random=False))
 def test_the_order_and_number_of_times_a_rule_comes_say_nothing(problem: Any, rng: Any) -> None:
     grid, codes, outcome, rules, k = problem
-    expected = gate_rules(rules, codes, outcome, grid, min_count=k, max_rules=3)
+    expected = gate_rules(rules, codes, outcome, grid, min_count=k, max_rules_sent=3)
     shuffled = [*rules, *rules[: len(rules) // 2]]
     rng.shuffle(shuffled)
-    assert gate_rules(shuffled, codes, outcome, grid, min_count=k, max_rules=3) == expected
+    assert gate_rules(shuffled, codes, outcome, grid, min_count=k, max_rules_sent=3) == expected
     # Nor does the order of the patients.
     order = np.random.default_rng(0).permutation(len(codes))
-    again = gate_rules(rules, codes[order], outcome[order], grid, min_count=k, max_rules=3)
+    again = gate_rules(rules, codes[order], outcome[order], grid, min_count=k, max_rules_sent=3)
     assert again == expected
 
 
@@ -204,7 +204,7 @@ def table(*cells: tuple[int, int, int]) -> tuple[Any, Any]:
 
 
 def gate(rules: list[Rule], data: tuple[Any, Any], k: int = 5) -> Gated:
-    return gate_rules(rules, *data, AXES, min_count=k, max_rules=100)
+    return gate_rules(rules, *data, AXES, min_count=k, max_rules_sent=100)
 
 
 def test_a_long_rule_next_to_the_complement_of_a_short_one_is_kept_back() -> None:

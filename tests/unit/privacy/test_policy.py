@@ -14,7 +14,7 @@ from fedrulefit.privacy.policy import KINDS, OPEN, Policy, ReleaseKind
 FULL = """
 dataset = "icu registry"
 min_count = 10
-max_rules = 200
+max_rules_sent = 200
 min_votes = 3
 max_folds = 4
 min_changed = 20
@@ -24,7 +24,7 @@ min_sites = 4
 dropouts = "continue"
 epsilon_study = 5.0
 epsilon_dataset = 12.5
-max_rounds = 60
+max_sums = 60
 max_runs = 7
 round_counts = 10
 min_published = 11
@@ -58,7 +58,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert policy == Policy(
         dataset="icu registry",
         min_count=10,
-        max_rules=200,
+        max_rules_sent=200,
         min_votes=3,
         max_folds=4,
         min_changed=20,
@@ -67,7 +67,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         dropouts="continue",
         epsilon_study=5.0,
         epsilon_dataset=12.5,
-        max_rounds=60,
+        max_sums=60,
         max_runs=7,
         round_counts=10,
         min_published=11,
@@ -86,7 +86,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     [
         ("min_count = -1", "min_count"),
         ("min_count = 2.5", "min_count"),
-        ("max_rules = 0", "max_rules"),
+        ("max_rules_sent = 0", "max_rules_sent"),
         ('allow = ["everything"]', "allow.0"),
         ('allow = "rules"', "allow"),
         ('secure_sums = "perhaps"', "secure_sums"),
@@ -96,7 +96,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("epsilon_dataset = -1", "epsilon_dataset"),
         ("epsilon_dataset = inf", "epsilon_dataset"),
         ("epsilon_study = nan", "epsilon_study"),
-        ("max_rounds = 0", "max_rounds"),
+        ("max_sums = 0", "max_sums"),
         ("max_runs = 0", "max_runs"),
         ("keep_runs_days = 0", "keep_runs_days"),
         ('approval = "maybe"', "approval"),
@@ -104,6 +104,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ("peers = 3", "peers"),
         ('dataset = ""', "dataset"),
         ("min_cuont = 5", "min_cuont"),
+        ("max_rules = 200", "'max_rules' is called 'max_rules_sent' now"),
+        ("max_rounds = 60", "'max_rounds' is called 'max_sums' now"),
         ("min_count = ", "cannot read"),
         ("min_count = 5\nmin_count = 6", "cannot read"),
     ],

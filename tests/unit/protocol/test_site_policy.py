@@ -230,7 +230,7 @@ def test_a_run_that_the_policy_would_end_later_is_refused_at_join(
 
 def test_more_rounds_than_the_policy_allows_are_refused() -> None:
     """At join where their number is known, else when they are used up."""
-    few = change(ALL, max_rounds=2, secure_sums=False)
+    few = change(ALL, max_sums=2, secure_sums=False)
     refused(Talk(make_site(policy=few)).join(THREE, secure=False), "policy")
     site = make_site(study=make_study(**SOLVERS["exact"]), policy=few)
     talk = Talk(site)
@@ -570,7 +570,7 @@ def test_sites_send_only_rules_with_enough_patients_and_not_too_many() -> None:
     )
     assert 0 < len(sent.rules) < len(every.rules)
     assert set(sent.rules) <= set(every.rules)
-    few = make_site(policy=change(FREE, max_rules=2))
+    few = make_site(policy=change(FREE, max_rules_sent=2))
     reply = granted(ready_for_rules(few).ask(m.RulesRequest, grid=GRID), m.RulesReply)
     assert len(reply.rules) == 2
     assert set(reply.rules) <= set(sent.rules)

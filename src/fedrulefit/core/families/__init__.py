@@ -2,8 +2,9 @@
 
 A family is one file and one line in :data:`FAMILIES`. Whatever else depends on the kind
 of an outcome asks the family of the study: solvers for loss, slope and curvature, trees
-for the slope, the certificate for the conjugate, a model for the link and the words, an
-evaluation for the judge.
+for the slope, the certificate for the conjugate, a model for the link and the words
+(:class:`~fedrulefit.core.families.base.Words`), an evaluation for the
+:class:`~fedrulefit.core.families.judge.Judge`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from fedrulefit.core.families.base import Family, Link, Words
+    from fedrulefit.core.families.judge import Column, Judge
     from fedrulefit.core.families.yesno import YesNo
 
-__all__ = ["FAMILIES", "Family", "Link", "Words", "YesNo", "family_of"]
+__all__ = ["FAMILIES", "Column", "Family", "Judge", "Link", "Words", "YesNo", "family_of"]
 
 _HOMES: Final = {
+    "Column": "fedrulefit.core.families.judge",
+    "Judge": "fedrulefit.core.families.judge",
     "Family": "fedrulefit.core.families.base",
     "Link": "fedrulefit.core.families.base",
     "Words": "fedrulefit.core.families.base",

@@ -26,23 +26,40 @@ class Part(BaseModel):
 class AxisPart(Part):
     """How the values of a covariate become codes, and its linear term."""
 
-    covariate: str
-    kind: Literal["number", "category", "yes/no"]
-    cutoffs: list[float]
-    codes: int
-    limits: list[float] = Field(min_length=2, max_length=2)
-    spread: float
-    centre: float
-    fill: float
+    covariate: str = Field(description="Name of the covariate.")
+    kind: Literal["number", "category", "yes/no"] = Field(
+        description='`"number"`, `"category"` or `"yes/no"`.'
+    )
+    cutoffs: list[float] = Field(description="Cut-offs, increasing, exact. Empty for a category.")
+    codes: int = Field(
+        description="How many codes a known value can have: cut-offs + 1, or levels."
+    )
+    limits: list[float] = Field(
+        min_length=2,
+        max_length=2,
+        description="Winsor limits δ⁻ and δ⁺ of the linear term.",
+    )
+    spread: float = Field(description="s*; 0 where there is no linear term.")
+    centre: float = Field(description="Subtracted from the winsorised value.")
+    fill: float = Field(description="What a missing value counts as in the linear term.")
 
 
 class ConditionPart(Part):
     """What a rule asks of one covariate."""
 
-    covariate: str
-    interval: list[int] | None = Field(default=None, min_length=2, max_length=2)
-    levels: list[int] | None = None
-    missing: bool
+    covariate: str = Field(description="Name of the covariate.")
+    interval: list[int] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=2,
+        description="Number or yes/no: codes `[lo, hi)`. Code c means that c cut-offs are ≤ the "
+        "value. `[0, 0]` means that only a missing value satisfies.",
+    )
+    levels: list[int] | None = Field(
+        default=None,
+        description="Category: positions of the levels that satisfy, from 0.",
+    )
+    missing: bool = Field(description="Whether a missing value satisfies the condition.")
 
 
 CountsPart = Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=2, max_length=2)]
@@ -51,103 +68,216 @@ CountsPart = Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=2, 
 class RulePart(Part):
     """A rule, its coefficient, and who satisfies it."""
 
-    kind: Literal["rule"]
-    rule: str
-    conditions: list[ConditionPart]
-    coefficient: float
-    importance: float = Field(ge=0)
-    inside: Annotated[float, Field(ge=0)] | None
-    events_inside: Annotated[float, Field(ge=0)] | None
-    path: list[float]
-    by_site: list[CountsPart] = []
+    kind: Literal["rule"] = Field(description='`"rule"`.')
+    rule: str = Field(
+        description="The rule in words. It must agree with the conditions, or the file is refused."
+    )
+    conditions: list[ConditionPart] = Field(
+        description="All must hold; at most one per covariate, in the study's order."
+    )
+    coefficient: float = Field(description="β_k on the scale of the log-odds.")
+    importance: float = Field(
+        ge=0,
+        description="|β_k|·std, see [method](method.md#5-interpretation).",
+    )
+    inside: Annotated[float, Field(ge=0)] | None = Field(
+        description="Patients who satisfy the rule, over all sites (with weights); null where "
+        "too few do, or do not."
+    )
+    events_inside: Annotated[float, Field(ge=0)] | None = Field(
+        description="Those of them with the event; null where too few inside or outside have "
+        "it, or have it not."
+    )
+    path: list[float] = Field(
+        description="Its coefficient at each λ of the path; empty where λ was given, and in a "
+        "rounded model."
+    )
+    by_site: list[CountsPart] = Field(
+        default=[],
+        description="`[inside, events_inside]` of each site, rounded; empty where the study "
+        "does not ask for it (`per_site`), or where a site has too few.",
+    )
 
 
 class LinearPart(Part):
     """A linear term and its coefficient."""
 
-    kind: Literal["linear"]
-    covariate: str
-    coefficient: float
-    importance: float = Field(ge=0)
-    path: list[float]
+    kind: Literal["linear"] = Field(description='`"linear"`.')
+    covariate: str = Field(description="Name of the covariate.")
+    coefficient: float = Field(description="β*_j, for 0.4·(winsorised value − centre)/spread.")
+    importance: float = Field(
+        ge=0,
+        description="|β*_j|·std.",
+    )
+    path: list[float] = Field(
+        description="Its coefficient at each λ of the path; empty where λ was given, and in a "
+        "rounded model."
+    )
 
 
 class PrivacyPart(Part):
     """What left the sites, and what it cost."""
 
-    mechanism: str
-    epsilon_per_histogram: float | None
-    n_histograms: int = Field(ge=0)
-    ranges_from_data: bool
-    exact: list[str]
-    sums: list[str] = []
-    sum_of: Annotated[int, Field(ge=1)] | None = None
+    mechanism: str = Field(
+        description="Noise of the histograms, as the sites named it; `none` without histograms."
+    )
+    epsilon_per_histogram: float | None = Field(
+        description="ε of one histogram; `null` without noise."
+    )
+    n_histograms: int = Field(
+        ge=0,
+        description="Histograms that each patient stands in.",
+    )
+    ranges_from_data: bool = Field(description="Whether ranges were read off the data.")
+    exact: list[str] = Field(description="What left the sites without noise, in words.")
+    sums: list[str] = Field(
+        default=[],
+        description="What was summed over sites without noise, in words. Empty in older files, "
+        "which tell it under `exact`.",
+    )
+    sum_of: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="How many sites were in the secure sums; `null` if the coordinator saw each "
+        "site's own numbers.",
+    )
 
 
 class CertificatePart(Part):
     """How far the fit is from the optimum."""
 
-    residual: float = Field(ge=0)
-    gap: Annotated[float, Field(ge=0)] | None
+    residual: float = Field(
+        ge=0,
+        description="KKT residual: the largest entry of the least subgradient.",
+    )
+    gap: Annotated[float, Field(ge=0)] | None = Field(
+        description="Duality gap: the objective lies at most so much above its minimum. `null` "
+        "where a term other than the intercept has no penalty."
+    )
 
 
 class PathPart(Part):
     """One λ of the cross-validation."""
 
-    penalty: float = Field(ge=0)
-    deviance: float
-    error: float
-    terms: int = Field(ge=0)
-    rules: int = Field(ge=0)
+    penalty: float = Field(
+        ge=0,
+        description="λ.",
+    )
+    deviance: float = Field(description="Mean deviance of held-out patients over the folds.")
+    error: float = Field(description="Its standard error.")
+    terms: int = Field(
+        ge=0,
+        description="Terms that the fit to all patients keeps at this λ. At the chosen λ a "
+        "rounded model may have fewer: those whose coefficients round to 0 leave.",
+    )
+    rules: int = Field(
+        ge=0,
+        description="Rules among them.",
+    )
 
 
 class ProvenancePart(Part):
     """What the model rests on."""
 
-    sites: list[str]
-    patients: float = Field(gt=0)
-    events: Annotated[float, Field(ge=0)] | None
-    candidates: int = Field(ge=0)
-    solver: str
-    penalty: float = Field(ge=0)
-    rounds: int = Field(ge=0)
-    objective: float
-    certificate: CertificatePart
-    history: list[float]
-    path: list[PathPart]
-    software: dict[str, str]
-    by_site: list[CountsPart] = []
+    sites: list[str] = Field(description="Names of the sites.")
+    patients: float = Field(
+        gt=0,
+        description="Patients over all sites (with weights).",
+    )
+    events: Annotated[float, Field(ge=0)] | None = Field(
+        description="Those of them with the event; null where too few have it, or have it not."
+    )
+    candidates: int = Field(
+        ge=0,
+        description="Rules that the fit could choose from.",
+    )
+    solver: str = Field(description='Name of the solver: `"exact"` or `"fedda"`.')
+    penalty: float = Field(
+        ge=0,
+        description="λ, as given or as chosen by cross-validation.",
+    )
+    rounds: int = Field(
+        ge=0,
+        description="Rounds of the fit, cross-validation included.",
+    )
+    objective: float = Field(
+        description="Penalised mean loss at the end of the fit: in a rounded model, before its "
+        "coefficients were rounded."
+    )
+    certificate: CertificatePart = Field(
+        description="How far that is from the optimum of the pooled problem: of a rounded "
+        "model, before rounding."
+    )
+    history: list[float] = Field(
+        description="Penalised mean loss of the fit to all patients, round by round; during "
+        "cross-validation at the λ of that round. Empty in a rounded model."
+    )
+    path: list[PathPart] = Field(
+        description="The λs of the cross-validation, falling; empty where λ was given."
+    )
+    software: dict[str, str] = Field(
+        description="Versions of fedrulefit and the libraries of the coordinator."
+    )
+    by_site: list[CountsPart] = Field(
+        default=[],
+        description="`[patients, events]` of each site, rounded; empty without `per_site`, or "
+        "where a site has too few with or without the outcome.",
+    )
 
 
 class GroupPart(Part):
     """Held-out patients of similar predictions."""
 
-    above: float = Field(ge=0, le=1)
-    below: float = Field(ge=0, le=1)
-    events: float = Field(ge=-1e-6)
-    others: float = Field(ge=-1e-6)
-    predicted: Annotated[float, Field(ge=0, le=1)] | None = None
+    above: float = Field(
+        ge=0,
+        le=1,
+        description="The group's probabilities are at least this.",
+    )
+    below: float = Field(
+        ge=0,
+        le=1,
+        description="And below this.",
+    )
+    events: float = Field(
+        ge=-1e-06,
+        description="Patients with the event.",
+    )
+    others: float = Field(
+        ge=-1e-06,
+        description="Patients without it.",
+    )
+    predicted: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="Estimated mean of its probabilities; null in files that do not tell it.",
+    )
 
 
 class MeasuresPart(Part):
     """Measures on some held-out patients; null where one is not defined."""
 
-    patients: float = Field(ge=0)
-    events: float = Field(ge=0)
-    auc: float | None
-    auc_low: float | None
-    auc_high: float | None
-    auc_bound: float | None
-    brier: float | None
-    log_loss: float | None
-    slope: float | None
-    slope_low: float | None
-    slope_high: float | None
-    intercept: float | None
-    intercept_low: float | None
-    intercept_high: float | None
-    observed: float | None
-    expected: float | None
+    patients: float = Field(
+        ge=0,
+        description="Patients judged (with weights).",
+    )
+    events: float = Field(
+        ge=0,
+        description="Those of them with the event.",
+    )
+    auc: float | None = Field(
+        description="Area under the ROC curve; like all below, null where it is not defined."
+    )
+    auc_low: float | None = Field(description="Lower end of its 95 % interval.")
+    auc_high: float | None = Field(description="Upper end.")
+    auc_bound: float | None = Field(description="Most that the bins can shift it.")
+    brier: float | None = Field(description="Brier score.")
+    log_loss: float | None = Field(description="Log-loss.")
+    slope: float | None = Field(description="Calibration slope; 1 is right.")
+    slope_low: float | None = Field(description="Lower end of its 95 % interval.")
+    slope_high: float | None = Field(description="Upper end.")
+    intercept: float | None = Field(description="Calibration in the large; 0 is right.")
+    intercept_low: float | None = Field(description="Lower end of its 95 % interval.")
+    intercept_high: float | None = Field(description="Upper end.")
+    observed: float | None = Field(description="Share with the event.")
+    expected: float | None = Field(description="Mean predicted probability.")
 
     def read(self) -> Measures:
         """Return the measures, NaN for null."""
@@ -158,30 +288,63 @@ class MeasuresPart(Part):
 class RoundingPart(Part):
     """How coarse counts are."""
 
-    multiple: int = Field(ge=1)
-    smallest: int = Field(ge=0)
+    multiple: int = Field(
+        ge=1,
+        description="Counts are multiples of this (times the largest weight); 1: exact.",
+    )
+    smallest: int = Field(
+        ge=0,
+        description="Smaller counts are null, and those whose complement is smaller; 0: all are "
+        "told.",
+    )
 
 
 class EvaluationPart(Part):
     """How well held-out patients are predicted."""
 
-    overall: MeasuresPart
-    groups: list[GroupPart] = Field(min_length=1)
-    sites: dict[str, MeasuresPart]
-    judged: RoundingPart | None = None
+    overall: MeasuresPart = Field(description="Measures over all sites.")
+    groups: list[GroupPart] = Field(
+        min_length=1,
+        description="Calibration and decisions: patients by predicted probability, from 0 to 1. "
+        "Neighbours are merged until each holds enough with and without the event, "
+        "never fewer than five.",
+    )
+    sites: dict[str, MeasuresPart] = Field(
+        description="Measures of each site, rounded; empty without `per_site` (of "
+        "`evaluation`), or where a site has too few patients."
+    )
+    judged: RoundingPart | None = Field(
+        default=None,
+        description="How coarse the model was when it was judged, as in `rounding`. Where that "
+        "is finer than the model's own, it was judged before it was rounded.",
+    )
 
 
 class FilePart(Part):
     """The whole file."""
 
-    format: Literal["fedrulefit-model"]
-    version: int
-    study: dict[str, Any]
-    grid: list[AxisPart]
-    intercept: float
-    terms: list[Annotated[RulePart | LinearPart, Field(discriminator="kind")]]
-    rounding: RoundingPart | None
-    privacy: PrivacyPart
-    provenance: ProvenancePart
-    evaluation: EvaluationPart | None
-    validation: EvaluationPart | None
+    format: Literal["fedrulefit-model"] = Field(description=f'Always `"{FORMAT}"`.')
+    version: int = Field(description=f"Version of this format, now {VERSION}.")
+    study: dict[str, Any] = Field(
+        description="The study, with every default written out; keys as in the [study "
+        "file](howto-consortium.md#the-study-file-key-by-key)."
+    )
+    grid: list[AxisPart] = Field(description="One entry per covariate, in the study's order.")
+    intercept: float = Field(description="β₀.")
+    terms: list[Annotated[RulePart | LinearPart, Field(discriminator="kind")]] = Field(
+        description="Terms with a coefficient other than 0, most important first."
+    )
+    rounding: RoundingPart | None = Field(
+        description="How coarse its [counts](#what-a-published-model-still-tells) are; null in "
+        "a file that was made before they were rounded."
+    )
+    privacy: PrivacyPart = Field(description="The privacy bill.")
+    provenance: ProvenancePart = Field(description="What the model rests on.")
+    evaluation: EvaluationPart | None = Field(
+        description="How well it predicts held-out patients; null where none were held out, or "
+        "too few (the study's `holdout` tells which)."
+    )
+    validation: EvaluationPart | None = Field(
+        description="How well models of all sites but one predict the patients of that one; "
+        "null where that was not tried."
+    )

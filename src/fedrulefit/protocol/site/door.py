@@ -83,7 +83,7 @@ class Door:
             self.check_allowed(kind)
         if request.masked and self._policy.secure_sums and not self._masking.active:
             raise ProtocolError("the site's policy lets sums out only under masks", "secure-sum")
-        if request.masked and place.n_sums >= self._policy.max_rounds:
+        if request.masked and place.n_sums >= self._policy.max_sums:
             self._refuse_number()
 
     def check_run(self, *, secure: bool) -> None:
@@ -93,7 +93,7 @@ class Door:
         if not (secure and policy.min_votes > 0):
             asked.remove(m.VoteRequest)
         others = sum(kind.masked for kind in asked if kind.turn != m.Turn.FIT)
-        if settings.solver == "fedda" and settings.rounds + others > policy.max_rounds:
+        if settings.solver == "fedda" and settings.rounds + others > policy.max_sums:
             self._refuse_number()
         for kind in asked:
             release = self.kind_of(kind)
@@ -127,5 +127,5 @@ class Door:
                 )
 
     def _refuse_number(self) -> None:
-        most = self._policy.max_rounds
+        most = self._policy.max_sums
         raise ProtocolError(f"the site's policy allows {most} sums in a run", "policy")

@@ -290,7 +290,7 @@ class Site:
         self._memory.put({seen: b"yes"})
 
     def _words(self, kind: ReleaseKind, request: m.Request, draft: _Draft) -> list[str]:
-        sums = self.policy.max_rounds
+        sums = self.policy.max_sums
         return Review(self.name, str(self._run), self._masking.sites, sums).words(
             kind,
             request,

@@ -196,7 +196,7 @@ class Work:
             patients.outcome,
             grid,
             min_count=self._policy.min_count,
-            max_rules=self._policy.max_rules,
+            max_rules_sent=self._policy.max_rules_sent,
             weights=patients.weights,
         )
         passed = set(self.gated.rules)

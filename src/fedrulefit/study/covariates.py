@@ -1,0 +1,179 @@
+"""The columns that a study names: the outcome, the covariates, and a weight.
+
+Ranges and levels are public: each covariate turns them into the bins of its histogram
+(paper 2.2.1).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from fedrulefit.core.arrays import MAX_CODES
+from fedrulefit.core.bins import Bins
+from fedrulefit.core.families import FAMILIES
+from fedrulefit.study.fields import Frozen
+from fedrulefit.study.levels import Level, level_key
+
+
+class Outcome(Frozen):
+    """The outcome, of which kind it is, and which of its values is the event."""
+
+    kind: str = Field(
+        default="yes/no", description="What an outcome is. `yes/no`: a patient has it, or has not."
+    )
+    column: str = Field(min_length=1, description="Column of the outcome.")
+    positive: Level = Field(default=1, description="The value of patients **with** the event.")
+    negative: Level = Field(default=0, description="The value of patients without it.")
+    label: str = Field(default="", description="The outcome in words, for tables and figures.")
+    expected_rate: tuple[float, float] | None = Field(
+        default=None,
+        description="Lowest and highest share of events that a site may plausibly have. Finds "
+        "reversed coding.",
+    )
+
+    @field_validator("kind")
+    @classmethod
+    def _check_kind(cls, kind: str) -> str:
+        if kind not in FAMILIES:
+            raise ValueError(f"'kind' must be one of {', '.join(FAMILIES)}")
+        return kind
+
+    @model_validator(mode="after")
+    def _check(self) -> Outcome:
+        if level_key(self.positive) == level_key(self.negative):
+            raise ValueError(
+                "'positive' and 'negative' are the same value: give the value of "
+                "patients with the event as 'positive' and the other as 'negative'"
+            )
+        if self.expected_rate is not None:
+            low, high = self.expected_rate
+            if not 0 <= low < high <= 1:
+                raise ValueError("'expected_rate' must be two shares, e.g. [0.05, 0.40]")
+        return self
+
+
+class _Covariate(Frozen):
+    label: str = Field(default="", description="For people.")
+    note: str = Field(default="", description="For people.")
+    complete: bool = Field(
+        default=False, description="True: a missing value is an error. False: it is allowed."
+    )
+
+
+class Number(_Covariate):
+    """A measured number with a public range."""
+
+    kind: Literal["number"] = Field(default="number", description="Says that this is a number.")
+    range: tuple[float, float] = Field(
+        description="Lowest and highest value, **public**: agreed on from the literature, never "
+        "read off the data. Values beyond count at the nearer end."
+    )
+    unit: str = Field(default="", description="Unit, shown in rules.")
+    spacing: Literal["linear", "log"] = Field(
+        default="linear",
+        description="How histogram bins are spaced. `log` suits skewed laboratory values; its "
+        "range must start above 0.",
+    )
+    step: float | None = Field(
+        default=None,
+        gt=0,
+        description="Values are multiples of this, such as 1 for a score. Cut-offs are moved up "
+        "to multiples, so that rules read well.",
+    )
+    cutoffs: tuple[float, ...] | None = Field(
+        default=None,
+        description="Fixed cut-offs, such as clinical thresholds. They replace estimated ones.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Number:
+        low, high = self.range
+        if not low < high:
+            raise ValueError("'range' must be [lowest, highest] with lowest < highest")
+        if self.spacing == "log" and low <= 0:
+            raise ValueError("'spacing = \"log\"' needs a range that starts above 0")
+        if self.cutoffs is not None:
+            cuts = self.cutoffs
+            if not 1 <= len(cuts) <= MAX_CODES - 1:
+                raise ValueError(f"'cutoffs' must be 1 to {MAX_CODES - 1} numbers")
+            if any(a >= b for a, b in pairwise(cuts)):
+                raise ValueError("'cutoffs' must increase")
+            if cuts[0] <= low or cuts[-1] > high:
+                raise ValueError("'cutoffs' must lie inside 'range'")
+        return self
+
+    def bins(self, n_bins: int) -> Bins:
+        """Return the public histogram bins."""
+        low, high = self.range
+        spaced = np.geomspace if self.spacing == "log" else np.linspace
+        edges = spaced(low, high, n_bins + 1)
+        edges[0], edges[-1] = low, high
+        fixed = None if self.cutoffs is None else np.asarray(self.cutoffs, np.float64)
+        return Bins.numeric(edges, cutoffs=fixed, step=self.step, complete=self.complete)
+
+
+class Category(_Covariate):
+    """One of a few named levels, in no order."""
+
+    kind: Literal["category"] = Field(
+        default="category", description="Says that this is a category."
+    )
+    levels: tuple[Level, ...] = Field(
+        min_length=2, max_length=MAX_CODES, description="All levels that any site may have."
+    )
+    labels: tuple[str, ...] | None = Field(
+        default=None, description="Words for the levels, in their order."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Category:
+        if len({level_key(level) for level in self.levels}) != len(self.levels):
+            raise ValueError("'levels' names one level twice (1, 1.0 and \"1\" are the same)")
+        if self.labels is not None and len(self.labels) != len(self.levels):
+            raise ValueError("'labels' must have one entry per level")
+        return self
+
+    def bins(self, n_bins: int) -> Bins:
+        """Return one bin per level."""
+        del n_bins
+        return Bins.categorical(len(self.levels), complete=self.complete)
+
+
+class YesNo(_Covariate):
+    """Two values; ``yes`` is coded 1."""
+
+    kind: Literal["yes/no"] = Field(default="yes/no", description="Says that this has two values.")
+    yes: Level = Field(default=1, description="The value that is coded 1.")
+    no: Level = Field(default=0, description="The value that is coded 0.")
+    labels: tuple[str, str] | None = Field(
+        default=None,
+        description='Words for no and yes, in this order, such as `["male", "female"]`.',
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> YesNo:
+        if level_key(self.yes) == level_key(self.no):
+            raise ValueError("'yes' and 'no' are the same value")
+        return self
+
+    def bins(self, n_bins: int) -> Bins:
+        """Return the two bins around the only cut-off."""
+        del n_bins
+        return Bins.binary(complete=self.complete)
+
+
+Covariate = Annotated[Number | Category | YesNo, Field(discriminator="kind")]
+
+
+class Weight(Frozen):
+    """A column of patient weights and the public bound on one weight."""
+
+    column: str = Field(min_length=1, description="Column of the weights.")
+    max: float = Field(
+        gt=0,
+        description="Largest weight that one patient can have, public. Noise grows with it.",
+    )

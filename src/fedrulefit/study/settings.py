@@ -1,0 +1,457 @@
+"""The settings of the method, and the presets: named sets of them.
+
+A setting is one field of :class:`Settings`: its default, its value in the preset ``paper``,
+its bounds and its meaning stand there and nowhere else. The keys of the study file, the
+parameters of the estimators, ``fedrulefit study settings``, error messages and the tables
+of the documentation follow (``tests/unit/test_settings_parity.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from fedrulefit.core.arrays import MAX_CODES
+from fedrulefit.errors import StudyError, did_you_mean, explain
+from fedrulefit.study.fields import Frozen, Key, describe_key, describe_value
+
+Group = Literal[
+    "Histograms",
+    "Trees",
+    "Candidate terms",
+    "Fit",
+    "Cross-validation",
+    "Exact solver",
+    "FedDA",
+    "Patients and sites",
+]
+T = TypeVar("T")
+
+
+class _Unused:
+    """The paper's method has no use for the setting."""
+
+
+UNUSED: Final = _Unused()
+
+
+def setting(
+    default: T,
+    *,
+    paper: T | _Unused,
+    group: Group,
+    meaning: str,
+    gt: float | None = None,
+    ge: float | None = None,
+    lt: float | None = None,
+    le: float | None = None,
+) -> T:
+    """Declare a setting.
+
+    Parameters
+    ----------
+    default : T
+    paper : T or UNUSED
+        Its value in the preset ``paper``, stated even where it is the default: a later
+        change of the default must not move the paper's. Only what its method does not use
+        is left open.
+    group : Group
+        Under which heading it is listed.
+    meaning : str
+        In sentences, for users; names stand in single backticks.
+    gt, ge, lt, le : float, optional
+        Bounds.
+    """
+    extra: dict[str, Any] = {"group": group}
+    if not isinstance(paper, _Unused):
+        extra["paper"] = paper
+    declared: T = Field(
+        default, description=meaning, json_schema_extra=extra, gt=gt, ge=ge, lt=lt, le=le
+    )
+    return declared
+
+
+class Settings(Frozen):
+    """Every number that the method leaves to its user; each field tells its own meaning.
+
+    ``fedrulefit study settings`` and :func:`fedrulefit.study.describe_settings` list them.
+    """
+
+    noise: bool = setting(
+        True,
+        paper=True,
+        group="Histograms",
+        meaning="False turns the noise of the histograms off.",
+    )
+    epsilon_total: float = setting(
+        10.0,
+        paper=UNUSED,
+        group="Histograms",
+        meaning="Most ε of all histograms of a run together; smaller is more private. Every "
+        "covariate gets the same share of it, and none more than 1.",
+        gt=0,
+    )
+    epsilon: float | None = setting(
+        None,
+        paper=1.0,
+        group="Histograms",
+        meaning="ε of one histogram, however many there are; it wins over `epsilon_total`. "
+        "Left out: a share of `epsilon_total`.",
+        gt=0,
+    )
+    n_bins: int = setting(
+        100,
+        paper=100,
+        group="Histograms",
+        meaning="B: bins of a number's histogram.",
+        ge=2,
+        le=10_000,
+    )
+    n_cutoffs: int = setting(
+        32,
+        paper=20,
+        group="Histograms",
+        meaning="Q: quantile levels, and so the most cut-offs of a covariate.",
+        ge=1,
+        le=MAX_CODES - 1,
+    )
+    winsor: float = setting(
+        0.025,
+        paper=0.025,
+        group="Histograms",
+        meaning="q: share of patients winsorised at either end of a linear term.",
+        ge=0,
+        lt=0.5,
+    )
+    repair: Literal["clip", "project"] = setting(
+        "project",
+        paper="clip",
+        group="Histograms",
+        meaning="How negative noisy counts are mended after summing: clipped at 0 (the paper "
+        "with erratum 9), or projected onto counts of the same total.",
+    )
+    spreads: Literal["exact", "histogram"] = setting(
+        "histogram",
+        paper="exact",
+        group="Histograms",
+        meaning="Whether sites send the spread s* of each number exactly, or it is derived from "
+        "the released histogram.",
+    )
+    centre: bool = setting(
+        True,
+        paper=False,
+        group="Histograms",
+        meaning="Whether linear terms are centred at the released mean. The model is the same, "
+        "since the intercept absorbs it; FedDA then no longer depends on the origin of a unit.",
+    )
+    n_trees: int = setting(
+        333,
+        paper=333,
+        group="Trees",
+        meaning="C: boosted trees per site; as many again for each fold of the cross-validation.",
+        ge=0,
+        le=100_000,
+    )
+    mean_leaves: float = setting(
+        4.0,
+        paper=4.0,
+        group="Trees",
+        meaning="L̄: mean number of terminal nodes of a tree (erratum 6).",
+        ge=2,
+    )
+    learning_rate: float = setting(
+        0.01,
+        paper=0.01,
+        group="Trees",
+        meaning="v: shrinkage of the boosting.",
+        gt=0,
+        le=1,
+    )
+    subsample: float = setting(
+        1.0,
+        paper=1.0,
+        group="Trees",
+        meaning="Share of a site's patients that each tree sees.",
+        gt=0,
+        le=1,
+    )
+    min_leaf: float = setting(
+        5,
+        paper=5,
+        group="Trees",
+        meaning="Least (weighted) number of the site's patients in a leaf.",
+        ge=1,
+    )
+    drop_complements: bool = setting(
+        True,
+        paper=False,
+        group="Candidate terms",
+        meaning="Whether only one of a one-condition rule and its negation is kept.",
+    )
+    linear_terms: bool = setting(
+        True,
+        paper=True,
+        group="Candidate terms",
+        meaning="Whether numbers and yes/no covariates enter as linear terms, too.",
+    )
+    single_cutoffs: bool = setting(
+        True,
+        paper=False,
+        group="Candidate terms",
+        meaning="Whether every single cut-off is a candidate rule; they need no data.",
+    )
+    linear_factor: float = setting(
+        0.2,
+        paper=1.0,
+        group="Candidate terms",
+        meaning="Penalty factor π of linear terms.",
+        ge=0,
+    )
+    interaction_factor: float = setting(
+        2.0,
+        paper=1.0,
+        group="Candidate terms",
+        meaning="Penalty factor π of rules with two or more conditions; rules with one "
+        "condition have 1.",
+        ge=0,
+    )
+    solver: Literal["exact", "fedda"] = setting(
+        "exact",
+        paper="fedda",
+        group="Fit",
+        meaning="How coefficients are found: exactly, by proximal Newton with a certificate, or "
+        "by the paper's Federated Dual Averaging.",
+    )
+    penalty: Literal["cv"] | Annotated[float, Field(ge=0)] = setting(
+        "cv",
+        paper=0.01,
+        group="Fit",
+        meaning="λ of the ℓ1 penalty, for the mean loss (erratum 2): larger means fewer rules. "
+        "`cv` chooses it by federated cross-validation (exact solver only).",
+    )
+    folds: int = setting(
+        5,
+        paper=UNUSED,
+        group="Cross-validation",
+        meaning="Folds of the cross-validation.",
+        ge=2,
+        le=100,
+    )
+    path_length: int = setting(
+        30,
+        paper=UNUSED,
+        group="Cross-validation",
+        meaning="How many λs the cross-validation tries at most.",
+        ge=2,
+        le=1000,
+    )
+    path_ratio: float = setting(
+        1e-3,
+        paper=UNUSED,
+        group="Cross-validation",
+        meaning="Smallest λ of the path, as a share of the largest.",
+        gt=0,
+        lt=1,
+    )
+    selection: Literal["min", "1se"] = setting(
+        "min",
+        paper=UNUSED,
+        group="Cross-validation",
+        meaning="`min`: λ of least held-out deviance. `1se`: the largest λ within one standard "
+        "error of it.",
+    )
+    max_rules: int | None = setting(
+        None,
+        paper=UNUSED,
+        group="Cross-validation",
+        meaning="Most rules of the model. Cross-validation chooses among the λs that keep at "
+        "most so many on the path; where the exact fit keeps more, it goes back up the path. "
+        "A λ that is given is not changed.",
+        ge=0,
+    )
+    tolerance: float = setting(
+        1e-8,
+        paper=UNUSED,
+        group="Exact solver",
+        meaning="KKT residual at which the exact solver stops.",
+        gt=0,
+    )
+    max_rounds: int = setting(
+        100,
+        paper=UNUSED,
+        group="Exact solver",
+        meaning="Most rounds of the exact solver: for the whole path of the cross-validation, "
+        "which fails if it needs more, and, counted anew, for the exact fit at the final λ, "
+        "which then stops short of `tolerance`.",
+        ge=1,
+    )
+    max_active: int = setting(
+        300,
+        paper=UNUSED,
+        group="Exact solver",
+        meaning="Most terms whose second derivatives are asked for in a round, unless more have "
+        "a coefficient.",
+        ge=1,
+    )
+    rounds: int = setting(
+        300,
+        paper=300,
+        group="FedDA",
+        meaning="R: rounds of FedDA.",
+        ge=1,
+        le=1_000_000,
+    )
+    local_steps: int = setting(
+        20,
+        paper=20,
+        group="FedDA",
+        meaning="G: steps of each site in a round of FedDA.",
+        ge=1,
+        le=100_000,
+    )
+    server_step: float = setting(
+        1.0,
+        paper=1.0,
+        group="FedDA",
+        meaning="η_s: step of the coordinator.",
+        gt=0,
+    )
+    client_step: float = setting(
+        0.01,
+        paper=0.01,
+        group="FedDA",
+        meaning="η_c: step of a site.",
+        gt=0,
+    )
+    weighting: Literal["patients", "sites"] = setting(
+        "patients",
+        paper="patients",
+        group="Patients and sites",
+        meaning="Whether a site counts by its patients, or all sites count equally (erratum 3; "
+        "not under masks).",
+    )
+    holdout: float = setting(
+        0.0,
+        paper=0.0,
+        group="Patients and sites",
+        meaning="Share of each site's patients that the model is not learnt from, but judged on "
+        "in the end; 0 judges on none.",
+        ge=0,
+        le=0.9,
+    )
+    per_site: bool = setting(
+        False,
+        paper=False,
+        group="Patients and sites",
+        meaning="Whether the model also tells each site's own results: outcome rates inside and "
+        "outside rules, and the evaluation. Every site's policy must allow `site-results`.",
+    )
+    seed: int = setting(
+        0,
+        paper=UNUSED,
+        group="Patients and sites",
+        meaning="Seed of leaf counts and subsamples, and, where no site deals them by a secret "
+        "of its own, of folds and held-out patients; never of privacy noise.",
+        ge=0,
+        lt=2**63,
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Settings:
+        if self.solver == "fedda" and self.penalty == "cv":
+            raise ValueError("FedDA needs a number as 'penalty': cross-validation is exact only")
+        return self
+
+
+@dataclass(frozen=True)
+class Setting(Key):
+    """One setting, as its field declares it.
+
+    Parameters
+    ----------
+    paper : str
+        Its value in the preset ``paper``, as written in the file.
+    group : str
+    """
+
+    paper: str
+    group: str
+
+
+def describe_settings(settings: type[Settings] = Settings) -> tuple[Setting, ...]:
+    """Return every setting, in their order."""
+    return tuple(_describe(name, settings) for name in settings.model_fields)
+
+
+def _describe(name: str, settings: type[Settings]) -> Setting:
+    field, extra = settings.model_fields[name], _extra(settings, name)
+    paper = describe_value(extra.get("paper", field.default))
+    return Setting(**vars(describe_key(name, field)), paper=paper, group=extra["group"])
+
+
+def _extra(settings: type[Settings], name: str) -> dict[str, Any]:
+    """Return what a setting declares beyond a field of pydantic."""
+    extra = settings.model_fields[name].json_schema_extra
+    if not isinstance(extra, dict):
+        raise TypeError(f"the setting {name!r} must be declared by 'setting'")
+    return extra
+
+
+PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "default": {},
+    "paper": {
+        name: extra["paper"]
+        for name in Settings.model_fields
+        if "paper" in (extra := _extra(Settings, name))
+    },
+}
+"""Named settings."""
+
+
+def resolve_settings(preset: str | None = None, **overrides: Any) -> Settings:
+    """Return the settings of `preset` with `overrides` on top."""
+    return check_settings(expand_preset(preset or "default", overrides))
+
+
+def expand_preset(name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a preset, not yet checked, with `overrides` on top."""
+    if name not in PRESETS:
+        known = ", ".join(sorted(PRESETS))
+        raise StudyError(f"preset {name!r} is not known: choose one of {known}")
+    return _override(PRESETS[name], overrides)
+
+
+def check_settings(facts: Mapping[str, Any]) -> Settings:
+    """Check `facts` and build the settings, or say what is wrong with them."""
+    try:
+        return Settings.model_validate(facts)
+    except ValidationError as error:
+        lines = [explain(error, "these settings are not valid:")]
+        faulty = dict.fromkeys(str(fault["loc"][0]) for fault in error.errors() if fault["loc"])
+        raise StudyError("\n".join([*lines, *map(_tell_meaning, faulty)])) from None
+
+
+def _tell_meaning(name: str) -> str:
+    """Return a line on what a setting holds, or on which may be meant."""
+    for known in describe_settings():
+        if known.name == name:
+            return f"  {name} holds {known.holds}. {known.meaning}"
+    return f"  there is no setting {did_you_mean(name, Settings.model_fields)}"
+
+
+def override_settings(settings: Settings, overrides: Mapping[str, Any]) -> Settings:
+    """Return `settings` with `overrides` on top."""
+    return check_settings(_override(settings.model_dump(), overrides))
+
+
+def _override(facts: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Put `overrides` on `facts`; an ε given here beats a total or "no noise" given there."""
+    implied: dict[str, Any] = {}
+    if overrides.get("epsilon_total") is not None:
+        implied = {"noise": True, "epsilon": None}
+    if overrides.get("epsilon") is not None:
+        implied = {"noise": True}
+    return {**facts, **implied, **overrides}
