@@ -32,8 +32,20 @@ from fedrulefit.experiments.markdown import fill_parts, make_table
 from fedrulefit.model import file as modelfile
 from fedrulefit.privacy import ledger, policy
 from fedrulefit.protocol import messages
-from fedrulefit.table import check as table
-from fedrulefit.table import columns
+from fedrulefit.table import (
+    check,
+    covariates,
+    csv_file,
+    frames,
+    header,
+    numbers,
+    outcome,
+    parquet_file,
+    size_limit,
+    sources,
+    weights,
+)
+from fedrulefit.table.findings import FindingKind
 
 HERE: Final = Path(__file__).resolve().parent
 
@@ -155,6 +167,12 @@ STUDY_PARTS: Final = (
     ("`[weight]`", study.Weight),
 )
 
+FINDING_ROOMS: Final = (
+    sources, size_limit, csv_file, parquet_file, frames,
+    header, check, numbers, covariates, outcome, weights,
+)  # fmt: skip
+"""The modules that declare findings, in the order in which a table walks through them."""
+
 API: Final[Sequence[tuple[str, Sequence[str]]]] = (
     (
         "Estimators",
@@ -245,11 +263,11 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
     (
         "Tables",
         (
-            "fedrulefit.table.check.load_table",
-            "fedrulefit.table.check.inspect_table",
-            "fedrulefit.table.patients.Table",
-            "fedrulefit.table.check.Inspection",
-            "fedrulefit.table.check.Finding",
+            "fedrulefit.table.load_table",
+            "fedrulefit.table.inspect_table",
+            "fedrulefit.table.Table",
+            "fedrulefit.table.Inspection",
+            "fedrulefit.table.Finding",
         ),
     ),
     (
@@ -671,28 +689,29 @@ class _Default:
         return "…" if long else short
 
 
-def find_codes() -> Iterator[tuple[str, str]]:
-    """Yield (code, severity) of every finding that ``check`` can make."""
-    severities = {
-        "error_finding": "error",
-        "_error": "error",
-        "_warning": "warning",
-        "_unreadable": "error",
-    }
-    trees = [ast.parse(inspect.getsource(module)) for module in (columns, table)]
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            severity = severities.get(node.func.id)
-            first = node.args[0] if node.args else None
-            if severity and isinstance(first, ast.Constant):
-                yield str(first.value), severity
-        # _check_weights lists its errors as tuples that start with the code.
-        if isinstance(node, ast.FunctionDef) and node.name == "_check_weights":
-            for part in ast.walk(node):
-                if isinstance(part, ast.Tuple) and len(part.elts) == 4:
-                    first = part.elts[0]
-                    if isinstance(first, ast.Constant):
-                        yield str(first.value), "error"
+def find_kinds() -> Iterator[FindingKind]:
+    """Yield every kind of finding, in the order in which a table is read and checked."""
+    for module in FINDING_ROOMS:
+        yield from (kind for kind in vars(module).values() if isinstance(kind, FindingKind))
+
+
+def make_findings() -> str:
+    """Return what ``check`` can find: code, severity, words and advice."""
+    rows = [
+        (
+            _code(kind.code),
+            kind.severity,
+            _template(kind.message + (f" ({kind.when})" if kind.when else "")),
+            _template(kind.advice),
+        )
+        for kind in find_kinds()
+    ]
+    return make_table(["code", "severity", "what it says", "what to do"], rows)
+
+
+def _template(text: str) -> str:
+    """Return a template as a sentence, with the names of what is filled in in italics."""
+    return re.sub(r"{(\w+)}", r"*\1*", text[:1].upper() + text[1:]) + "."
 
 
 def find_refusals() -> Iterator[str]:
@@ -885,7 +904,11 @@ MODEL_FILE: Final[Mapping[str, Mapping[str, str]]] = {
 
 PARTS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "method.md": {"presets": make_presets},
-    "howto-consortium.md": {"study-keys": make_study_keys, "settings": make_settings},
+    "howto-consortium.md": {
+        "study-keys": make_study_keys,
+        "findings": make_findings,
+        "settings": make_settings,
+    },
     "howto-data-protection.md": {
         "policy-keys": make_policy_keys,
         "policy-kinds": make_policy_kinds,

@@ -15,7 +15,7 @@ from scipy.special import expit
 from fedrulefit.cli.console import friendly_errors, spreadsheet_cell, stderr
 from fedrulefit.errors import DataError
 from fedrulefit.model import Model
-from fedrulefit.table.columns import read_texts
+from fedrulefit.table.sources import read_texts
 
 EPILOG = "Example: fedrulefit predict model.json new.csv -o risks.csv"
 

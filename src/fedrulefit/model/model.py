@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from onnx import ModelProto
 
-    from fedrulefit.table.columns import Source
+    from fedrulefit.table.sources import Source
 
 
 class Counts(NamedTuple):

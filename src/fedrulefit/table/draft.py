@@ -28,17 +28,17 @@ import numpy as np
 from fedrulefit.core.arrays import Floats
 from fedrulefit.errors import DataError, StudyError
 from fedrulefit.study import level_key
-from fedrulefit.table.check import NO_WORDS, YES_WORDS
-from fedrulefit.table.columns import (
+from fedrulefit.table.cells import (
     MISSING_WORDS,
-    Columns,
+    NO_WORDS,
+    YES_WORDS,
     Numbers,
-    Raw,
-    Source,
     factorise,
     parse_numbers,
-    read_columns,
 )
+from fedrulefit.table.columns import Columns, Raw
+from fedrulefit.table.header import fold
+from fedrulefit.table.sources import Source, read_columns
 
 MAX_LEVELS: Final = 12
 """A text column with more distinct values is taken for free text."""
@@ -265,7 +265,7 @@ def _draft_number(
     column: str, x: Floats, counts: Mapping[str, int], complete: str
 ) -> tuple[str, list[str]]:
     whole = bool((x == np.round(x)).all())
-    measure = KNOWN.get(_fold(column))
+    measure = KNOWN.get(fold(column))
     if measure is None and whole:
         if len(counts) <= MAX_CODE_LEVELS and min(counts.values()) >= RARE:
             note = '# CHECK: if these codes have an order, write kind = "number" with a range'
@@ -385,10 +385,6 @@ def _quote(text: str) -> str:
 
 def _key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quote(name)
-
-
-def _fold(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name.casefold())
 
 
 def _join(column: str, reason: str, lines: list[str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from fedrulefit.experiments import cutoffs, simulation
 from fedrulefit.experiments.methods import METHODS, Effort
 from fedrulefit.experiments.scenarios import MODELS, SCENARIOS
 from fedrulefit.experiments.units import Folder, run_units
-from fedrulefit.table.columns import read_columns
+from fedrulefit.table.sources import read_columns
 
 runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
 
