@@ -23,7 +23,7 @@ from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.design import build_design
 from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid, encode, linear_values
 from fedrulefit.core.importance import variable_importance
-from fedrulefit.core.rounding import EXACT, Rounding
+from fedrulefit.core.rounding import EXACT, PUBLISHED, Rounding
 from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
 from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.model.evaluation import Evaluation
@@ -474,7 +474,9 @@ class Model:
             self.study.n_features,
         )
 
-    def rounded(self, multiple: int = 5, smallest: int = 10) -> Model:
+    def rounded(
+        self, multiple: int = PUBLISHED.multiple, smallest: int = PUBLISHED.smallest
+    ) -> Model:
         """Return the model to publish, no finer than it is (``fedrulefit.model.publish``).
 
         Parameters

@@ -14,6 +14,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from fedrulefit.core.rounding import EXACT, PUBLISHED
 from fedrulefit.errors import PolicyError, explain
 from fedrulefit.files import TomlError, read_toml
 
@@ -49,7 +50,11 @@ KINDS: Final[dict[ReleaseKind, str]] = {
 """Every kind of release, in words; all but four that a hospital must choose are allowed."""
 
 MIN_COUNT: Final = 5
-"""Fewest patients that a number about a group may rest on, where nobody says otherwise."""
+"""Fewest patients that anything told about a group may rest on, where nobody says otherwise.
+
+Two numbers of the same size say something else: ``FEWEST`` of :mod:`fedrulefit.protocol.agreed`
+is no hospital's choice, and ``PUBLISHED`` of :mod:`fedrulefit.core.rounding` is how coarse the
+counts of all sites together become."""
 
 _BY_CHOICE: Final = ("exact-histograms", "spreads", "dual", "site-results")
 _ALLOWED: Final = tuple(kind for kind in KINDS if kind not in _BY_CHOICE)
@@ -190,8 +195,8 @@ class Policy(BaseModel):
     max_rounds: Annotated[int, Field(ge=1)] = 1000
     max_runs: Annotated[int, Field(ge=1)] = 20
     keep_runs_days: Annotated[float, Field(gt=0, le=3650)] = 30.0
-    round_counts: Annotated[int, Field(ge=1, le=1000)] = 5
-    min_published: Annotated[int, Field(ge=0, le=1000)] = 10
+    round_counts: Annotated[int, Field(ge=1, le=1000)] = PUBLISHED.multiple
+    min_published: Annotated[int, Field(ge=0, le=1000)] = PUBLISHED.smallest
     approval: Literal["auto", "review"] = "auto"
     audits: Literal["tell", "require"] = "tell"
     peers: dict[str, str] = Field(default_factory=dict)
@@ -301,7 +306,7 @@ OPEN: Final = Policy(
     epsilon_dataset=None,
     max_rounds=10**9,
     max_runs=10**9,
-    round_counts=1,
-    min_published=0,
+    round_counts=EXACT.multiple,
+    min_published=EXACT.smallest,
 )
 """No limits: for tables that lie in one process anyway."""

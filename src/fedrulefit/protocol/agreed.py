@@ -37,7 +37,10 @@ WEIGHT_UNIT: Final = 1024
 """A patient's weight is counted in units of 1/1024, so that noise stays integer."""
 
 FEWEST: Final = 5
-"""A rule that needs no data stays out if the histograms show fewer patients on a side."""
+"""A rule that needs no data stays out if the histograms show fewer patients on a side.
+
+Not ``MIN_COUNT`` of a policy, which each hospital chooses for itself: all sites must come to
+the same rules on their own, so another number here would be another protocol."""
 
 VOTE_BYTES: Final = 4
 """Bytes of a masked vote."""
