@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import annotated_types
+from marked_parts import fill_parts
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import fedrulefit
 from fedrulefit import study
 from fedrulefit.core.grid import Grid
-from fedrulefit.experiments.markdown import fill_parts, make_table
+from fedrulefit.experiments.markdown import make_table
 from fedrulefit.model import file as modelfile
 from fedrulefit.privacy import ledger, policy
 from fedrulefit.protocol import messages
