@@ -112,7 +112,7 @@ def masks(length: int = 5000, n_sites: int = 20) -> None:
     for step in range(20):
         start = time.perf_counter()
         sealed = [
-            masks.seal(to_ring(numbers[site], n_sites), step=step, question=b"q", self_mask=False)
+            masks.mask(to_ring(numbers[site], n_sites), step=step, question=b"q", self_mask=False)
             for site, masks in own.items()
         ]
         sealing.append((time.perf_counter() - start) / n_sites)

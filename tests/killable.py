@@ -254,7 +254,7 @@ def warm_up() -> None:
     trust.verify("a", identities["a"].certificate, b"", identities["a"].sign(b""))
     keys = {name: make_secret() for name in identities}
     masks = Masks("a", keys["a"], {name: public_key(key) for name, key in keys.items()}, b"")
-    masks.seal(np.zeros(1, np.int64), step=0, question=b"", self_mask=True)
+    masks.mask(np.zeros(1, np.int64), step=0, question=b"", self_mask=True)
 
 
 def supervise(folder: Path) -> int:

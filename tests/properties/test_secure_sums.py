@@ -54,7 +54,7 @@ def make_masks(n_sites: int, context: bytes = CONTEXT, first: int = 0) -> list[M
     return [Masks(name, key, publics, context) for name, key in secrets.items()]
 
 
-def seal_all(
+def mask_all(
     masks: Sequence[Masks],
     rings: Sequence[Any],
     *,
@@ -63,7 +63,7 @@ def seal_all(
     self_mask: bool = False,
 ) -> list[Any]:
     return [
-        mask.seal(ring, step=step, question=question, self_mask=self_mask)
+        mask.mask(ring, step=step, question=question, self_mask=self_mask)
         for mask, ring in zip(masks, rings, strict=True)
     ]
 
@@ -87,9 +87,9 @@ def test_the_sealed_sum_is_the_plain_sum_in_fixed_point(
     n_sites, length = numbers.shape
     rings = [to_ring(row, n_sites) for row in numbers]
     masks = make_masks(n_sites)
-    sealed = seal_all(masks, rings, step=step, self_mask=self_mask)
+    masked = mask_all(masks, rings, step=step, self_mask=self_mask)
     seeds = [mask.self_seed(step=step, question=QUESTION) for mask in masks] if self_mask else []
-    total = open_sum(sealed, seeds, length)
+    total = open_sum(masked, seeds, length)
     np.testing.assert_array_equal(total, add_rings(rings, length))
     # Against Python's own integers, which do not wrap round.
     exact = [sum(int(ring[k]) for ring in rings) for k in range(length)]
@@ -160,8 +160,8 @@ def test_one_sealed_vector_looks_like_random_bits(plain: str, self_mask: bool) -
     numbers = np.zeros(length) if plain == "zeros" else rng.integers(0, 50, length).astype(float)
     ring = to_ring(numbers, 3)
     for mask in make_masks(3):
-        sealed = mask.seal(ring, step=1, question=QUESTION, self_mask=self_mask)
-        data = np.frombuffer(sealed.astype("<i8").tobytes(), np.uint8).reshape(-1, 8)
+        masked = mask.mask(ring, step=1, question=QUESTION, self_mask=self_mask)
+        data = np.frombuffer(masked.astype("<i8").tobytes(), np.uint8).reshape(-1, 8)
         for place in range(8):
             seen = np.bincount(data[:, place], minlength=256)
             assert stats.chisquare(seen).pvalue > FALSE_ALARM, place
@@ -182,7 +182,7 @@ def test_masks_differ_for_another_step_question_run_set_and_key() -> None:
     ring = np.zeros(64, dtype=np.int64)
 
     def seal(masks: list[Masks], *, step: int = 5, question: bytes = QUESTION) -> Any:
-        return masks[0].seal(ring, step=step, question=question, self_mask=False)
+        return masks[0].mask(ring, step=step, question=question, self_mask=False)
 
     first = seal(make_masks(3))
     np.testing.assert_array_equal(first, seal(make_masks(3)))
@@ -219,7 +219,7 @@ def test_parts_of_what_a_mask_is_bound_to_do_not_run_into_one_another() -> None:
     def seal(names: Sequence[str], question: bytes) -> bytes:
         publics = {name: public_key(key) for name, key in zip(names, keys, strict=True)}
         masks = Masks(names[0], keys[0], publics, CONTEXT)
-        return masks.seal(ring, step=1, question=question, self_mask=False).tobytes()
+        return masks.mask(ring, step=1, question=question, self_mask=False).tobytes()
 
     seen = {
         seal(names, question)
@@ -236,10 +236,10 @@ def test_without_any_one_part_nothing_can_be_read(n_sites: int, data: st.DataObj
     numbers = np.tile(np.arange(64.0), (n_sites, 1))
     rings = [to_ring(row, n_sites) for row in numbers]
     masks = make_masks(n_sites)
-    sealed = seal_all(masks, rings)
+    masked = mask_all(masks, rings)
     left = data.draw(st.integers(0, n_sites - 1))
     kept = [k for k in range(n_sites) if k != left]
-    partial = add_rings([sealed[k] for k in kept], 64)
+    partial = add_rings([masked[k] for k in kept], 64)
     wanted = add_rings([rings[k] for k in kept], 64)
     assert not (partial == wanted).any()
     # Nor is it near: within 2^40 of the truth has probability 64·2^-23 for random masks.
@@ -251,18 +251,18 @@ def test_without_any_one_part_nothing_can_be_read(n_sites: int, data: st.DataObj
 def test_a_sum_with_self_masks_opens_only_with_every_seed(n_sites: int) -> None:
     rings = [to_ring(np.arange(50.0) * (k + 1), n_sites) for k in range(n_sites)]
     masks = make_masks(n_sites)
-    sealed = seal_all(masks, rings, self_mask=True)
+    masked = mask_all(masks, rings, self_mask=True)
     seeds = [mask.self_seed(step=5, question=QUESTION) for mask in masks]
     truth = add_rings(rings, 50)
-    np.testing.assert_array_equal(open_sum(sealed, seeds, 50), truth)
-    np.testing.assert_array_equal(open_sum(sealed[::-1], seeds[::-1], 50), truth)
+    np.testing.assert_array_equal(open_sum(masked, seeds, 50), truth)
+    np.testing.assert_array_equal(open_sum(masked[::-1], seeds[::-1], 50), truth)
     for left in range(n_sites):
         some = seeds[:left] + seeds[left + 1 :]
-        assert not (open_sum(sealed, some, 50) == truth).any()
+        assert not (open_sum(masked, some, 50) == truth).any()
         other = [masks[left].self_seed(step=6, question=QUESTION)]
-        assert not (open_sum(sealed, some + other, 50) == truth).any()
+        assert not (open_sum(masked, some + other, 50) == truth).any()
         # A seed takes its own mask off, and leaves the pairwise ones on.
-        alone = open_sum([sealed[left]], [seeds[left]], 50)
+        alone = open_sum([masked[left]], [seeds[left]], 50)
         assert not (alone == rings[left]).any()
 
 

@@ -2,22 +2,114 @@
 
 The paper speaks of ε = 1 "for each DP histogram". One patient stands in the
 histograms of all p covariates, so these cost p·ε together; and whatever leaves
-without noise has no finite ε at all (erratum 10). The bill says both.
+without noise has no finite ε at all (erratum 10). The bill says both. What left in a
+release of each kind is told by one :class:`Item`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from fedrulefit.privacy.ledger import EXACT
+from fedrulefit.privacy.policy import ReleaseKind
 
-_AVERAGING = "a gradient sum, a loss and the number of patients"
-_CURVATURE = (
-    "gradients, second derivatives, losses and the number of patients (from which patients and "
-    "outcomes inside candidate rules follow)"
-)
 _TRUST = "trust in the coordinator."
+
+
+@dataclass(frozen=True)
+class Item:
+    """What leaves without noise in releases of one kind, as the bill tells it.
+
+    Parameters
+    ----------
+    kind : str
+        The kind of release, as in a policy.
+    words : str
+        What leaves, with ``{rounds}`` for the rounds of the fit.
+    with_folds : str
+        What is added where cross-validation asks for it too, with ``{folds}``.
+    also : mapping of str to str
+        What is added where releases of another kind leave, too.
+    """
+
+    kind: ReleaseKind
+    words: str
+    with_folds: str = ""
+    also: Mapping[ReleaseKind, str] = field(default_factory=dict)
+
+    def tell(self, released: Collection[ReleaseKind], *, rounds: int, folds: int) -> str:
+        """Return the item in words, for a run of so many rounds and folds (0: none)."""
+        more = "".join(words for kind, words in self.also.items() if kind in released)
+        told = self.words + more + (self.with_folds if folds else "")
+        return told.format(rounds=rounds, folds=folds)
+
+
+_FIT: Final = ", of all patients and without each of {folds} folds"
+
+EXACT_ITEMS: Final = (
+    Item("exact-histograms", "the histograms"),
+    Item(
+        "rules",
+        "the rules grown on the site's patients",
+        with_folds=", and without each of {folds} folds",
+    ),
+    Item(
+        "site-results",
+        "under the site's name and rounded, where no site has too few: its patients and outcomes, "
+        "in all and inside rules",
+        also={"evaluation": ", and measures of its predictions"},
+    ),
+)
+"""What each site's own numbers tell, in the order of the bill."""
+
+SUMMED_ITEMS: Final = (
+    Item("spreads", "the spread and number of known values of each covariate"),
+    Item("votes", "how many sites have enough patients in each candidate rule"),
+    Item(
+        "curvature",
+        "gradients, second derivatives, losses and the number of patients (from which patients "
+        "and outcomes inside candidate rules follow) in each of {rounds} rounds",
+        with_folds=_FIT,
+    ),
+    Item(
+        "dual",
+        "a gradient sum, a loss and the number of patients in each of {rounds} rounds",
+        with_folds=_FIT,
+    ),
+    Item("slopes", "the gradient at the final coefficients, with and without the outcome apart"),
+    Item(
+        "summary",
+        "the number of patients and of outcomes in all and inside each rule of the final model, "
+        "the spread of its terms, and its loss",
+    ),
+    Item(
+        "evaluation",
+        "histograms of the held-out patients' scores, with and without the outcome",
+    ),
+    Item("site-results", "how many sites have too few patients to tell results of their own"),
+)
+"""What is needed only added up over the sites, so that masks can hide each site's part."""
+
+
+def itemise(
+    items: Iterable[Item], released: Collection[ReleaseKind], *, rounds: int, folds: int
+) -> tuple[str, ...]:
+    """Return in words what left in a run, of all items.
+
+    Parameters
+    ----------
+    items : iterable of Item
+        :data:`EXACT_ITEMS` or :data:`SUMMED_ITEMS`.
+    released : collection of str
+        Kinds of release that the run asked for.
+    rounds, folds : int
+        Of the fit, and of its cross-validation (0: none).
+    """
+    return tuple(
+        item.tell(released, rounds=rounds, folds=folds) for item in items if item.kind in released
+    )
 
 
 @dataclass(frozen=True)
@@ -117,46 +209,3 @@ class PrivacyBill:
             "The run as a whole therefore has no finite ε; what is released exactly rests on "
             + trust
         ]
-
-
-def exact_releases(
-    *, noise: bool, histograms: bool, folds: int, per_site: bool, evaluation: bool
-) -> Sequence[str]:
-    """Return what leaves a site without noise in a run."""
-    words = ["the histograms"] if histograms and not noise else []
-    rules = "the rules grown on the site's patients"
-    own = (
-        "under the site's name and rounded, where no site has too few: its patients and outcomes, "
-    )
-    own += "in all and inside rules" + ", and measures of its predictions" * evaluation
-    return [
-        *words,
-        rules + f", and without each of {folds} folds" * (folds > 0),
-        *([own] if per_site else []),
-    ]
-
-
-def summed_releases(
-    *,
-    exact_spreads: bool,
-    votes: bool,
-    rounds: int,
-    curvature: bool,
-    folds: int,
-    evaluation: bool,
-    per_site: bool,
-) -> Sequence[str]:
-    """Return what is summed over sites without noise in a run."""
-    words = ["the spread and number of known values of each covariate"] if exact_spreads else []
-    words += ["how many sites have enough patients in each candidate rule"] * votes
-    judged = ["histograms of the held-out patients' scores, with and without the outcome"]
-    return [
-        *words,
-        f"{_CURVATURE if curvature else _AVERAGING} in each of {rounds} rounds"
-        + f", of all patients and without each of {folds} folds" * (folds > 0),
-        "the gradient at the final coefficients, with and without the outcome apart",
-        "the number of patients and of outcomes in all and inside each rule of the final model, "
-        "the spread of its terms, and its loss",
-        *(judged if evaluation else []),
-        *(["how many sites have too few patients to tell results of their own"] * per_site),
-    ]

@@ -150,7 +150,7 @@ class Masks:
         publics = {site: self._publics[site] for site in sites}
         return Masks(self.site, self._secret, publics, self._context)
 
-    def seal(self, ring: Ints, *, step: int, question: bytes, self_mask: bool) -> Ints:
+    def mask(self, ring: Ints, *, step: int, question: bytes, self_mask: bool) -> Ints:
         """Return the masked integers of one answer, shape (n,)."""
         parts = [ring]
         for peer, shared in self._shared.items():
@@ -174,7 +174,7 @@ class Masks:
         return HKDF(SHA256(), SEED_BYTES, salt=self._salt, info=info).derive(key)
 
 
-def open_sum(sealed: Sequence[Ints], seeds: Sequence[bytes], length: int) -> Ints:
-    """Add sealed answers up and take the opened self-masks off, shape (length,)."""
+def open_sum(masked: Sequence[Ints], seeds: Sequence[bytes], length: int) -> Ints:
+    """Add masked answers up and take the opened self-masks off, shape (length,)."""
     masks = (-keystream(seed, length) for seed in seeds)
-    return add_rings([*sealed, *masks], length)
+    return add_rings([*masked, *masks], length)

@@ -62,8 +62,9 @@ from fedrulefit.model import (
 )
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import round_model
-from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
+from fedrulefit.privacy.bill import EXACT_ITEMS, SUMMED_ITEMS, PrivacyBill, itemise
 from fedrulefit.privacy.masks import SEED_BYTES, add_rings, open_sum
+from fedrulefit.privacy.policy import ReleaseKind
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
     VOTE_BYTES,
@@ -637,33 +638,33 @@ class Coordinator:
         settings = self.study.settings
         private = noise is not None and noise.private
         folds = settings.folds if settings.penalty == "cv" else 0
+        released = self._released(noise)
         return PrivacyBill(
             mechanism="none" if noise is None else noise.mechanism,
             epsilon_per_histogram=self.study.epsilon_per_histogram if private else None,
             n_histograms=0 if noise is None else self.study.n_features,
             ranges_from_data=self.study.ranges_from_data,
             sum_of=len(self.sites) if self.secure else None,
-            exact=tuple(
-                exact_releases(
-                    noise=private,
-                    histograms=noise is not None,
-                    folds=folds,
-                    per_site=settings.per_site,
-                    evaluation=settings.holdout > 0,
-                )
-            ),
-            sums=tuple(
-                summed_releases(
-                    exact_spreads=noise is not None and settings.spreads == "exact",
-                    votes=self._min_votes > 0,
-                    rounds=rounds,
-                    curvature=settings.solver == "exact",
-                    folds=folds,
-                    evaluation=settings.holdout > 0,
-                    per_site=settings.per_site,
-                )
-            ),
+            exact=itemise(EXACT_ITEMS, released, rounds=rounds, folds=folds),
+            sums=itemise(SUMMED_ITEMS, released, rounds=rounds, folds=folds),
         )
+
+    def _released(self, noise: _Noise | None) -> set[ReleaseKind]:
+        """Return the kinds of release that the run asks for, beside noisy histograms."""
+        settings = self.study.settings
+        asked: dict[ReleaseKind, bool] = {
+            "exact-histograms": noise is not None and not noise.private,
+            "spreads": noise is not None and settings.spreads == "exact",
+            "rules": True,
+            "votes": self._min_votes > 0,
+            "curvature": settings.solver == "exact",
+            "dual": settings.solver == "fedda",
+            "slopes": True,
+            "summary": True,
+            "evaluation": settings.holdout > 0,
+            "site-results": settings.per_site,
+        }
+        return {kind for kind, leaves in asked.items() if leaves}
 
     def _sum(
         self, kind: type[SumReply], lengths: Lengths, request: Callable[[m.Header], m.Request]

@@ -341,7 +341,7 @@ class Seals:
         for part, group in parts:
             if self._name not in group:
                 others = self._masks.among(set(self.sites) - set(group))
-                masked[part] = others.seal(ring[part], step=step, question=bound, self_mask=False)
+                masked[part] = others.mask(ring[part], step=step, question=bound, self_mask=False)
         if self.opens:
             own = keystream(self._own_seed(), len(ring))
             masked[front.stop :] += own[front.stop :]
@@ -357,7 +357,7 @@ class Seals:
         self._check_set(self._masks.sites)
         self._check_question(asked)
         bound = hashlib.sha256(transcript + question).digest()
-        numbers = self._masks.seal(ring, step=step, question=bound, self_mask=self.opens)
+        numbers = self._masks.mask(ring, step=step, question=bound, self_mask=self.opens)
         self._sealed, self._opened = (step, bound, asked), False
         return numbers
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
+from fedrulefit.privacy.bill import EXACT_ITEMS, SUMMED_ITEMS, PrivacyBill, itemise
+from fedrulefit.privacy.policy import KINDS
 
 
 def bill(**changes: Any) -> PrivacyBill:
@@ -78,16 +79,29 @@ def test_sums_are_listed_with_what_left_openly_or_on_their_own() -> None:
     assert "trust in the coordinator" not in masked
 
 
+def test_every_kind_of_release_without_noise_has_an_item() -> None:
+    kinds = {item.kind for item in (*EXACT_ITEMS, *SUMMED_ITEMS)}
+    assert kinds == set(KINDS) - {"histograms"}
+
+
+def kinds(**released: bool) -> set[str]:
+    return {kind.replace("_", "-") for kind, leaves in released.items() if leaves}
+
+
 @pytest.mark.parametrize("noise", [True, False])
 @pytest.mark.parametrize("histograms", [True, False])
 @pytest.mark.parametrize("folds", [0, 5])
 @pytest.mark.parametrize("per_site", [True, False])
-def test_exact_releases_name_all_that_leaves_without_noise(
+def test_exact_items_name_all_that_leaves_without_noise(
     noise: bool, histograms: bool, folds: int, per_site: bool
 ) -> None:
-    words = exact_releases(
-        noise=noise, histograms=histograms, folds=folds, per_site=per_site, evaluation=noise
+    released = kinds(
+        exact_histograms=histograms and not noise,
+        rules=True,
+        site_results=per_site,
+        evaluation=noise,
     )
+    words = itemise(EXACT_ITEMS, released, rounds=300, folds=folds)
     assert ("the histograms" in words) == (histograms and not noise)
     assert any("under the site's name" in line for line in words) == per_site
     assert any("measures" in line for line in words) == (per_site and noise)
@@ -100,27 +114,19 @@ def test_exact_releases_name_all_that_leaves_without_noise(
 @pytest.mark.parametrize("curvature", [True, False])
 @pytest.mark.parametrize("folds", [0, 5])
 @pytest.mark.parametrize("votes", [True, False])
-def test_summed_releases_name_all_that_is_summed_without_noise(
+def test_summed_items_name_all_that_is_summed_without_noise(
     exact_spreads: bool, curvature: bool, folds: int, votes: bool
 ) -> None:
-    words = summed_releases(
-        exact_spreads=exact_spreads,
+    released = kinds(
+        spreads=exact_spreads,
         votes=votes,
-        rounds=300,
         curvature=curvature,
-        folds=folds,
-        per_site=False,
-        evaluation=False,
+        dual=not curvature,
+        slopes=True,
+        summary=True,
     )
-    with_scores = summed_releases(
-        exact_spreads=exact_spreads,
-        votes=votes,
-        rounds=300,
-        curvature=curvature,
-        folds=folds,
-        per_site=False,
-        evaluation=True,
-    )
+    words = itemise(SUMMED_ITEMS, released, rounds=300, folds=folds)
+    with_scores = itemise(SUMMED_ITEMS, {*released, "evaluation"}, rounds=300, folds=folds)
     assert [*words, with_scores[-1]] == list(with_scores)
     assert "scores" in with_scores[-1]
     assert any("known values" in w for w in words) == exact_spreads

@@ -48,7 +48,7 @@ def test_masked_votes_add_up(votes: np.ndarray, opened: bool) -> None:
     publics = {name: public_key(secret) for name, secret in secrets.items()}
     masks = {name: Masks(name, secrets[name], publics, b"run") for name in names}
     parts = [
-        pack_votes(masks[name].seal(own, step=1, question=b"q", self_mask=opened))
+        pack_votes(masks[name].mask(own, step=1, question=b"q", self_mask=opened))
         for name, own in zip(names, votes, strict=True)
     ]
     seeds = [masks[name].self_seed(step=1, question=b"q") for name in names] if opened else []
