@@ -58,18 +58,17 @@ class Hasty(Believing):
 
 def make(kind: type[Site], **options: Any) -> dict[str, Site]:
     """Return three sites of a kind."""
-    honest = make_sites(STUDY, TABLES, **{"policy": POLICY, **options})
-    return {
-        name: kind(
-            name,
-            TABLES[name],
-            STUDY,
-            identity=site._seals._identity,
-            trust=site._seals._trust,
-            **{"policy": POLICY, **options},
-        )
-        for name, site in honest.items()
-    }
+    sites = make_sites(STUDY, TABLES, **{"policy": POLICY, **options})
+    for name in sites:
+        turn(name, kind, sites, **options)
+    return sites
+
+
+def turn(name: str, kind: type[Site], sites: dict[str, Site], **options: Any) -> None:
+    """Put a site of another kind in a site's place, with its name, patients and identity."""
+    seals = sites[name]._seals
+    who = {"identity": seals._identity, "trust": seals._trust}
+    sites[name] = kind(name, TABLES[name], STUDY, **who, **{"policy": POLICY, **options})
 
 
 def refused(act: Callable[..., Any], *args: Any, **fields: Any) -> str:
@@ -493,9 +492,7 @@ def test_a_hospital_that_votes_more_than_once_brings_no_rule_through(
     if weak:
         monkeypatch.setattr(agreed.Tally, "elect", lambda tally, least: tally.rules >= least)
     sites = make(Site)
-    own = sites["west"]._seals
-    options = {"policy": POLICY, "identity": own._identity, "trust": own._trust}
-    sites["west"] = Stuffing("west", TABLES["west"], STUDY, **options)
+    turn("west", Stuffing, sites)
     lead = Lead(sites)
     lead.join()
     grid, signed = lead.agree()
@@ -554,9 +551,7 @@ def test_a_hospital_cannot_make_room_for_rules_that_its_trees_do_not_give() -> N
             return dataclasses.replace(super()._grow(request, known), signature=signature)
 
     sites = make(Site)
-    seals_ = sites["west"]._seals
-    options = {"policy": POLICY, "identity": seals_._identity, "trust": seals_._trust}
-    sites["west"] = Boasting("west", TABLES["west"], STUDY, **options)
+    turn("west", Boasting, sites)
     lead = Lead(sites)
     lead.join()
     grid, signed = lead.agree()

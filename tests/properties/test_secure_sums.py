@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from fedrulefit.core.fixed import UNIT_BITS
 from fedrulefit.model.file import model_facts
 from fedrulefit.privacy.masks import (
-    FRACTION_BITS,
     SEED_BYTES,
     Masks,
     RingOverflowError,
@@ -32,10 +32,10 @@ from tests.samples import SOLVERS, fit_model, make_study, make_tables
 
 def rounding_bound(n_sites: int) -> float:
     """The largest error of a sum over sites that each round their number."""
-    return n_sites * 2.0 ** -(FRACTION_BITS + 1)
+    return n_sites * 2.0 ** -(UNIT_BITS + 1)
 
 
-LIMIT = 2.0 ** (63 - FRACTION_BITS)
+LIMIT = 2.0 ** (63 - UNIT_BITS)
 FALSE_ALARM = 1e-7
 """Of each statistical test; keys are fixed, so that it fails always or never."""
 
@@ -108,7 +108,7 @@ def test_the_rounding_error_stays_within_its_bound(numbers: Any) -> None:
 
 
 def test_the_bound_is_reached_and_is_what_the_docs_say() -> None:
-    half = 2.0 ** -(FRACTION_BITS + 1)
+    half = 2.0 ** -(UNIT_BITS + 1)
     for n_sites in (1, 3, 20):
         assert rounding_bound(n_sites) == n_sites * 2.0**-33
         # Just above a half rounds up at every site: the errors add up.

@@ -38,10 +38,10 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.core.fixed import UNIT_BITS as FRACTION_BITS
+from fedrulefit.core.fixed import UNIT_BITS
 
 SEED_BYTES: Final = 32
-_SCALE: Final = 2.0**FRACTION_BITS
+_SCALE: Final = 2.0**UNIT_BITS
 
 
 class RingOverflowError(ValueError):
@@ -57,7 +57,7 @@ def to_ring(numbers: Floats | Ints, n_sites: int) -> Ints:
         If a number is so large that the sum over `n_sites` could wrap round.
     """
     whole = numbers.dtype.kind == "i"
-    most = 2.0 ** (63 - FRACTION_BITS) / n_sites
+    most = 2.0 ** (63 - UNIT_BITS) / n_sites
     if not (np.abs(numbers.astype(np.float64)) < (most * _SCALE if whole else most)).all():
         raise RingOverflowError(
             f"a sum is too large for {n_sites} sites: numbers must stay below {most:.3g}"
