@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from fedrulefit.experiments.markdown import fill_parts
+from marked_parts import fill_parts
 
 HERE: Final = Path(__file__).resolve().parent
 PAGE: Final = "paper-study.md"

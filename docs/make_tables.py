@@ -12,26 +12,39 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import inspect
+import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from marked_parts import fill_parts
 from public_names import first_line, make_api
 
 import fedrulefit
 from fedrulefit import study
 from fedrulefit.core.grid import Grid
-from fedrulefit.experiments.markdown import fill_parts, make_table
+from fedrulefit.experiments.markdown import make_table
 from fedrulefit.model.file import parts as modelfile
 from fedrulefit.privacy import ledger, policy
 from fedrulefit.protocol import messages
 from fedrulefit.study.fields import Key, describe_keys
 from fedrulefit.study.settings import Setting
-from fedrulefit.table import check as table
-from fedrulefit.table import columns
+from fedrulefit.table import (
+    check,
+    covariates,
+    csv_file,
+    frames,
+    header,
+    numbers,
+    outcome,
+    parquet_file,
+    size_limit,
+    sources,
+    weights,
+)
+from fedrulefit.table.findings import FindingKind
 
 HERE: Final = Path(__file__).resolve().parent
 
@@ -43,6 +56,12 @@ STUDY_PARTS: Final = (
     ('`[covariates.NAME]` with `kind = "yes/no"`', study.YesNo),
     ("`[weight]`", study.Weight),
 )
+
+FINDING_ROOMS: Final = (
+    sources, size_limit, csv_file, parquet_file, frames,
+    header, check, numbers, covariates, outcome, weights,
+)  # fmt: skip
+"""The modules that declare findings, in the order in which a table walks through them."""
 
 
 def _code(text: str) -> str:
@@ -219,28 +238,29 @@ def make_policy_kinds() -> str:
     return make_table(["kind", "what leaves", "allowed by default"], rows)
 
 
-def find_codes() -> Iterator[tuple[str, str]]:
-    """Yield (code, severity) of every finding that ``check`` can make."""
-    severities = {
-        "error_finding": "error",
-        "_error": "error",
-        "_warning": "warning",
-        "_unreadable": "error",
-    }
-    trees = [ast.parse(inspect.getsource(module)) for module in (columns, table)]
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            severity = severities.get(node.func.id)
-            first = node.args[0] if node.args else None
-            if severity and isinstance(first, ast.Constant):
-                yield str(first.value), severity
-        # _check_weights lists its errors as tuples that start with the code.
-        if isinstance(node, ast.FunctionDef) and node.name == "_check_weights":
-            for part in ast.walk(node):
-                if isinstance(part, ast.Tuple) and len(part.elts) == 4:
-                    first = part.elts[0]
-                    if isinstance(first, ast.Constant):
-                        yield str(first.value), "error"
+def find_kinds() -> Iterator[FindingKind]:
+    """Yield every kind of finding, in the order in which a table is read and checked."""
+    for module in FINDING_ROOMS:
+        yield from (kind for kind in vars(module).values() if isinstance(kind, FindingKind))
+
+
+def make_findings() -> str:
+    """Return what ``check`` can find: code, severity, words and advice."""
+    rows = [
+        (
+            _code(kind.code),
+            kind.severity,
+            _template(kind.message + (f" ({kind.when})" if kind.when else "")),
+            _template(kind.advice),
+        )
+        for kind in find_kinds()
+    ]
+    return make_table(["code", "severity", "what it says", "what to do"], rows)
+
+
+def _template(text: str) -> str:
+    """Return a template as a sentence, with the names of what is filled in in italics."""
+    return re.sub(r"{(\w+)}", r"*\1*", text[:1].upper() + text[1:]) + "."
 
 
 def find_refusals() -> Iterator[str]:
@@ -290,7 +310,11 @@ def make_model_fields() -> str:
 
 PARTS: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "method.md": {"presets": make_presets},
-    "howto-consortium.md": {"study-keys": make_study_keys, "settings": make_settings},
+    "howto-consortium.md": {
+        "study-keys": make_study_keys,
+        "findings": make_findings,
+        "settings": make_settings,
+    },
     "howto-data-protection.md": {
         "policy-keys": make_policy_keys,
         "policy-kinds": make_policy_kinds,

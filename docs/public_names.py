@@ -103,11 +103,11 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
     (
         "Tables",
         (
-            "fedrulefit.table.check.load_table",
-            "fedrulefit.table.check.inspect_table",
-            "fedrulefit.table.patients.Table",
-            "fedrulefit.table.check.Inspection",
-            "fedrulefit.table.check.Finding",
+            "fedrulefit.table.load_table",
+            "fedrulefit.table.inspect_table",
+            "fedrulefit.table.Table",
+            "fedrulefit.table.Inspection",
+            "fedrulefit.table.Finding",
         ),
     ),
     (

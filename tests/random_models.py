@@ -12,7 +12,7 @@ from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rules import Condition, conjoin, interval
 from fedrulefit.model import LinearTerm, Model, RuleTerm, Term
 from fedrulefit.study import Category, Number, Study, YesNo
-from fedrulefit.table.columns import match_levels, parse_numbers
+from fedrulefit.table.cells import match_levels, parse_numbers
 from tests.databases import Column
 
 GOLDEN = Path(__file__).parent / "golden" / "model-v2.json"

@@ -48,7 +48,9 @@ from fedrulefit.protocol.messages import fit as fit_messages
 from fedrulefit.protocol.solver_settings import most_rules
 from fedrulefit.study import Study
 from fedrulefit.table.check import inspect_table
-from fedrulefit.table.columns import UnreadableError, read_columns, table_limit
+from fedrulefit.table.findings import UnreadableError
+from fedrulefit.table.size_limit import table_limit
+from fedrulefit.table.sources import read_columns
 from tests.federations import write_study
 from tests.loopback import COORDINATOR, Loopback
 from tests.oracles import YES_NO
@@ -89,7 +91,7 @@ def memory_of(code: str, *arguments: object, limit: str = "") -> tuple[int, str]
         "import duckdb\n"
         "from pathlib import Path\n"
         "from fedrulefit.errors import FedRuleFitError\n"
-        "from fedrulefit.table.columns import read_columns\n"
+        "from fedrulefit.table.sources import read_columns\n"
         "from fedrulefit.model import Model\n"
         "from fedrulefit.protocol.wire import from_bytes\n"
         "from tests.attacks.test_availability import filled\n"
@@ -559,8 +561,8 @@ def test_a_nested_column_is_refused_before_it_unfolds(tmp_path: Path) -> None:
     assert "hold lists or records" in words
     assert taken < 60 * MB
     weak = (
-        "import fedrulefit.table.columns as c; c._refuse_nested = lambda *_: None; "
-        f"c._LENGTH = 'sum(strlen({{0}}))'; {READ}"
+        "import fedrulefit.table.parquet_file as p; p._refuse_nested = lambda *_: None; "
+        f"p._LENGTH = 'sum(strlen({{0}}))'; {READ}"
     )
     taken, _ = memory_of(weak, path, limit="100")  # the twin
     assert taken > 200 * MB

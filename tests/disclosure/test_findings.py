@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -17,8 +20,11 @@ from fedrulefit.cli.study import app as study_app
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.study import Study
 from fedrulefit.table.check import inspect_table, load_table
-from fedrulefit.table.columns import read_columns
 from fedrulefit.table.draft import draft_study
+from fedrulefit.table.findings import UnreadableError
+from fedrulefit.table.size_limit import LIMIT
+from fedrulefit.table.sources import read_columns
+from tests.tables import find_kinds
 
 PLANTED = "Zyxwvut"
 PLANTED_NUMBER = "98765.4321"
@@ -40,6 +46,10 @@ levels = ["fall", "car"]
 [covariates.female]
 kind = "yes/no"
 """
+
+COMPLETE = STUDY.replace("step = 1", "complete = true")
+ALIVE = STUDY.replace('"died"', '"died"\npositive = "alive"\nnegative = "dead"')
+OFTEN = STUDY.replace('"died"', '"died"\nexpected_rate = [0.7, 0.9]')
 
 app = typer.Typer()
 app.command()(check)
@@ -63,43 +73,127 @@ def make_csv(*arguments: Any) -> str:
     return make_frame(*arguments).to_csv(index=False)
 
 
-CASES: dict[str, bytes] = {
-    "number out of range": make_csv("age", PLANTED_NUMBER).encode(),
-    "most numbers out of range": make_csv("age", *[PLANTED_NUMBER] * 20).encode(),
-    "text in a number": make_csv("age", PLANTED).encode(),
-    "decimal comma": make_csv("age", PLANTED_NUMBER.replace(".", ",")).encode(),
-    "constant": make_csv("age", *[PLANTED_NUMBER] * N).encode(),
-    "unknown level": make_csv("injury", PLANTED).encode(),
-    "unknown level, a number": make_csv("injury", PLANTED_NUMBER).encode(),
-    "unknown yes/no": make_csv("female", PLANTED).encode(),
-    "unknown outcome": make_csv("died", PLANTED).encode(),
-    "unknown outcome, a number": make_csv("died", PLANTED_NUMBER).encode(),
-    "text in a weight": make_csv("w", PLANTED).encode(),
-    "large weight": make_csv("w", PLANTED_NUMBER).encode(),
-    "negative weight": make_csv("w", "-" + PLANTED_NUMBER).encode(),
-    "wrong encoding": make_csv("injury", PLANTED + "é").encode("latin-1"),
-    "utf-16": make_csv("injury", PLANTED).encode("utf-16"),
-    "long row": (make_csv() + f"{PLANTED},{PLANTED_NUMBER},1,1,1,{PLANTED}\n").encode(),
-    "short row": (make_csv() + f"{PLANTED},{PLANTED_NUMBER}\n").encode(),
-    "open quote": (make_csv() + f'"{PLANTED},{PLANTED_NUMBER},1,1,1\n').encode(),
-    "quote inside": (make_csv() + f'"{PLANTED}"{PLANTED_NUMBER}",1,1,1,1\n').encode(),
-    "mixed line ends": (make_csv().replace("\n", "\r\n", 1) + f"{PLANTED},a,1,1,1\n").encode(),
-    "no header": f"{PLANTED_NUMBER},{PLANTED},1,1,1\n30,fall,0,0,1\n".encode(),
-    "no header, twice the same": f"{PLANTED},{PLANTED},1,1,1\n30,fall,0,0,1\n".encode(),
-    "damaged parquet": b"PAR1" + PLANTED.encode() + b"PAR1",
-    "very long cell": (make_csv() + PLANTED * 500_000 + ",fall,1,1,1\n").encode(),
+@dataclass(frozen=True)
+class Case:
+    """A table with a planted value, and the finding that it leads to."""
+
+    code: str
+    content: str | bytes
+    study: str = STUDY
+
+    @property
+    def bytes(self) -> bytes:
+        return self.content.encode() if isinstance(self.content, str) else self.content
+
+
+COMMA = PLANTED_NUMBER.replace(".", ",")
+CASES: dict[str, Case] = {
+    "number out of range": Case("out-of-range", make_csv("age", PLANTED_NUMBER)),
+    "most out of range": Case("mostly-out-of-range", make_csv("age", *[PLANTED_NUMBER] * 20)),
+    "number between steps": Case("between-steps", make_csv("age", PLANTED_NUMBER)),
+    "text in a number": Case("not-a-number", make_csv("age", PLANTED)),
+    "decimal comma": Case("decimal-comma", make_csv("age", COMMA)),
+    "infinite": Case("infinite", make_csv("age", "inf", PLANTED_NUMBER)),
+    "constant": Case("constant", make_csv("age", *[PLANTED_NUMBER] * N)),
+    "hardly any value": Case("mostly-missing", make_csv("age", *[""] * (N - 1), PLANTED_NUMBER)),
+    "no value": Case("all-missing", make_csv("age", *[""] * N)),
+    "incomplete": Case("missing-value", make_csv("age", "", PLANTED_NUMBER), COMPLETE),
+    "unknown level": Case("unknown-level", make_csv("injury", PLANTED)),
+    "unknown level, a number": Case("unknown-level", make_csv("injury", PLANTED_NUMBER)),
+    "unknown yes/no": Case("unknown-level", make_csv("female", PLANTED)),
+    "no outcome": Case("outcome-missing", make_csv("died", "", PLANTED)),
+    "unknown outcome": Case("outcome-unknown", make_csv("died", PLANTED)),
+    "unknown outcome, a number": Case("outcome-unknown", make_csv("died", PLANTED_NUMBER)),
+    "one outcome": Case("one-class", make_csv("died", *["0"] * N)),
+    "alive is the event": Case("outcome-words", make_csv("died", PLANTED), ALIVE),
+    "rare outcome": Case("outcome-rate", make_csv("age", PLANTED_NUMBER), OFTEN),
+    "reversed outcome": Case("outcome-reversed", make_csv("died", *["0"] * 12), OFTEN),
+    "text in a weight": Case("not-a-number", make_csv("w", PLANTED)),
+    "no weight": Case("weight-missing", make_csv("w", "", PLANTED_NUMBER)),
+    "large weight": Case("weight-too-large", make_csv("w", PLANTED_NUMBER)),
+    "negative weight": Case("weight-negative", make_csv("w", "-" + PLANTED_NUMBER)),
+    "zero weights": Case("weight-zero", make_csv("w", *["0"] * N)),
+    "few patients": Case("few-patients", "".join(make_csv("age", "30").splitlines(True)[:5])),
+    "no patients": Case("no-rows", make_csv().splitlines(True)[0]),
+    "a column too many": Case("extra-column", make_csv("age", PLANTED).replace("w", "v", 1)),
+    "a column too few": Case("missing-column", make_csv("age", PLANTED).replace("female", "f", 1)),
+    "a column twice": Case("duplicate-column", make_csv("age", PLANTED).replace("w", "age", 1)),
+    "nothing at all": Case("empty-file", b""),
+    "a workbook": Case("excel-file", b"PK\x03\x04" + PLANTED.encode()),
+    "compressed": Case("compressed-file", b"\x1f\x8b" + PLANTED.encode()),
+    "wrong encoding": Case("not-utf-8", make_csv("injury", PLANTED + "é").encode("latin-1")),
+    "utf-16": Case("not-utf-8", make_csv("injury", PLANTED).encode("utf-16")),
+    "empty first line": Case("no-header", "\n" + make_csv("age", PLANTED)),
+    "long row": Case("ragged-row", make_csv() + f"{PLANTED},{PLANTED_NUMBER},1,1,1,{PLANTED}\n"),
+    "short row": Case("ragged-row", make_csv() + f"{PLANTED},{PLANTED_NUMBER}\n"),
+    "open quote": Case("bad-quotes", make_csv() + f'"{PLANTED},{PLANTED_NUMBER},1,1,1\n'),
+    "quote inside": Case("bad-quotes", make_csv() + f'"{PLANTED}"{PLANTED_NUMBER}",1,1,1,1\n'),
+    "mixed line ends": Case(
+        "malformed-csv", make_csv().replace("\n", "\r\n", 1) + f"{PLANTED},a,1,1,1\n"
+    ),
+    "no header": Case("no-study-columns", f"{PLANTED_NUMBER},{PLANTED},1,1,1\n30,fall,0,0,1\n"),
+    "no header, twice the same": Case(
+        "no-study-columns", f"{PLANTED},{PLANTED},1,1,1\n30,fall,0,0,1\n"
+    ),
+    "damaged parquet": Case("malformed-parquet", b"PAR1" + PLANTED.encode() + b"PAR1"),
+    "very long cell": Case("long-line", make_csv() + PLANTED * 500_000 + ",fall,1,1,1\n"),
 }
+
+FOR_LEARNING = {
+    "all-missing",
+    "mostly-missing",
+    "constant",
+    "few-patients",
+    "one-class",
+    "outcome-words",
+    "outcome-rate",
+}
+"""Findings that are not made for prediction."""
+
+# --- sources that are no bytes of a file, or need more than a study ---
+
+
+def write_nested(folder: Path) -> Path:
+    pl.DataFrame({"age": [[PLANTED]], "died": [1]}).write_parquet(folder / "t.parquet")
+    return folder / "t.parquet"
+
+
+def write_large(folder: Path) -> Path:
+    (folder / "t.csv").write_text("age,died\n" + f"{PLANTED},1\n" * 100_000)
+    return folder / "t.csv"
+
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    "file-not-found": lambda folder: folder / "none.csv",
+    "not-a-file": lambda folder: folder,
+    "file-unreadable": lambda folder: folder / ("x" * 300),
+    "nested-column": write_nested,
+    "too-large": write_large,
+    "unknown-source": lambda _: [PLANTED],
+    "unequal-lengths": lambda _: {"age": [PLANTED], "died": [1, 0]},
+    "not-a-column": lambda _: {"age": np.full((2, 2), PLANTED), "died": [1, 0]},
+}
+
+
+def test_every_finding_has_a_case() -> None:
+    """Whoever adds a finding plants a patient's value that it might show."""
+    assert {case.code for case in CASES.values()} | set(SOURCES) == {k.code for k in find_kinds()}
+
+
+def load_study(case: str, folder: Path) -> Study:
+    (folder / "study.toml").write_text(CASES[case].study)
+    return Study.load(folder / "study.toml")
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("need_outcome", [True, False])
 def test_nothing_shown_holds_a_secret(case: str, need_outcome: bool, tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
-    path.write_bytes(CASES[case])
-    (tmp_path / "study.toml").write_text(STUDY)
-    study = Study.load(tmp_path / "study.toml")
+    path.write_bytes(CASES[case].bytes)
+    study = load_study(case, tmp_path)
     inspection = inspect_table(path, study, need_outcome=need_outcome)
-    assert inspection.findings, "the planted fault must be found"
+    found = CASES[case].code in {finding.code for finding in inspection.findings}
+    assert found == (need_outcome or CASES[case].code not in FOR_LEARNING)
     shown = [repr(inspection.findings), *map(str, inspection.findings)]
     error = _raised_by(path, study, need_outcome)
     if error is not None:
@@ -113,6 +207,20 @@ def test_nothing_shown_holds_a_secret(case: str, need_outcome: bool, tmp_path: P
         assert result.exit_code in (0, 1)
         shown.append(result.output)
     _assert_clean("\n".join(shown))
+
+
+@pytest.mark.parametrize("code", SOURCES)
+def test_a_source_that_is_refused_keeps_its_secrets(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LIMIT, "1")
+    study = load_study("constant", tmp_path)
+    with pytest.raises(UnreadableError) as caught:
+        read_columns(SOURCES[code](tmp_path))
+    assert caught.value.finding.code == code
+    inspection = inspect_table(SOURCES[code](tmp_path), study)
+    assert inspection.findings == (caught.value.finding,)
+    _assert_clean("".join(traceback.format_exception(caught.value)) + repr(inspection.findings))
 
 
 @pytest.mark.parametrize("column", ["age", "injury", "female", "died", "w"])
@@ -153,7 +261,7 @@ def test_a_drafted_range_is_no_patients_value(values: list[str], tmp_path: Path)
 @pytest.mark.parametrize("case", CASES)
 def test_a_draft_that_fails_tells_no_secret(case: str, tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
-    path.write_bytes(CASES[case])
+    path.write_bytes(CASES[case].bytes)
     result = runner.invoke(app, ["study", "draft", str(path), "-o", "-"])
     if result.exit_code:
         assert result.exit_code == 2
@@ -184,7 +292,7 @@ def test_a_traceback_does_not_quote_the_reader(
 ) -> None:
     """DuckDB quotes the line it cannot read; a chained exception would print it."""
     path = tmp_path / "table.csv"
-    path.write_bytes(CASES[case])
+    path.write_bytes(CASES[case].bytes)
     with pytest.raises(FedRuleFitError) as caught:
         read(path)
     _assert_clean("".join(traceback.format_exception(caught.value)))

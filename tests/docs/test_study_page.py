@@ -7,8 +7,14 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from fedrulefit.experiments import cutoffs, simulation, trauma
 from fedrulefit.experiments.claims import claims_table
+from fedrulefit.experiments.cutoffs import claims as cutoffs_claims
+from fedrulefit.experiments.cutoffs import tables as cutoffs
+from fedrulefit.experiments.methods import OURS, PROPOSED
+from fedrulefit.experiments.simulation import claims as simulation_claims
+from fedrulefit.experiments.simulation import tables as simulation
+from fedrulefit.experiments.trauma import claims as trauma_claims
+from fedrulefit.experiments.trauma import tables as trauma
 from fedrulefit.model.file import load_model
 from tests.docs.pages import ROOT, load_script
 
@@ -51,16 +57,16 @@ def test_the_page_says_what_its_rows_say() -> None:
         assert part["repetition"].nunique() == 100, name
     models = {
         name: load_model(ROOT / "docs" / "results" / f"model-{name}.json")
-        for name in (trauma.PROPOSED, trauma.OURS)
+        for name in (PROPOSED, OURS)
     }
     for text in (
         simulation.results_tables(rows["simulation"]),
         simulation.costs_table(rows["simulation"]),
-        claims_table(simulation.check_claims(rows["simulation"])),
+        claims_table(simulation_claims.check_claims(rows["simulation"])),
         cutoffs.results_table(cutoffs.summarise(rows["cutoffs"])),
-        claims_table(cutoffs.check_claims(rows["cutoffs"])),
+        claims_table(cutoffs_claims.check_claims(rows["cutoffs"])),
         trauma.splits_table(rows["trauma"]),
-        claims_table(trauma.check_claims(rows["trauma"], models)),
+        claims_table(trauma_claims.check_claims(rows["trauma"], models)),
         *map(trauma.rules_table, models.values()),
         *map(trauma.subgroups_table, models.values()),
     ):

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedrulefit.core.fixed import UNIT_BITS as FRACTION_BITS
-from fedrulefit.core.fixed import from_units, to_units
+from fedrulefit.core.fixed import UNIT_BITS, from_units, to_units
 from fedrulefit.model.file import model_facts
 from fedrulefit.privacy.masks import (
     SEED_BYTES,
@@ -39,10 +38,10 @@ def to_ring(numbers: Any, n_sites: int) -> Any:
 
 def rounding_bound(n_sites: int) -> float:
     """The largest error of a sum over sites that each round their number."""
-    return n_sites * 2.0 ** -(FRACTION_BITS + 1)
+    return n_sites * 2.0 ** -(UNIT_BITS + 1)
 
 
-LIMIT = 2.0 ** (63 - FRACTION_BITS)
+LIMIT = 2.0 ** (63 - UNIT_BITS)
 FALSE_ALARM = 1e-7
 """Of each statistical test; keys are fixed, so that it fails always or never."""
 
@@ -61,7 +60,7 @@ def make_masks(n_sites: int, context: bytes = CONTEXT, first: int = 0) -> list[M
     return [Masks(name, key, publics, context) for name, key in secrets.items()]
 
 
-def seal_all(
+def mask_all(
     masks: Sequence[Masks],
     rings: Sequence[Any],
     *,
@@ -94,9 +93,9 @@ def test_the_sealed_sum_is_the_plain_sum_in_fixed_point(
     n_sites, length = numbers.shape
     rings = [to_ring(row, n_sites) for row in numbers]
     masks = make_masks(n_sites)
-    sealed = seal_all(masks, rings, step=step, self_mask=self_mask)
+    masked = mask_all(masks, rings, step=step, self_mask=self_mask)
     seeds = [mask.self_seed(step=step, question=QUESTION) for mask in masks] if self_mask else []
-    total = open_sum(sealed, seeds, length)
+    total = open_sum(masked, seeds, length)
     np.testing.assert_array_equal(total, add_rings(rings, length))
     # Against Python's own integers, which do not wrap round.
     exact = [sum(int(ring[k]) for ring in rings) for k in range(length)]
@@ -115,7 +114,7 @@ def test_the_rounding_error_stays_within_its_bound(numbers: Any) -> None:
 
 
 def test_the_bound_is_reached_and_is_what_the_docs_say() -> None:
-    half = 2.0 ** -(FRACTION_BITS + 1)
+    half = 2.0 ** -(UNIT_BITS + 1)
     for n_sites in (1, 3, 20):
         assert rounding_bound(n_sites) == n_sites * 2.0**-33
         # Just above a half rounds up at every site: the errors add up.
@@ -167,8 +166,8 @@ def test_one_sealed_vector_looks_like_random_bits(plain: str, self_mask: bool) -
     numbers = np.zeros(length) if plain == "zeros" else rng.integers(0, 50, length).astype(float)
     ring = to_ring(numbers, 3)
     for mask in make_masks(3):
-        sealed = mask.mask(ring, step=1, question=QUESTION, self_mask=self_mask)
-        data = np.frombuffer(sealed.astype("<i8").tobytes(), np.uint8).reshape(-1, 8)
+        masked = mask.mask(ring, step=1, question=QUESTION, self_mask=self_mask)
+        data = np.frombuffer(masked.astype("<i8").tobytes(), np.uint8).reshape(-1, 8)
         for place in range(8):
             seen = np.bincount(data[:, place], minlength=256)
             assert stats.chisquare(seen).pvalue > FALSE_ALARM, place
@@ -243,10 +242,10 @@ def test_without_any_one_part_nothing_can_be_read(n_sites: int, data: st.DataObj
     numbers = np.tile(np.arange(64.0), (n_sites, 1))
     rings = [to_ring(row, n_sites) for row in numbers]
     masks = make_masks(n_sites)
-    sealed = seal_all(masks, rings)
+    masked = mask_all(masks, rings)
     left = data.draw(st.integers(0, n_sites - 1))
     kept = [k for k in range(n_sites) if k != left]
-    partial = add_rings([sealed[k] for k in kept], 64)
+    partial = add_rings([masked[k] for k in kept], 64)
     wanted = add_rings([rings[k] for k in kept], 64)
     assert not (partial == wanted).any()
     # Nor is it near: within 2^40 of the truth has probability 64·2^-23 for random masks.
@@ -258,18 +257,18 @@ def test_without_any_one_part_nothing_can_be_read(n_sites: int, data: st.DataObj
 def test_a_sum_with_self_masks_opens_only_with_every_seed(n_sites: int) -> None:
     rings = [to_ring(np.arange(50.0) * (k + 1), n_sites) for k in range(n_sites)]
     masks = make_masks(n_sites)
-    sealed = seal_all(masks, rings, self_mask=True)
+    masked = mask_all(masks, rings, self_mask=True)
     seeds = [mask.self_seed(step=5, question=QUESTION) for mask in masks]
     truth = add_rings(rings, 50)
-    np.testing.assert_array_equal(open_sum(sealed, seeds, 50), truth)
-    np.testing.assert_array_equal(open_sum(sealed[::-1], seeds[::-1], 50), truth)
+    np.testing.assert_array_equal(open_sum(masked, seeds, 50), truth)
+    np.testing.assert_array_equal(open_sum(masked[::-1], seeds[::-1], 50), truth)
     for left in range(n_sites):
         some = seeds[:left] + seeds[left + 1 :]
-        assert not (open_sum(sealed, some, 50) == truth).any()
+        assert not (open_sum(masked, some, 50) == truth).any()
         other = [masks[left].self_seed(step=6, question=QUESTION)]
-        assert not (open_sum(sealed, some + other, 50) == truth).any()
+        assert not (open_sum(masked, some + other, 50) == truth).any()
         # A seed takes its own mask off, and leaves the pairwise ones on.
-        alone = open_sum([sealed[left]], [seeds[left]], 50)
+        alone = open_sum([masked[left]], [seeds[left]], 50)
         assert not (alone == rings[left]).any()
 
 

@@ -20,7 +20,7 @@ from fedrulefit.privacy.budget import Budget
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.study import Study
 from fedrulefit.table.check import Inspection, inspect_table
-from fedrulefit.table.columns import Finding
+from fedrulefit.table.findings import Finding
 
 EPILOG = "Example: fedrulefit check hospital_a.csv --study study.toml"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
 from rich.console import Console
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedrulefit.experiments.claims import Claim
-    from fedrulefit.experiments.units import Folder, Unit
+    from fedrulefit.experiments.methods import Effort
+    from fedrulefit.experiments.units import Unit
 
 app = typer.Typer(
     name="experiment",
@@ -60,13 +62,9 @@ def simulation(
     quick: Quick = False,
 ) -> None:
     """Compare all methods on simulated patients: scenarios 1–3, models 1 and 2."""
-    from fedrulefit.experiments import simulation as study
-    from fedrulefit.experiments.methods import Effort
+    from fedrulefit.experiments.simulation import make_units, write_results
 
-    folder = _open_folder(output, "simulation", seed=seed, quick=quick)
-    n = _count(repetitions, quick=quick)
-    units = study.make_units(n, seed=seed, effort=Effort(quick))
-    _run(folder, units, study.write_results, repetitions=n, jobs=jobs, quick=quick)
+    _rerun("simulation", make_units, write_results, output, repetitions, jobs, seed, quick)
 
 
 @app.command(epilog="Example: fedrulefit experiment cutoffs --repetitions 100 --jobs 2")
@@ -79,13 +77,9 @@ def cutoffs(
     quick: Quick = False,
 ) -> None:
     """Vary the histograms' bins and quantiles (the paper's appendix 2)."""
-    from fedrulefit.experiments import cutoffs as study
-    from fedrulefit.experiments.methods import Effort
+    from fedrulefit.experiments.cutoffs import make_units, write_results
 
-    folder = _open_folder(output, "cutoffs", seed=seed, quick=quick)
-    n = _count(repetitions, quick=quick)
-    units = study.make_units(n, seed=seed, effort=Effort(quick))
-    _run(folder, units, study.write_results, repetitions=n, jobs=jobs, quick=quick)
+    _rerun("cutoffs", make_units, write_results, output, repetitions, jobs, seed, quick)
 
 
 @app.command(epilog="Example: fedrulefit experiment trauma --data trauma.csv")
@@ -104,54 +98,49 @@ def trauma(
     """Compare with BFI on the paper's trauma patients, and show the rules."""
     from fedrulefit.experiments import trauma as study
     from fedrulefit.experiments.methods import Effort
-    from fedrulefit.experiments.traumadata import load_trauma
 
-    effort = Effort(quick)
-    folder = _open_folder(output, "trauma", seed=seed, quick=quick)
-    patients = load_trauma(data, folder=output)
-    n = _count(repetitions, quick=quick)
-    units = study.make_units(n, seed=seed, effort=effort, patients=patients)
+    # Read, or downloaded into the folder, once it is clear that the folder is this run's.
+    patients = cache(lambda: study.load_trauma(data, folder=output))
 
-    def write(rows: pd.DataFrame, folder: Path) -> list[Claim]:
-        models = study.fit_all(patients, seed=seed, effort=effort)
+    def make_units(n: int, *, seed: int, effort: Effort) -> Sequence[Unit]:
+        return study.make_units(n, seed=seed, effort=effort, patients=patients())
+
+    def write_results(rows: pd.DataFrame, folder: Path) -> list[Claim]:
+        models = study.fit_all(patients(), seed=seed, effort=Effort(quick))
         return study.write_results(rows, models, folder)
 
-    _run(folder, units, write, repetitions=n, jobs=jobs, quick=quick)
+    _rerun("trauma", make_units, write_results, output, repetitions, jobs, seed, quick)
 
 
-def _open_folder(output: Path, name: str, *, seed: int, quick: bool) -> Folder:
-    from fedrulefit.experiments.units import Folder
-
-    return Folder(output, name, {"seed": seed, "quick": quick})
+class _MakeUnits(Protocol):
+    def __call__(self, n: int, /, *, seed: int, effort: Effort) -> Sequence[Unit]: ...
 
 
-def _count(repetitions: int | None, *, quick: bool) -> int:
-    return repetitions or (2 if quick else 100)
-
-
-def _run(
-    folder: Folder,
-    units: Sequence[Unit],
-    write: Callable[[pd.DataFrame, Path], list[Claim]],
-    *,
-    repetitions: int,
+def _rerun(
+    experiment: str,
+    make_units: _MakeUnits,
+    write_results: Callable[[pd.DataFrame, Path], list[Claim]],
+    output: Path,
+    repetitions: int | None,
     jobs: int,
+    seed: int,
     quick: bool,
 ) -> None:
-    """Run what is left, write the results, and say what came out."""
+    """Run what is left of an experiment, write its results, and say what came out."""
     from fedrulefit.experiments.claims import claims_table
     from fedrulefit.experiments.markdown import write_texts
-    from fedrulefit.experiments.units import run_units, write_parquet
+    from fedrulefit.experiments.methods import Effort
+    from fedrulefit.experiments.units import Folder, run_units, write_parquet
 
-    with _progress(stderr(), folder.experiment) as tell:
+    folder = Folder(output, experiment, {"seed": seed, "quick": quick})
+    n = repetitions or (2 if quick else 100)
+    units = make_units(n, seed=seed, effort=Effort(quick))
+    with _progress(stderr(), experiment) as tell:
         rows = run_units(units, folder, jobs=jobs, on_progress=tell)
     write_parquet(folder.path / "results.parquet", rows)
-    claims = write(rows, folder.path)
+    claims = write_results(rows, folder.path)
     head = f"{_QUICK}\n\n" if quick else ""
-    texts = {
-        "claims.md": head + claims_table(claims),
-        "run.md": folder.describe(units, repetitions),
-    }
+    texts = {"claims.md": head + claims_table(claims), "run.md": folder.describe(units, n)}
     write_texts(folder.path, texts)
     if quick:
         stdout().print(Text(_QUICK))

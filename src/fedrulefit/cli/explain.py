@@ -14,7 +14,7 @@ from rich.text import Text
 from fedrulefit.cli.console import friendly_errors, line, printable, stdout
 from fedrulefit.errors import DataError
 from fedrulefit.model import Explanation, Model
-from fedrulefit.table.columns import Source, read_columns
+from fedrulefit.table.sources import Source, read_columns
 
 EPILOG = "Example: fedrulefit explain model.json --value age=71 --value GCS=4 --value ISS=30"
 

@@ -28,8 +28,8 @@ from fedrulefit.errors import DataError, StudyError, did_you_mean
 from fedrulefit.privacy.ledger import Ledger, now
 from fedrulefit.study import Settings, Study
 from fedrulefit.table.check import inspect_table
-from fedrulefit.table.columns import Source, read_columns
 from fedrulefit.table.patients import Table
+from fedrulefit.table.sources import Source, read_columns
 
 EPILOG = "Example: fedrulefit fit --study study.toml --site a.csv --site b.csv -o model.json"
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from fedrulefit.cli.console import friendly_errors, spreadsheet_cell, stderr
 from fedrulefit.errors import DataError
 from fedrulefit.model import Model
-from fedrulefit.table.columns import read_texts
+from fedrulefit.table.sources import read_texts
 
 EPILOG = "Example: fedrulefit predict model.json new.csv -o risks.csv"
 

@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from fedrulefit.cli.console import check_writable, friendly_errors, line, stdout
+from fedrulefit.core.rounding import PUBLISHED
 from fedrulefit.model import Model
 from fedrulefit.model.publish import tell_changes
-from fedrulefit.privacy.policy import Policy
 
 EPILOG = "Example: fedrulefit round model.json -o rounded.json --multiple 5 --smallest 11"
-_DEFAULTS = Policy()
 
 
 @friendly_errors()
@@ -22,10 +21,10 @@ def round_file(
     output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")],
     multiple: Annotated[
         int, typer.Option(help="Counts become multiples of this.", min=1, max=1000)
-    ] = _DEFAULTS.round_counts,
+    ] = PUBLISHED.multiple,
     smallest: Annotated[
         int, typer.Option(help="Smaller counts are not told.", min=0, max=1000)
-    ] = _DEFAULTS.min_published,
+    ] = PUBLISHED.smallest,
 ) -> None:
     """Round the counts, coefficients and importances of a model, to publish it.
 

@@ -64,6 +64,10 @@ class Rounding:
 EXACT: Final = Rounding()
 """Nothing is rounded: for tables that lie in one process, and files that stay there."""
 
+PUBLISHED: Final = Rounding(multiple=5, smallest=10)
+"""How coarse a published model is where nobody says otherwise: many statistical offices ask
+that no count below 10 is told; some regulators say 11."""
+
 
 def round_digits(value: float, digits: int) -> float:
     """Round to significant digits."""

@@ -19,8 +19,8 @@ from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.errors import DataError
 from fedrulefit.study import Covariate, Study
 from fedrulefit.table.check import load_table
-from fedrulefit.table.columns import Source
 from fedrulefit.table.infer import infer_covariates, read_values
+from fedrulefit.table.sources import Source
 
 
 def infer_table(

@@ -21,7 +21,7 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import RULE_SPREAD, Grid
 from fedrulefit.core.importance import variable_importance
 from fedrulefit.core.predictor import evaluate_terms, predict
-from fedrulefit.core.rounding import EXACT, Rounding
+from fedrulefit.core.rounding import EXACT, PUBLISHED, Rounding
 from fedrulefit.core.rules import Rule
 from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.model import frames
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from onnx import ModelProto
 
-    from fedrulefit.table.columns import Source
+    from fedrulefit.table.sources import Source
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,9 @@ class Model:
             self.study.n_features,
         )
 
-    def rounded(self, multiple: int = 5, smallest: int = 10) -> Model:
+    def rounded(
+        self, multiple: int = PUBLISHED.multiple, smallest: int = PUBLISHED.smallest
+    ) -> Model:
         """Return the model to publish, no finer than it is (``fedrulefit.model.publish``).
 
         Parameters

@@ -2,21 +2,17 @@
 
 The paper speaks of ε = 1 "for each DP histogram". One patient stands in the
 histograms of all p covariates, so these cost p·ε together; and whatever leaves
-without noise has no finite ε at all (erratum 10). The bill says both.
+without noise has no finite ε at all (erratum 10). The bill says both. What left in
+answer to a question is told by the question itself
+(:meth:`~fedrulefit.protocol.messages.base.Request.tells`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fedrulefit.privacy.ledger import EXACT
 
-_AVERAGING = "a gradient sum, a loss and the number of patients"
-_CURVATURE = (
-    "gradients, second derivatives, losses and the number of patients (from which patients and "
-    "outcomes inside candidate rules follow)"
-)
 _TRUST = "trust in the coordinator."
 
 
@@ -117,46 +113,3 @@ class PrivacyBill:
             "The run as a whole therefore has no finite ε; what is released exactly rests on "
             + trust
         ]
-
-
-def exact_releases(
-    *, noise: bool, histograms: bool, folds: int, per_site: bool, evaluation: bool
-) -> Sequence[str]:
-    """Return what leaves a site without noise in a run."""
-    words = ["the histograms"] if histograms and not noise else []
-    rules = "the rules grown on the site's patients"
-    own = (
-        "under the site's name and rounded, where no site has too few: its patients and outcomes, "
-    )
-    own += "in all and inside rules" + ", and measures of its predictions" * evaluation
-    return [
-        *words,
-        rules + f", and without each of {folds} folds" * (folds > 0),
-        *([own] if per_site else []),
-    ]
-
-
-def summed_releases(
-    *,
-    exact_spreads: bool,
-    votes: bool,
-    rounds: int,
-    curvature: bool,
-    folds: int,
-    evaluation: bool,
-    per_site: bool,
-) -> Sequence[str]:
-    """Return what is summed over sites without noise in a run."""
-    words = ["the spread and number of known values of each covariate"] if exact_spreads else []
-    words += ["how many sites have enough patients in each candidate rule"] * votes
-    judged = ["histograms of the held-out patients' scores, with and without the outcome"]
-    return [
-        *words,
-        f"{_CURVATURE if curvature else _AVERAGING} in each of {rounds} rounds"
-        + f", of all patients and without each of {folds} folds" * (folds > 0),
-        "the gradient at the final coefficients, with and without the outcome apart",
-        "the number of patients and of outcomes in all and inside each rule of the final model, "
-        "the spread of its terms, and its loss",
-        *(judged if evaluation else []),
-        *(["how many sites have too few patients to tell results of their own"] * per_site),
-    ]

@@ -77,11 +77,9 @@ class Identity:
             If they do not.
         """
         from cryptography.x509 import load_der_x509_certificate
-        from cryptography.x509.oid import NameOID
 
         certificate = load_der_x509_certificate(self.certificate)
-        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        if [part.value for part in names] != [name]:
+        if _names_in(certificate) != [name]:
             raise ValueError("the certificate is of another name")
         if certificate.public_key() != self._key.public_key():
             raise ValueError("the key is of another certificate")
@@ -147,21 +145,20 @@ class Trust:
         """
         from cryptography.exceptions import InvalidSignature
         from cryptography.x509 import load_der_x509_certificate
-        from cryptography.x509.oid import NameOID
 
         def refuse(why: str) -> ProtocolError:
             return ProtocolError(f"what {name!r} signed is not to be trusted: {why}", "identity")
 
         try:
             claimed = load_der_x509_certificate(certificate)
-            names = claimed.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+            names = _names_in(claimed)
             public = claimed.public_key()
             claimed.verify_directly_issued_by(load_der_x509_certificate(self.root))
         except InvalidSignature:
             raise refuse("its certificate is not of this consortium") from None
         except Exception as error:
             raise refuse(f"its certificate is not readable ({type(error).__name__})") from None
-        if [part.value for part in names] != [name]:
+        if names != [name]:
             raise refuse("its certificate is of another name")
         if not is_for_signing(claimed):
             raise refuse("its certificate is not one for signing")
@@ -213,6 +210,14 @@ def _common_name(name: str) -> Any:
     from cryptography.x509.oid import NameOID
 
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _names_in(certificate: Certificate) -> list[Any]:
+    """Return whose certificate it is; a proper one has one name."""
+    from cryptography.x509.oid import NameOID
+
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return [part.value for part in names]
 
 
 def is_for_signing(certificate: Certificate) -> bool:

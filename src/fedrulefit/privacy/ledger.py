@@ -187,11 +187,6 @@ class Ledger:
         """Return the ε of one study's noisy releases."""
         return sum(r.epsilon or 0.0 for r in self.releases if r.study == study)
 
-    @property
-    def n_exact(self) -> int:
-        """Releases without noise."""
-        return sum(r.epsilon is None for r in self.releases)
-
 
 def _append(path: Path, data: bytes) -> None:
     """Add to a file durably; if that fails, leave it as it was."""

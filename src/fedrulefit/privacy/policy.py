@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from fedrulefit.core.rounding import EXACT, PUBLISHED
 from fedrulefit.errors import PolicyError, explain
 from fedrulefit.files import TomlError, read_toml
 
@@ -57,7 +58,11 @@ KINDS: Final[dict[ReleaseKind, str]] = {
 """Every kind of release, in words; all but four that a hospital must choose are allowed."""
 
 MIN_COUNT: Final = 5
-"""Fewest patients that a number about a group may rest on, where nobody says otherwise."""
+"""Fewest patients that anything told about a group may rest on, where nobody says otherwise.
+
+Two numbers of the same size say something else: ``FEWEST`` of :mod:`fedrulefit.protocol.agreed`
+is no hospital's choice, and ``PUBLISHED`` of :mod:`fedrulefit.core.rounding` is how coarse the
+counts of all sites together become."""
 
 _BY_CHOICE: Final = ("exact-histograms", "spreads", "dual", "site-results")
 _ALLOWED: Final = tuple(kind for kind in KINDS if kind not in _BY_CHOICE)
@@ -196,14 +201,14 @@ class Policy(BaseModel):
         "its secure sums are erased, and it cannot go on.",
     )
     round_counts: int = Field(
-        default=5,
+        default=PUBLISHED.multiple,
         ge=1,
         le=1000,
         description="Patients and outcomes in the published model are multiples of it; the "
         "largest of all sites' policies holds.",
     )
     min_published: int = Field(
-        default=10,
+        default=PUBLISHED.smallest,
         ge=0,
         le=1000,
         description="Smallest count over all sites that the published model tells, likewise: 10, "
@@ -340,7 +345,7 @@ OPEN: Final = Policy(
     epsilon_dataset=None,
     max_sums=10**9,
     max_runs=10**9,
-    round_counts=1,
-    min_published=0,
+    round_counts=EXACT.multiple,
+    min_published=EXACT.smallest,
 )
 """No limits: for tables that lie in one process anyway."""

@@ -36,7 +36,10 @@ from fedrulefit.protocol.public import WEIGHT_UNIT
 from fedrulefit.study import Study
 
 FEWEST: Final = 5
-"""A rule that needs no data stays out if the histograms show fewer patients on a side."""
+"""A rule that needs no data stays out if the histograms show fewer patients on a side.
+
+Not ``MIN_COUNT`` of a policy, which each hospital chooses for itself: all sites must come to
+the same rules on their own, so another number here would be another protocol."""
 
 VOTE_BYTES: Final = 4
 """Bytes of a masked vote."""

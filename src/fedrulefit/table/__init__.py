@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedrulefit.table.check import Inspection, inspect_table, load_table
-    from fedrulefit.table.columns import Finding
+    from fedrulefit.table.findings import Finding
     from fedrulefit.table.patients import Table
 
 _HOMES = {
-    "Finding": "fedrulefit.table.columns",
+    "Finding": "fedrulefit.table.findings",
     "Inspection": "fedrulefit.table.check",
     "Table": "fedrulefit.table.patients",
     "inspect_table": "fedrulefit.table.check",

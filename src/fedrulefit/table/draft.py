@@ -4,12 +4,13 @@ In: one site's table and which column is the outcome. Out: TOML that
 :meth:`fedrulefit.study.Study.load` takes as it is, with a ``CHECK`` comment
 wherever a person has to decide.
 
-Leaves the site: whatever its owner does with the file. A lowest or highest
-value of a column is a patient's value, so ranges come from a table of
-well-known measures, or are widened to 0 or 1, 2, 5 × a power of ten well beyond
-the data. Levels are shown as they are; rare ones are neither shown nor counted.
-Identifiers, dates and free text are left out by their looks, and their
-contents are not shown.
+Leaves the site: whatever its owner does with the file. Ranges are public ones
+(:mod:`fedrulefit.table.measures`). Levels are shown as they are, but not those of fewer
+than :data:`~fedrulefit.privacy.policy.MIN_COUNT` patients. Identifiers, dates and free
+text are left out by their looks, and their contents are not shown.
+
+The text is written line by line: half of it is comments, for which a writer of TOML has no
+shorter words, and what TOML asks of a value is told by two functions below.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ import math
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -28,18 +28,20 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.errors import DataError, StudyError
+from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.study import describe_settings, level_key
-from fedrulefit.table.check import NO_WORDS, YES_WORDS
-from fedrulefit.table.columns import (
+from fedrulefit.table.cells import (
     MISSING_WORDS,
-    Columns,
+    NO_WORDS,
+    YES_WORDS,
     Numbers,
-    Raw,
-    Source,
     factorise,
     parse_numbers,
-    read_columns,
 )
+from fedrulefit.table.columns import Columns, Raw
+from fedrulefit.table.header import fold
+from fedrulefit.table.measures import KNOWN, Measure, widen
+from fedrulefit.table.sources import Source, read_columns
 
 MAX_LEVELS: Final = 12
 """A text column with more distinct values is taken for free text."""
@@ -47,9 +49,7 @@ MAX_LEVELS: Final = 12
 MAX_CODE_LEVELS: Final = 6
 """A column of whole numbers with more distinct values is taken for a number."""
 
-RARE: Final = 5
 MAX_LEVEL_TEXT: Final = 60
-_MARGIN: Final = 0.1
 _MIN_IDENTIFIER_ROWS: Final = 50
 
 OUTCOME_NAMES: Final = ("outcome", "mortality", "died", "death", "y", "event", "target")
@@ -65,35 +65,6 @@ _SHOWN: Final = {"epsilon_total": "10.0", "penalty": "0.01", "max_rules": "10"}
 """Settings that a draft shows, with a value to start from."""
 
 _DATE: Final = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?")
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A well-known measure: its public range and unit."""
-
-    low: float
-    high: float
-    unit: str
-
-
-KNOWN: Final[Mapping[str, Measure]] = {
-    **dict.fromkeys(("age", "ageyears", "ageatadmission"), Measure(0, 110, "years")),
-    **dict.fromkeys(("gcs", "gcstotal", "glasgowcomascale"), Measure(3, 15, "score")),
-    **dict.fromkeys(("iss", "injuryseverityscore"), Measure(1, 75, "score")),
-    **dict.fromkeys(("sbp", "systolic", "systolicbp", "sysbp"), Measure(40, 300, "mmHg")),
-    **dict.fromkeys(("dbp", "diastolic", "diastolicbp", "diabp"), Measure(20, 200, "mmHg")),
-    **dict.fromkeys(("hr", "heartrate", "pulse"), Measure(20, 300, "/min")),
-    **dict.fromkeys(("rr", "resprate", "respiratoryrate"), Measure(0, 80, "/min")),
-    **dict.fromkeys(("temp", "temperature", "bodytemperature"), Measure(25, 45, "°C")),
-    **dict.fromkeys(("spo2", "sao2"), Measure(0, 100, "%")),
-    "bmi": Measure(10, 80, "kg/m²"),
-    "nihss": Measure(0, 42, "score"),
-    "sofa": Measure(0, 24, "score"),
-    "apgar": Measure(0, 10, "score"),
-    "ph": Measure(6.5, 8, ""),
-}
-"""By name in lower case without punctuation. Nothing whose unit differs between
-hospitals (glucose, creatinine, haemoglobin) is here."""
 
 
 def draft_study(
@@ -196,9 +167,7 @@ def _find_outcome(columns: Columns, given: str | None) -> str:
 
 
 def _draft_outcome(column: str, raw: Raw) -> Iterator[str]:
-    first, second = sorted(_count_values(raw), key=_level_order)
-    swap = first.casefold() in YES_WORDS or second.casefold() in NO_WORDS
-    positive, negative = (first, second) if swap else (second, first)
+    positive, negative = _yes_and_no(_count_values(raw))
     yield "[outcome]"
     yield f"column = {_quote(column)}"
     yield f"positive = {_literal(positive)}  # CHECK: the value of patients with the event"
@@ -218,14 +187,14 @@ def _draft_covariate(column: str, raw: Raw, site_column: str | None) -> tuple[st
     if reason:
         return reason, []
     complete = f"complete = {str(sum(counts.values()) == raw.size).lower()}"
-    rare = min(counts.values()) < RARE
+    rare = min(counts.values()) < MIN_COUNT
     if len(counts) == 2 and (not rare or set(counts) == {"0", "1"}):
         return "", [*_yes_no_lines(counts), complete]
     if numbers.n_not_number == 0:
         x = numbers.values[~np.isnan(numbers.values)]
         return _draft_number(column, x, counts, complete)
-    if sum(n >= RARE for n in counts.values()) < 2:
-        return f"has fewer than two levels of {RARE} patients or more here", []
+    if sum(n >= MIN_COUNT for n in counts.values()) < 2:
+        return f"has fewer than two levels of {MIN_COUNT} patients or more here", []
     return "", [*_category_lines(counts), *_missing_word_lines(raw), complete]
 
 
@@ -269,9 +238,9 @@ def _draft_number(
     column: str, x: Floats, counts: Mapping[str, int], complete: str
 ) -> tuple[str, list[str]]:
     whole = bool((x == np.round(x)).all())
-    measure = KNOWN.get(_fold(column))
+    measure = KNOWN.get(fold(column))
     if measure is None and whole:
-        if len(counts) <= MAX_CODE_LEVELS and min(counts.values()) >= RARE:
+        if len(counts) <= MAX_CODE_LEVELS and min(counts.values()) >= MIN_COUNT:
             note = '# CHECK: if these codes have an order, write kind = "number" with a range'
             return "", [note, *_category_lines(counts), complete]
         if len(counts) == x.size >= _MIN_IDENTIFIER_ROWS:
@@ -297,48 +266,25 @@ def _range_lines(measure: Measure | None, x: Floats) -> Iterator[str]:
     yield f'unit = ""  # CHECK: {unit}'
 
 
-def widen(lowest: float, highest: float) -> tuple[float, float]:
-    """Return bounds that lie well beyond the data and are 0 or 1, 2, 5 × a power of ten."""
-    if highest <= 0:
-        low, high = widen(-highest, -lowest)
-        return -high, -low
-    high = _round_up(highest * (1 + _MARGIN))
-    if lowest < 0:
-        return -_round_up(-lowest * (1 + _MARGIN)), high
-    low = 0.0 if lowest < highest / 2 else _round_down(lowest * (1 - _MARGIN))
-    return low, high
-
-
-def _round_up(x: float) -> float:
-    power = 10.0 ** math.floor(math.log10(x))
-    return next(float(f"{m * power:g}") for m in (1, 2, 5, 10, 20) if m * power >= x)
-
-
-def _round_down(x: float) -> float:
-    power = 10.0 ** math.floor(math.log10(x))
-    return next(float(f"{m * power:g}") for m in (5, 2, 1, 0.5) if m * power <= x)
-
-
 def _yes_no_lines(counts: Mapping[str, int]) -> Iterator[str]:
-    first, second = sorted(counts, key=_level_order)
-    swap = first.casefold() in YES_WORDS or second.casefold() in NO_WORDS
-    yes, no = (first, second) if swap else (second, first)
+    yes, no = _yes_and_no(counts)
     yield 'kind = "yes/no"'
     yield f"yes = {_literal(yes)}  # CHECK"
     yield f"no = {_literal(no)}"
-    if min(counts.values()) < RARE:
-        yield f"# rare: one of them stands for fewer than {RARE} patients here"
+    if min(counts.values()) < MIN_COUNT:
+        yield f"# rare: one of them stands for fewer than {MIN_COUNT} patients here"
 
 
 def _category_lines(counts: Mapping[str, int]) -> Iterator[str]:
     yield 'kind = "category"'
     yield "levels = [  # CHECK: all levels that any site may have"
     for level in sorted(counts, key=_level_order):
-        if counts[level] >= RARE:
+        if counts[level] >= MIN_COUNT:
             yield f"  {_literal(level)},"
     yield "]"
-    if min(counts.values()) < RARE:
-        yield f"# CHECK: levels of fewer than {RARE} patients here are not shown: add or merge them"
+    if min(counts.values()) < MIN_COUNT:
+        few = f"levels of fewer than {MIN_COUNT} patients"
+        yield f"# CHECK: {few} here are not shown: add or merge them"
 
 
 def _missing_word_lines(raw: Raw) -> Iterator[str]:
@@ -361,6 +307,13 @@ def _count_values(raw: Raw) -> dict[str, int]:
         if key.casefold() not in MISSING_WORDS:
             counts[key] = counts.get(key, 0) + int(n)
     return counts
+
+
+def _yes_and_no(counts: Mapping[str, int]) -> tuple[str, str]:
+    """Return which of two values says yes, and the other; without a usual word, the later one."""
+    first, second = sorted(counts, key=_level_order)
+    swap = first.casefold() in YES_WORDS or second.casefold() in NO_WORDS
+    return (first, second) if swap else (second, first)
 
 
 def _level_order(key: str) -> tuple[int, float, str]:
@@ -389,10 +342,6 @@ def _quote(text: str) -> str:
 
 def _key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quote(name)
-
-
-def _fold(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name.casefold())
 
 
 def _join(column: str, reason: str, lines: list[str]) -> Iterator[str]:

@@ -19,14 +19,9 @@ import numpy as np
 from fedrulefit.core.arrays import MAX_CODES, Bools, Floats
 from fedrulefit.errors import DataError
 from fedrulefit.study import Category, Covariate, Number, YesNo, level_key
-from fedrulefit.table.columns import (
-    MISSING_WORDS,
-    Raw,
-    Source,
-    match_levels,
-    parse_numbers,
-    read_columns,
-)
+from fedrulefit.table.cells import MISSING_WORDS, match_levels, parse_numbers
+from fedrulefit.table.columns import Raw
+from fedrulefit.table.sources import Source, read_columns
 
 
 def infer_covariates(

@@ -11,8 +11,8 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from fedrulefit.baselines.bfi import BFIClassifier, Estimate, combine, estimate_site
-from fedrulefit.experiments.trauma import COVARIATES
-from fedrulefit.experiments.traumadata import load_trauma
+from fedrulefit.experiments.trauma import load_trauma
+from fedrulefit.experiments.trauma.repetitions import COVARIATES
 
 # R package BFI 3.1.0, family "binomial", on its data set `trauma` after scale() of age, ISS and
 # GCS over all patients; inv.prior.cov with lambda = 0.01, MAP.estimation and bfi with maxit 1000.

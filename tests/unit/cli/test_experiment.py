@@ -10,11 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from fedrulefit.cli.app import app
-from fedrulefit.experiments import cutoffs, simulation
+from fedrulefit.experiments import simulation
+from fedrulefit.experiments.cutoffs import figures, repetitions
 from fedrulefit.experiments.methods import METHODS, Effort
 from fedrulefit.experiments.scenarios import MODELS, SCENARIOS
 from fedrulefit.experiments.units import Folder, run_units
-from fedrulefit.table.columns import read_columns
+from fedrulefit.table.sources import read_columns
 
 runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
 
@@ -78,8 +79,9 @@ def check_that_finished_units_are_not_run_again(folder: Folder, units: list[Any]
 
 
 def test_cutoffs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutoffs, "BINS", (20, 100))
-    monkeypatch.setattr(cutoffs, "QUANTILES", (5, 20))
+    for room in (repetitions, figures):
+        monkeypatch.setattr(room, "BINS", (20, 100))
+        monkeypatch.setattr(room, "QUANTILES", (5, 20))
     output = run("cutoffs", "--quick", "--jobs", "1", "-o", str(tmp_path))
     assert "its numbers mean nothing" in output
     assert "hold" not in output

@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrulefit.experiments import cutoffs
+from fedrulefit.experiments.cutoffs import repetitions as cutoffs
+from fedrulefit.experiments.cutoffs.claims import check_claims
+from fedrulefit.experiments.cutoffs.tables import results_table, summarise
 from fedrulefit.experiments.methods import METRICS, Effort
 from fedrulefit.experiments.scenarios import MODELS
 
@@ -30,7 +32,7 @@ def make_rows(**chosen: float) -> pd.DataFrame:
 
 
 def verdicts(rows: pd.DataFrame) -> list[str]:
-    return [claim.paper.word for claim in cutoffs.check_claims(rows)]
+    return [claim.paper.word for claim in check_claims(rows)]
 
 
 TRUE = {"rules": 0.5, "candidates": 0.6, "seconds": 0.7}
@@ -59,8 +61,8 @@ def test_what_is_false_does_not_hold(change: dict[str, float], place: int) -> No
 def test_sharing_is_judged_against_clients_that_share_nothing() -> None:
     found = verdicts(make_rows(**TRUE | {"candidates": 0.95}))
     assert found == ["holds", "holds", "does not hold", "does not hold", "holds"]
-    assert "none, own values | – | – | – | – | – | – | 1200" in cutoffs.results_table(
-        cutoffs.summarise(make_rows())
+    assert "none, own values | – | – | – | – | – | – | 1200" in results_table(
+        summarise(make_rows())
     )
 
 
@@ -75,7 +77,7 @@ def test_the_rules_of_clients_alone_are_counted() -> None:
 
 
 def test_savings_are_told_with_their_error() -> None:
-    claim = cutoffs.check_claims(make_rows(**TRUE))[1]
+    claim = check_claims(make_rows(**TRUE))[1]
     assert "model 1: 50 against 100, 50 ± 0 % less" in claim.paper.numbers
 
 

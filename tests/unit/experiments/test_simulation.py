@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrulefit.experiments import simulation
 from fedrulefit.experiments.methods import (
     METHODS,
     METRICS,
@@ -21,6 +20,10 @@ from fedrulefit.experiments.methods import (
     method_seed,
 )
 from fedrulefit.experiments.scenarios import MODELS, SCENARIOS
+from fedrulefit.experiments.simulation import make_units, repetitions
+from fedrulefit.experiments.simulation.claims import check_claims
+from fedrulefit.experiments.simulation.repetitions import ALL, SimulationUnit
+from fedrulefit.experiments.simulation.tables import summarise
 
 LEVEL = {
     REFERENCE: 0.95,
@@ -41,7 +44,7 @@ def make_rows(
     for scenario, model, repetition in itertools.product(SCENARIOS, MODELS, range(repetitions)):
         noise = 0.001 * (repetition % 4)
         for name, method in METHODS.items():
-            settings = [simulation.ALL] if method.pooled else [s.name for s in SCENARIOS[scenario]]
+            settings = [ALL] if method.pooled else [s.name for s in SCENARIOS[scenario]]
             for place, setting in enumerate(settings):
                 value = LEVEL[name] + noise
                 if name == "local":
@@ -60,7 +63,7 @@ def make_rows(
 
 
 def verdicts(rows: pd.DataFrame) -> dict[str, tuple[str, str]]:
-    claims = simulation.check_claims(rows)
+    claims = check_claims(rows)
     return {c.text: (c.paper.word, "" if c.ours is None else c.ours.word) for c in claims}
 
 
@@ -71,7 +74,7 @@ def find(rows: pd.DataFrame, words: str) -> tuple[str, str]:
 
 def test_the_summary_is_mean_sd_and_monte_carlo_error() -> None:
     rows = make_rows()
-    summary = simulation.summarise(rows)
+    summary = summarise(rows)
     cell = summary.query(
         "scenario == 1 and model == 2 and setting == 'M = 5' and method == 'forest'"
     ).iloc[0]
@@ -106,7 +109,7 @@ def test_what_is_true_holds() -> None:
         ((3, 2, "high", "local"), 0.1, "outcomes become imbalanced"),
         ((3, 1, "high", "local"), -0.1, "particularly in nonlinear"),
         ((1, 1, "M = 2", PROPOSED), 0.021, "Stable over the settings"),
-        ((2, 2, simulation.ALL, REFERENCE), 0.03, "Centralised RuleFit is stable"),
+        ((2, 2, ALL, REFERENCE), 0.03, "Centralised RuleFit is stable"),
     ],
 )
 def test_what_is_false_does_not_hold(place: tuple[object, ...], change: float, words: str) -> None:
@@ -152,9 +155,9 @@ def test_every_method_sees_the_same_patients(monkeypatch: pytest.MonkeyPatch) ->
         scored.append((values, outcome))
         return dict.fromkeys((*METRICS, "rules"), 0.5)
 
-    monkeypatch.setattr(simulation, "fit_method", fit)
-    monkeypatch.setattr(simulation, "score", judge)
-    simulation.SimulationUnit(2, 1, 5, 2026, Effort()).run()
+    monkeypatch.setattr(repetitions, "fit_method", fit)
+    monkeypatch.setattr(repetitions, "score", judge)
+    SimulationUnit(2, 1, 5, 2026, Effort()).run()
     assert {name for name, _ in fitted} == set(METHODS)
     first = fitted[0][1]
     by_setting: dict[bytes, set[str]] = {}
@@ -174,7 +177,7 @@ def test_every_method_sees_the_same_patients(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_units_are_named_and_ordered_by_repetition() -> None:
-    units = simulation.make_units(3, seed=1, effort=Effort())
+    units = make_units(3, seed=1, effort=Effort())
     assert len({unit.key for unit in units}) == len(units) == 18
     assert [unit.repetition for unit in units] == sorted(unit.repetition for unit in units)
 

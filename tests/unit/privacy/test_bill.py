@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedrulefit.privacy.bill import PrivacyBill, exact_releases, summed_releases
+from fedrulefit.privacy.bill import PrivacyBill
 
 
 def bill(**changes: Any) -> PrivacyBill:
@@ -76,62 +76,3 @@ def test_sums_are_listed_with_what_left_openly_or_on_their_own() -> None:
     assert "only as sums over 4 sites, without noise: the gradients; the losses." in masked
     assert "no finite ε" in masked
     assert "trust in the coordinator" not in masked
-
-
-@pytest.mark.parametrize("noise", [True, False])
-@pytest.mark.parametrize("histograms", [True, False])
-@pytest.mark.parametrize("folds", [0, 5])
-@pytest.mark.parametrize("per_site", [True, False])
-def test_exact_releases_name_all_that_leaves_without_noise(
-    noise: bool, histograms: bool, folds: int, per_site: bool
-) -> None:
-    words = exact_releases(
-        noise=noise, histograms=histograms, folds=folds, per_site=per_site, evaluation=noise
-    )
-    assert ("the histograms" in words) == (histograms and not noise)
-    assert any("under the site's name" in line for line in words) == per_site
-    assert any("measures" in line for line in words) == (per_site and noise)
-    (rules,) = (w for w in words if w.startswith("the rules"))
-    assert "rules" in rules
-    assert ("without each of 5 folds" in rules) == (folds > 0)
-
-
-@pytest.mark.parametrize("exact_spreads", [True, False])
-@pytest.mark.parametrize("curvature", [True, False])
-@pytest.mark.parametrize("folds", [0, 5])
-@pytest.mark.parametrize("votes", [True, False])
-def test_summed_releases_name_all_that_is_summed_without_noise(
-    exact_spreads: bool, curvature: bool, folds: int, votes: bool
-) -> None:
-    words = summed_releases(
-        exact_spreads=exact_spreads,
-        votes=votes,
-        rounds=300,
-        curvature=curvature,
-        folds=folds,
-        per_site=False,
-        evaluation=False,
-    )
-    with_scores = summed_releases(
-        exact_spreads=exact_spreads,
-        votes=votes,
-        rounds=300,
-        curvature=curvature,
-        folds=folds,
-        per_site=False,
-        evaluation=True,
-    )
-    assert [*words, with_scores[-1]] == list(with_scores)
-    assert "scores" in with_scores[-1]
-    assert any("known values" in w for w in words) == exact_spreads
-    assert any("candidate rule" in w and "sites" in w for w in words) == votes
-    always = [w for w in words if "known values" not in w and "how many sites" not in w]
-    assert len(always) == 3
-    rounds, slopes, inside = always
-    assert ("without each of 5 folds" in rounds) == (folds > 0)
-    assert "gradient" in rounds
-    assert "loss" in rounds
-    assert ("second derivatives" in rounds) == curvature
-    assert "300 rounds" in rounds
-    assert "with and without the outcome" in slopes
-    assert "outcomes" in inside

@@ -34,7 +34,7 @@ from fedrulefit.model import LinearTerm, Model, Term
 from fedrulefit.model.export.dialects import Dialect, find_dialect, quote_name
 from fedrulefit.model.publish import check_rounding
 from fedrulefit.study import Category, Covariate, Level, Number, level_key
-from fedrulefit.table.columns import MISSING_WORDS, boolean_aliases
+from fedrulefit.table.cells import MISSING_WORDS, boolean_aliases
 
 if TYPE_CHECKING:
     from fedrulefit.model import RuleTerm

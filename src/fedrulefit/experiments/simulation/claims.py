@@ -1,0 +1,243 @@
+"""The claims of section 3.2, checked one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedrulefit.experiments.claims import MARGIN, OUR_CHECK, Claim, Mean, Verdict, judge
+from fedrulefit.experiments.methods import FIXED, METRICS, OURS, PROPOSED, REFERENCE
+from fedrulefit.experiments.scenarios import MODELS, SCENARIOS
+from fedrulefit.experiments.simulation.cells import Cells, Place, list_places
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def check_claims(rows: pd.DataFrame) -> list[Claim]:
+    """Check the claims of section 3.2 one by one."""
+    cells = Cells(rows)
+
+    def both(text: str, check: Callable[[str], Verdict]) -> Claim:
+        return Claim(text, check(PROPOSED), check(OURS))
+
+    def comparable(scenario: int) -> Claim:
+        return both(
+            f"Scenario {scenario}: comparable to centralised RuleFit [mean difference within "
+            f"± {MARGIN} for every setting, model and metric]",
+            lambda method: _check_comparable(cells, method, REFERENCE, list_places([scenario])),
+        )
+
+    return [
+        *map(comparable, SCENARIOS),
+        Claim(
+            f"{OUR_CHECK}all scenarios: comparable to centralised RuleFit with the same λ = 0.01 "
+            "[as above]",
+            _check_comparable(cells, PROPOSED, FIXED, list_places()),
+        ),
+        both(
+            f"{OUR_CHECK}scenario 1, M = 5: difference in AUC to centralised RuleFit within "
+            f"± {MARGIN} for both models",
+            lambda method: _check_comparable(
+                cells,
+                method,
+                REFERENCE,
+                [p for p in list_places([1], metrics=["auc"]) if p.setting == "M = 5"],
+            ),
+        ),
+        both(
+            "Differences to centralised RuleFit vary little [SD over repetitions at most "
+            f"{MARGIN} for every setting, model and metric]",
+            lambda method: _check_spread(cells, method),
+        ),
+        both(
+            "Stable over the settings of each scenario [means differ by at most "
+            f"{MARGIN} within a scenario, for every model and metric]",
+            lambda method: _check_stable(cells, method),
+        ),
+        Claim(
+            "Centralised RuleFit is stable over the scenarios [means differ by at most "
+            f"{MARGIN} for every model and metric]",
+            _check_reference(cells),
+        ),
+        both(
+            "Outperforms the federated random forest in all settings [mean difference above 0 "
+            "for every setting, model and metric]",
+            lambda method: _check_above(cells, method, "forest", list_places()),
+        ),
+        both(
+            "Outperforms BFI in nonlinear scenarios [mean difference above 0 for every setting "
+            "and metric, model 2]",
+            lambda method: _check_above(cells, method, "bfi", list_places(models=[2])),
+        ),
+        both(
+            "Remains competitive with BFI in linear settings [mean difference above "
+            f"-{MARGIN} for every setting and metric, model 1]",
+            lambda method: _check_above(cells, method, "bfi", list_places(models=[1]), -MARGIN),
+        ),
+        Claim(
+            "BFI performs best in linear scenarios [highest mean of the paper's methods in every "
+            "setting and metric, model 1]",
+            _check_best(cells, "bfi", list_places(models=[1]), (PROPOSED, "local", "forest")),
+            _check_best(cells, "bfi", list_places(models=[1]), (OURS, "local", "forest")),
+        ),
+        Claim(
+            "BFI deteriorates in nonlinear scenarios [mean of model 2 below model 1 for every "
+            "setting and metric]",
+            _check_drop(cells, "bfi"),
+        ),
+        Claim(
+            "Local RuleFit declines monotonically as M grows [mean of every metric, both models]",
+            _check_falling(cells, "local", scenario=1),
+        ),
+        Claim(
+            "Local RuleFit declines as sample sizes become imbalanced [the same in scenario 2]",
+            _check_falling(cells, "local", scenario=2),
+        ),
+        Claim(
+            "Local RuleFit declines as outcomes become imbalanced [the same in scenario 3]",
+            _check_falling(cells, "local", scenario=3),
+        ),
+        Claim(
+            "… particularly in nonlinear settings [fall of the mean AUC from balanced to high, "
+            "model 2 above 1]",
+            _check_steeper(cells, "local"),
+        ),
+    ]
+
+
+def _check_comparable(cells: Cells, method: str, other: str, places: Sequence[Place]) -> Verdict:
+    gaps = {place: cells.gap(place, method, other) for place in places}
+    worst = max(gaps, key=lambda place: abs(gaps[place].mean))
+    means = [gap.mean for gap in gaps.values()]
+    better, worse = sum(mean > MARGIN for mean in means), sum(mean < -MARGIN for mean in means)
+    return Verdict(
+        judge(gap.room(MARGIN) for gap in gaps.values()),
+        f"{len(gaps) - better - worse} of {len(gaps)} within, {better} better, {worse} worse; "
+        f"from {min(means):+.4f} to {max(means):+.4f}; largest {gaps[worst].words()} "
+        f"({worst.words()})",
+    )
+
+
+def _check_spread(cells: Cells, method: str) -> Verdict:
+    gaps = {place: cells.gap(place, method, REFERENCE) for place in list_places()}
+    widest = max(gaps, key=lambda place: gaps[place].sd)
+    small = sum(gap.sd <= MARGIN for gap in gaps.values())
+    n = len(cells.values(widest, method))
+    return Verdict(
+        # The standard error of a standard deviation, as of normal differences.
+        judge(Mean(MARGIN - g.sd, g.sd, g.sd / float(np.sqrt(2 * n - 2))) for g in gaps.values()),
+        f"{small} of {len(gaps)}; largest {gaps[widest].sd:.4f} ({widest.words()})",
+    )
+
+
+def _check_above(
+    cells: Cells, method: str, other: str, places: Sequence[Place], limit: float = 0.0
+) -> Verdict:
+    gaps = {place: cells.gap(place, method, other) for place in places}
+    lowest = min(gaps, key=lambda place: gaps[place].mean)
+    means = [gap.mean for gap in gaps.values()]
+    return Verdict(
+        judge(replace(gap, mean=gap.mean - limit) for gap in gaps.values()),
+        f"{sum(mean > limit for mean in means)} of {len(means)} above {limit:g}, from "
+        f"{gaps[lowest].words()} ({lowest.words()}) to {max(means):+.4f}",
+    )
+
+
+def _check_best(
+    cells: Cells, method: str, places: Sequence[Place], others: Sequence[str]
+) -> Verdict:
+    leads = [
+        min((cells.gap(place, method, other) for other in others), key=lambda gap: gap.mean)
+        for place in places
+    ]
+    means = [lead.mean for lead in leads]
+    return Verdict(
+        judge(leads),
+        f"best in {sum(mean > 0 for mean in means)} of {len(means)}; lead from {min(means):+.4f} "
+        f"to {max(means):+.4f}",
+    )
+
+
+def _check_drop(cells: Cells, method: str) -> Verdict:
+    drops = [
+        _difference(cells.mean(place, method), cells.mean(replace(place, model=2), method))
+        for place in list_places(models=[1])
+    ]
+    means = [drop.mean for drop in drops]
+    return Verdict(
+        judge(drops),
+        f"{sum(mean > 0 for mean in means)} of {len(means)} lower, by {min(means):.4f} to "
+        f"{max(means):.4f}",
+    )
+
+
+def _check_falling(cells: Cells, method: str, *, scenario: int) -> Verdict:
+    falls: list[Mean] = []
+    words = []
+    for model, metric in product(MODELS, METRICS):
+        places = list_places([scenario], [model], [metric])
+        falls += [cells.fall(before, after, method) for before, after in pairwise(places)]
+        if metric == "auc":
+            series = " → ".join(f"{cells.mean(place, method).mean:.4f}" for place in places)
+            words.append(f"AUC of model {model}: {series}")
+    steps = sum(fall.mean > 0 for fall in falls)
+    least = min(falls, key=lambda fall: fall.mean)
+    told = [f"{steps} of {len(falls)} steps go down, the least by {least.words()}", *words]
+    return Verdict(judge(falls), "; ".join(told))
+
+
+def _check_steeper(cells: Cells, method: str) -> Verdict:
+    falls = {}
+    for model in MODELS:
+        first, *_, last = list_places([3], [model], ["auc"])
+        falls[model] = cells.fall(first, last, method)
+    return Verdict(
+        judge([_difference(falls[2], falls[1])]),
+        f"model 1: {falls[1].words()}, model 2: {falls[2].words()}",
+    )
+
+
+def _check_stable(cells: Cells, method: str) -> Verdict:
+    ranges: dict[str, Mean] = {}
+    for scenario, model, (metric, label) in product(SCENARIOS, MODELS, METRICS.items()):
+        places = sorted(
+            list_places([scenario], [model], [metric]), key=lambda p: cells.mean(p, method).mean
+        )
+        width = cells.fall(places[-1], places[0], method)
+        ranges[f"{label}, scenario {scenario}, model {model}"] = width
+    return _check_ranges(ranges)
+
+
+def _check_reference(cells: Cells) -> Verdict:
+    ranges: dict[str, Mean] = {}
+    for model, (metric, label) in product(MODELS, METRICS.items()):
+        means = sorted(
+            (cells.mean(list_places([s], [model], [metric])[0], REFERENCE) for s in SCENARIOS),
+            key=lambda found: found.mean,
+        )
+        ranges[f"{label}, model {model}"] = _difference(means[-1], means[0])
+    return _check_ranges(ranges)
+
+
+def _check_ranges(ranges: Mapping[str, Mean]) -> Verdict:
+    widest = max(ranges, key=lambda place: ranges[place].mean)
+    stable = sum(width.mean <= MARGIN for width in ranges.values())
+    return Verdict(
+        judge(width.room(MARGIN) for width in ranges.values()),
+        f"{stable} of {len(ranges)} stable; widest {ranges[widest].mean:.4f} ± "
+        f"{ranges[widest].error:.4f} ({widest})",
+    )
+
+
+def _difference(one: Mean, other: Mean) -> Mean:
+    """Return the difference of two means over patients of their own."""
+    return Mean(
+        one.mean - other.mean,
+        float(np.hypot(one.sd, other.sd)),
+        float(np.hypot(one.error, other.error)),
+    )

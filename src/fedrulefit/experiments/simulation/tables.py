@@ -1,0 +1,90 @@
+"""Tables: all means for a file, results and costs as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedrulefit.experiments.markdown import make_table
+from fedrulefit.experiments.methods import METHODS, METRICS
+from fedrulefit.experiments.scenarios import SCENARIOS, TITLES
+from fedrulefit.experiments.simulation.cells import (
+    CELL,
+    Cells,
+    Place,
+    list_places,
+    reference_values,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def summarise(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return mean, SD and Monte-Carlo standard error of every metric, and of its difference.
+
+    One row per scenario, model, setting, method and metric; ``difference`` is
+    to centralised RuleFit in the same repetition.
+    """
+    import pandas as pd
+
+    parts = []
+    for metric in METRICS:
+        frame = rows.assign(
+            value=rows[metric], change=rows[metric] - reference_values(rows, metric)
+        )
+        grouped = frame.groupby(CELL, sort=False)
+        part = pd.DataFrame(
+            {
+                "metric": metric,
+                "repetitions": grouped["value"].count(),
+                "mean": grouped["value"].mean(),
+                "sd": grouped["value"].std(),
+                "mcse": grouped["value"].sem(),
+                "difference": grouped["change"].mean(),
+                "difference_sd": grouped["change"].std(),
+                "difference_mcse": grouped["change"].sem(),
+                "rules": grouped["rules"].mean(),
+                "seconds": grouped["seconds"].mean(),
+            }
+        )
+        parts.append(part.reset_index())
+    return pd.concat(parts, ignore_index=True)
+
+
+def results_tables(rows: pd.DataFrame) -> str:
+    """Return one Markdown table per scenario and metric: mean ± standard error (SD)."""
+    cells = Cells(rows)
+
+    def cell(place: Place, method: str) -> str:
+        found = cells.mean(place, method)
+        return f"{found.mean:.4f} ± {found.error:.4f} ({found.sd:.4f})"
+
+    return "\n\n".join(
+        f"**Scenario {scenario}, {TITLES[scenario]}: {label}**\n\n"
+        + _methods_table(list_places([scenario], metrics=[metric]), cell)
+        for scenario in SCENARIOS
+        for metric, label in METRICS.items()
+    )
+
+
+def costs_table(rows: pd.DataFrame) -> str:
+    """Return rules and seconds of every method in scenario 1, as Markdown."""
+    cells = Cells(rows)
+
+    def cell(place: Place, method: str) -> str:
+        rules, seconds = (cells.mean(place, method, column).mean for column in ("rules", "seconds"))
+        return f"{seconds:.2f} s" + ("" if np.isnan(rules) else f", {rules:.0f} rules")
+
+    return _methods_table(list_places([1], metrics=["auc"]), cell)
+
+
+def _methods_table(places: Sequence[Place], cell: Callable[[Place, str], str]) -> str:
+    """Return a table with a line per method and a column per place."""
+    head = ["method", *(f"model {place.model}, {place.setting}" for place in places)]
+    lines = [
+        [method.label, *(cell(place, name) for place in places)] for name, method in METHODS.items()
+    ]
+    return make_table(head, lines)

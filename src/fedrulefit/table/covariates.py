@@ -1,0 +1,136 @@
+"""Columns of covariates → one float per cell, checked against what the study says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.study import Category, Level, Number, Study, YesNo
+from fedrulefit.table.cells import match_levels, parse_numbers
+from fedrulefit.table.columns import Columns, Raw
+from fedrulefit.table.findings import Finding, error, list_levels, warning
+from fedrulefit.table.numbers import number_faults
+
+MOSTLY_OUT_OF_RANGE: Final = error(
+    "mostly-out-of-range",
+    "{n} of {all} values are outside the study's range {range}",
+    "the unit is probably another one: convert the column to the study's unit",
+    when="more than half",
+)
+OUT_OF_RANGE: Final = warning(
+    "out-of-range",
+    "{n} of {all} values are outside the study's range {range}",
+    "they are counted at the nearer end of the range: check them for typing errors",
+    when="at most half",
+)
+BETWEEN_STEPS: Final = warning(
+    "between-steps",
+    "{n} of {all} values are no multiple of the study's step {step}",
+    "cut-offs are moved to multiples of the step: check the values, or take 'step' "
+    "out of the study",
+)
+UNKNOWN_LEVEL: Final = error(
+    "unknown-level",
+    "{n} of {all} patients have a value that is none of the study's: {levels}",
+    "recode the column to these values (spelling and case count), "
+    "or add the level to the study with all sites",
+)
+MISSING_VALUE: Final = error(
+    "missing-value",
+    "{n} of {all} patients have no value, but the study says the column is complete",
+    "fill them in, or set 'complete = false' in the study with all sites",
+)
+ALL_MISSING: Final = warning("all-missing", "no patient has a value", "check the export")
+MOSTLY_MISSING: Final = warning(
+    "mostly-missing",
+    "{n} of {all} patients have no value",
+    "check the export; rules on it will say little here",
+    when="more than half",
+)
+CONSTANT: Final = warning(
+    "constant",
+    "all patients with a value have the same one",
+    "check the export; this site cannot learn from the column",
+)
+
+
+def check_covariates(
+    columns: Columns, study: Study, findings: list[Finding], *, learning: bool
+) -> Floats:
+    """Return values, shape (n_rows, n_features), and add to `findings`."""
+    values = np.full((columns.n_rows, study.n_features), np.nan)
+    for j, (name, covariate) in enumerate(study.covariates.items()):
+        raw = columns.arrays.get(name)
+        if raw is None:
+            continue
+        if isinstance(covariate, Number):
+            values[:, j], found = _read_number(name, raw, covariate)
+        else:
+            values[:, j], found = _read_levels(name, raw, covariate)
+        findings += found
+        findings += _check_missing(name, values[:, j], covariate.complete, found, learning)
+    return values
+
+
+def _read_number(name: str, raw: Raw, covariate: Number) -> tuple[Floats, list[Finding]]:
+    numbers = parse_numbers(raw)
+    findings = number_faults(name, numbers)
+    x = numbers.values
+    finite = np.isfinite(x)
+    low, high = covariate.range
+    n_seen = int(finite.sum())
+    n_outside = int((finite & ((x < low) | (x > high))).sum())
+    if n_outside:
+        kind = MOSTLY_OUT_OF_RANGE if n_outside * 2 > n_seen else OUT_OF_RANGE
+        bounds = f"{low:g} to {high:g}" + (f" {covariate.unit}" if covariate.unit else "")
+        findings.append(kind.of(name, n=n_outside, all=n_seen, range=bounds))
+    findings += _check_step(name, x[finite], covariate)
+    return x, findings
+
+
+def _check_step(name: str, x: Floats, covariate: Number) -> list[Finding]:
+    if covariate.step is None:
+        return []
+    multiples = x / covariate.step
+    n_between = int((np.abs(multiples - np.round(multiples)) > 1e-6).sum())
+    if not n_between:
+        return []
+    return [BETWEEN_STEPS.of(name, n=n_between, all=x.size, step=f"{covariate.step:g}")]
+
+
+def _read_levels(name: str, raw: Raw, covariate: Category | YesNo) -> tuple[Floats, list[Finding]]:
+    if isinstance(covariate, YesNo):
+        levels: tuple[Level, ...] = (covariate.no, covariate.yes)
+    else:
+        levels = covariate.levels
+    positions, n_unknown = match_levels(raw, levels)
+    if not n_unknown:
+        return positions, []
+    return positions, [
+        UNKNOWN_LEVEL.of(name, n=n_unknown, all=raw.size, levels=list_levels(levels))
+    ]
+
+
+def _check_missing(
+    name: str, x: Floats, complete: bool, found: Sequence[Finding], learning: bool
+) -> list[Finding]:
+    """Look for missing and constant values; cells with another fault are not counted twice."""
+    if any(f.severity == "error" and f.code != MOSTLY_OUT_OF_RANGE.code for f in found):
+        return []
+    observed = x[~np.isnan(x)]
+    n_missing = x.size - observed.size
+    if complete and n_missing:
+        return [MISSING_VALUE.of(name, n=n_missing, all=x.size)]
+    if not learning:
+        return []
+    if not observed.size:
+        return [ALL_MISSING.of(name)]
+    findings = []
+    if n_missing * 2 > x.size:
+        findings.append(MOSTLY_MISSING.of(name, n=n_missing, all=x.size))
+    if (observed == observed[0]).all():
+        findings.append(CONSTANT.of(name))
+    return findings

@@ -1,0 +1,91 @@
+"""The column of the outcome → 0/1, checked against the study."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.study import Study, level_key
+from fedrulefit.table.cells import NO_WORDS, YES_WORDS, match_levels
+from fedrulefit.table.columns import Columns
+from fedrulefit.table.findings import Finding, error, list_levels, warning
+
+OUTCOME_MISSING: Final = error(
+    "outcome-missing",
+    "{n} of {all} patients have no outcome",
+    "fill it in, or leave these patients (and empty rows at the end) out",
+)
+OUTCOME_UNKNOWN: Final = error(
+    "outcome-unknown",
+    "{n} of {all} patients have an outcome that is neither {positive} (event) nor {negative}",
+    "recode the column to these two values",
+)
+OUTCOME_WORDS: Final = warning(
+    "outcome-words",
+    "the study takes {positive} as the event and {negative} as no event",
+    "if that is the wrong way round, swap 'positive' and 'negative' in the study",
+    when="where the words suggest the opposite",
+)
+ONE_CLASS: Final = warning(
+    "one-class",
+    "all patients have the same outcome",
+    "the site helps with histograms and gradients but cannot grow trees",
+)
+OUTCOME_REVERSED: Final = error(
+    "outcome-reversed",
+    "{rate} of patients have the event; the study expects {range}, which fits the other value",
+    "the outcome is probably coded the other way round: check it with the study",
+)
+OUTCOME_RATE: Final = warning(
+    "outcome-rate",
+    "{rate} of patients have the event; the study expects {range}",
+    "check which patients and which outcome it is",
+)
+
+
+def check_outcome(columns: Columns, study: Study) -> tuple[Floats | None, list[Finding]]:
+    """Return 0/1, shape (n_rows,)."""
+    outcome = study.outcome
+    raw = columns.arrays.get(outcome.column)
+    if raw is None:
+        return None, []
+    name = outcome.column
+    y, n_unknown = match_levels(raw, (outcome.negative, outcome.positive))
+    n_missing = int(np.isnan(y).sum()) - n_unknown
+    findings = _check_words(study)
+    if n_missing:
+        findings.append(OUTCOME_MISSING.of(name, n=n_missing, all=y.size))
+    if n_unknown:
+        findings.append(OUTCOME_UNKNOWN.of(name, n=n_unknown, all=y.size, **_values(study)))
+    if not n_missing and not n_unknown:
+        findings += _check_rate(name, float(y.mean()), outcome.expected_rate)
+    return y, findings
+
+
+def _values(study: Study) -> dict[str, str]:
+    """Return the two values as the study spells them."""
+    return {
+        "positive": list_levels([study.outcome.positive]),
+        "negative": list_levels([study.outcome.negative]),
+    }
+
+
+def _check_words(study: Study) -> list[Finding]:
+    positive = level_key(study.outcome.positive).casefold()
+    negative = level_key(study.outcome.negative).casefold()
+    if positive not in NO_WORDS or negative not in YES_WORDS:
+        return []
+    return [OUTCOME_WORDS.of(study.outcome.column, **_values(study))]
+
+
+def _check_rate(name: str, rate: float, expected: tuple[float, float] | None) -> list[Finding]:
+    findings = []
+    if rate in (0.0, 1.0):
+        findings.append(ONE_CLASS.of(name))
+    if expected is None or expected[0] <= rate <= expected[1]:
+        return findings
+    low, high = expected
+    kind = OUTCOME_REVERSED if low <= 1 - rate <= high else OUTCOME_RATE
+    return [*findings, kind.of(name, rate=f"{rate:.0%}", range=f"{low:.0%} to {high:.0%}")]

@@ -1,0 +1,101 @@
+"""Any source → raw columns: a CSV or Parquet file, a data frame, or names → arrays.
+
+Leaves the site: nothing. Messages of the readers underneath quote cells, so
+they are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from fedrulefit.errors import DataError
+from fedrulefit.table.columns import Columns
+from fedrulefit.table.csv_file import read_csv
+from fedrulefit.table.findings import UnreadableError, error
+from fedrulefit.table.frames import read_frame, read_mapping
+from fedrulefit.table.parquet_file import read_parquet
+
+Source: TypeAlias = str | Path | Mapping[str, Any] | Any
+"""A path to CSV or Parquet, an eager data frame, or names → arrays."""
+
+FILE_NOT_FOUND: Final = error("file-not-found", "the file {path} does not exist", "check the path")
+NOT_A_FILE: Final = error("not-a-file", "{path} is a folder", "give the file itself")
+FILE_UNREADABLE: Final = error(
+    "file-unreadable", "{path} cannot be opened: {reason}", "check its permissions"
+)
+EMPTY_FILE: Final = error("empty-file", "the file {path} is empty", "export the table again")
+EXCEL_FILE: Final = error(
+    "excel-file", "{path} looks like an Excel workbook", "save it as 'CSV UTF-8'"
+)
+COMPRESSED_FILE: Final = error("compressed-file", "{path} is compressed", "unpack it first")
+
+
+def read_columns(
+    source: Source, *, only: Collection[str] | None = None, where: str = "table"
+) -> Columns:
+    """Read a source into raw columns.
+
+    Parameters
+    ----------
+    source : path, data frame, or mapping
+        See :data:`Source`.
+    only : collection of str, optional
+        Names to read; the names of all columns are reported all the same.
+    where : str
+        What errors call a source that has no path.
+
+    Raises
+    ------
+    UnreadableError
+        Where there is no table to be read.
+    """
+    if isinstance(source, (str, Path)):
+        return _read_file(Path(source), only)
+    if isinstance(source, Mapping):
+        return read_mapping(source, only, where)
+    return read_frame(source, only, where)
+
+
+def read_texts(path: Path, name: str) -> list[str | None]:
+    """Return one column of a file as text, digit by digit: for identifiers.
+
+    A number would lose digits beyond the fifteenth.
+    """
+    columns = read_columns(path, only={name}, where=str(path))
+    if name not in columns.arrays:
+        raise DataError(f"{path} has no column {name!r}: check the name")
+    if columns.arrays[name].dtype == np.float64:
+        columns = read_parquet(path, {name}, as_text=True)
+    texts: list[str | None] = columns.arrays[name].tolist()
+    return texts
+
+
+def _read_file(path: Path, only: Collection[str] | None) -> Columns:
+    """Read a file as what its first bytes say it is."""
+    magic = _read_magic(path)
+    if not magic:
+        raise UnreadableError(EMPTY_FILE.of(path=path))
+    if magic == b"PAR1":
+        return read_parquet(path, only)
+    if magic in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0"):
+        raise UnreadableError(EXCEL_FILE.of(path=path))
+    if magic[:2] == b"\x1f\x8b":
+        raise UnreadableError(COMPRESSED_FILE.of(path=path))
+    return read_csv(path, only)
+
+
+def _read_magic(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(4)
+    except FileNotFoundError:
+        found = FILE_NOT_FOUND.of(path=path)
+    except IsADirectoryError:
+        found = NOT_A_FILE.of(path=path)
+    except OSError as failure:
+        found = FILE_UNREADABLE.of(path=path, reason=failure.strerror or "unknown reason")
+    raise UnreadableError(found)

@@ -1,0 +1,79 @@
+"""The bill of a run: what it lists follows from the questions that were asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedrulefit.privacy.bill import PrivacyBill
+from fedrulefit.privacy.policy import KINDS
+from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator.agreeing import Protection
+from fedrulefit.protocol.coordinator.concluding import make_bill
+from tests.samples import make_study
+
+NOISY = Protection("discrete Laplace", private=True)
+
+
+def bill(
+    protection: Protection | None = NOISY, *, votes: bool = True, **settings: Any
+) -> PrivacyBill:
+    facts: dict[str, Any] = {"solver": "exact", "penalty": 0.1, "epsilon": 1.0, **settings}
+    study = make_study(**facts)
+    return make_bill(study, protection, 300, sum_of=None, votes=votes)
+
+
+def test_every_question_that_asks_for_a_release_says_what_it_tells() -> None:
+    settings = make_study().settings
+    asked = [kind for kind in m.REQUESTS if kind.release is not None]
+    assert all(kind.tells(settings) for kind in asked)
+    assert {kind.release for kind in asked} == set(KINDS) - {"exact-histograms"}
+    assert not any(kind.tells(settings) for kind in m.REQUESTS if kind not in asked)
+
+
+@pytest.mark.parametrize("protection", [NOISY, Protection("exact", private=False), None])
+@pytest.mark.parametrize("penalty", ["cv", 0.1])
+@pytest.mark.parametrize("per_site", [True, False])
+@pytest.mark.parametrize("holdout", [0.0, 0.3])
+def test_the_bill_names_all_that_each_site_tells_without_noise(
+    protection: Protection | None, penalty: Any, per_site: bool, holdout: float
+) -> None:
+    words = bill(protection, penalty=penalty, folds=5, per_site=per_site, holdout=holdout).exact
+    unprotected = protection is not None and not protection.private
+    assert ("the histograms" in words) == unprotected
+    assert any("under the site's name" in line for line in words) == per_site
+    assert any("measures" in line for line in words) == (per_site and holdout > 0)
+    (rules,) = (line for line in words if line.startswith("the rules"))
+    assert ("without each of 5 folds" in rules) == (penalty == "cv")
+
+
+@pytest.mark.parametrize("spreads", ["exact", "histogram"])
+@pytest.mark.parametrize("solver", ["exact", "fedda"])
+@pytest.mark.parametrize("penalty", ["cv", 0.1])
+@pytest.mark.parametrize("votes", [True, False])
+def test_the_bill_names_all_that_is_summed_without_noise(
+    spreads: str, solver: str, penalty: Any, votes: bool
+) -> None:
+    facts = {"spreads": spreads, "solver": solver, "penalty": penalty, "folds": 5}
+    if solver == "fedda":
+        facts["penalty"] = 0.1
+    words = bill(votes=votes, **facts).sums
+    with_scores = bill(votes=votes, **facts, holdout=0.3).sums
+    assert [*words, with_scores[-1]] == list(with_scores)
+    assert "scores" in with_scores[-1]
+    assert any("known values" in line for line in words) == (spreads == "exact")
+    assert any("candidate rule" in line and "sites" in line for line in words) == votes
+    always = [w for w in words if "known values" not in w and "how many sites" not in w]
+    rounds, slopes, inside = always
+    assert ("without each of 5 folds" in rounds) == (facts["penalty"] == "cv")
+    assert "gradient" in rounds
+    assert "loss" in rounds
+    assert ("second derivatives" in rounds) == (solver == "exact")
+    assert "300 rounds" in rounds
+    assert "with and without the outcome" in slopes
+    assert "outcomes" in inside
+
+
+def test_without_histograms_no_spread_is_told() -> None:
+    assert not any("known values" in line for line in bill(None, spreads="exact").sums)

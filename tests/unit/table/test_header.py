@@ -1,0 +1,49 @@
+"""The names in a table against the names in the study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from fedrulefit.table.check import inspect_table
+from tests.tables import N, codes, make_columns, make_study, write_csv
+
+
+def test_duplicated_names_are_found(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "t.csv", "age,age,kind of injury,female,died\n1,2,fall,0,1\n")
+    assert codes(path)["duplicate-column"] == "error"
+    frame = pd.DataFrame([[1, 2, 3]], columns=["age", "age", "died"])
+    assert codes(frame)["duplicate-column"] == "error"
+
+
+def test_unnamed_columns_are_no_duplicates(tmp_path: Path) -> None:
+    """Excel writes a comma for every column it once saw."""
+    text = pd.DataFrame(make_columns()).to_csv(index=False).replace("\n", ",,\n")
+    assert codes(write_csv(tmp_path / "t.csv", text)) == {}
+
+
+def test_a_missing_column_suggests_the_closest_name() -> None:
+    columns = make_columns()
+    columns["Kind_of_Injury"] = columns.pop("kind of injury")
+    inspection = inspect_table(columns, make_study())
+    (finding,) = inspection.errors
+    assert finding.code == "missing-column"
+    assert finding.column == "kind of injury"
+    assert "'Kind_of_Injury'" in finding.advice
+
+
+def test_extra_columns_are_ignored_and_listed() -> None:
+    inspection = inspect_table(make_columns(note=["x"] * N), make_study())
+    assert inspection.table is not None
+    assert [f.code for f in inspection.findings] == ["extra-column"]
+    assert "'note'" in inspection.findings[0].message
+
+
+def test_outcome_and_weight_columns_must_be_there() -> None:
+    columns = make_columns()
+    del columns["died"]
+    study = make_study(weight={"column": "w", "max": 10})
+    found = [f.column for f in inspect_table(columns, study).errors]
+    assert found == ["died", "w"]
+    assert inspect_table(columns, study, need_outcome=False).findings == ()
