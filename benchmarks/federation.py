@@ -21,7 +21,7 @@ from tests.federations import Federation, federation
 from fedrulefit import demo
 from fedrulefit.engines import inprocess
 from fedrulefit.experiments.units import machine
-from fedrulefit.federation import runs
+from fedrulefit.federation.coordinator import runs
 from fedrulefit.privacy.masks import Masks, add_rings, from_ring, make_secret, public_key, to_ring
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table

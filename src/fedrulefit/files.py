@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import stat
@@ -18,7 +19,7 @@ from fedrulefit.errors import FederationError
 _OTHERS = 0o077
 """What a private file or folder allows nobody but its owner."""
 
-_NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)  # Windows has none, and no state folders of ours
+NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)  # Windows has none, and no state folders of ours
 
 MAX_TOML: Final = 10**6
 MAX_DEPTH: Final = 16
@@ -112,7 +113,7 @@ def open_private(path: Path) -> int:
         If a link lies in its place, which could lead to any file of the user.
     """
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o600)
+        return os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o600)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
@@ -186,3 +187,8 @@ def close_to_others(folder: Path, parts: Iterable[Path] | None = None) -> list[P
             ) from None
         mended.append(path)
     return mended
+
+
+def write_json(path: Path, facts: Any) -> None:
+    """Write a small file whole or not at all, readable by its owner only."""
+    write_private(path, json.dumps(facts, ensure_ascii=False, indent=1).encode())

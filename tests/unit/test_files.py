@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.federation.charter import Charter
-from fedrulefit.federation.consortium import Consortium
+from fedrulefit.federation.kits.charter import Charter
+from fedrulefit.federation.kits.consortium import Consortium
 from fedrulefit.files import MAX_TOML, fill_whole, read_toml, write_whole
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.study import Study
