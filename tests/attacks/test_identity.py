@@ -511,7 +511,7 @@ def test_other_users_read_the_state_folder(
         for module in ("privacy.ledger", "federation.journal", "federation.coordinator.runs"):
             monkeypatch.setattr(f"fedrulefit.{module}.touch_private", _touch)
         monkeypatch.setattr(folderlock, "open_private", _open)
-        monkeypatch.setattr(runs, "write_private", lambda path, data: path.write_bytes(data))
+        monkeypatch.setattr(runs, "write_whole", lambda path, data, private: path.write_bytes(data))
     before = os.umask(0)
     try:
         identities, trust = make_consortium([COORDINATOR, *NAMES])

@@ -58,7 +58,7 @@ def init(
     from fedrulefit.federation.kits.kit import Kit
     from fedrulefit.federation.kits.provision import provision
     from fedrulefit.federation.transport import TRANSPORTS
-    from fedrulefit.files import close_to_others, write_private
+    from fedrulefit.files import close_to_others, write_whole
 
     facts = Consortium.load(consortium)
     if output.exists() and any(output.iterdir()) and not renew:
@@ -74,7 +74,7 @@ def init(
     }
     sites = {name: kit for name, kit in kits.items() if name != "coordinator"}
     charter = make_charter(kits["coordinator"], sites)
-    write_private(output / "charter.toml", charter.text().encode())
+    write_whole(output / "charter.toml", charter.text().encode(), private=True)
     console = stdout()
     console.print(Text(f"Root certificate {charter.root}"), soft_wrap=True)
     for name, kit in kits.items():

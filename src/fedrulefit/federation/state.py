@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from fedrulefit.errors import FederationError, LedgerError
-from fedrulefit.files import close_to_others, make_private_folder, write_private
+from fedrulefit.files import close_to_others, make_private_folder, write_json
 from fedrulefit.privacy.identity import Identity, Trust
 
 OWNER: Final = "owner.json"
@@ -111,7 +111,7 @@ def check_owner(state: Path, owner: Owner, *, chartered: bool) -> None:
 
 def write_owner(state: Path, owner: Owner) -> None:
     """Write down whose a state folder is."""
-    write_private(state / OWNER, json.dumps(asdict(owner), indent=1).encode())
+    write_json(state / OWNER, asdict(owner))
 
 
 def open_state(state: Path) -> list[str]:

@@ -87,12 +87,12 @@ def mode(path: Path) -> int:
 def test_what_is_written_privately_is_private_whatever_the_umask(tmp_path: Path) -> None:
     files.make_private_folder(tmp_path / "a" / "b")
     files.touch_private(tmp_path / "a" / "b" / "lock")
-    files.write_private(tmp_path / "a" / "b" / "facts", b"x")
+    files.write_whole(tmp_path / "a" / "b" / "facts", b"x", private=True)
     assert mode(tmp_path / "a" / "b") == 0o700
     assert mode(tmp_path / "a" / "b" / "lock") == 0o600
     assert mode(tmp_path / "a" / "b" / "facts") == 0o600
     (tmp_path / "a" / "b" / "facts").chmod(0o644)
-    files.write_private(tmp_path / "a" / "b" / "facts", b"y")
+    files.write_whole(tmp_path / "a" / "b" / "facts", b"y", private=True)
     assert mode(tmp_path / "a" / "b" / "facts") == 0o600
     assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == ["facts", "lock"]
 

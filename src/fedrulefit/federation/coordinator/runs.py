@@ -29,7 +29,7 @@ from fedrulefit.files import (
     make_private_folder,
     touch_private,
     write_json,
-    write_private,
+    write_whole,
 )
 from fedrulefit.privacy.ledger import now
 from fedrulefit.protocol.site import RUN_NAME
@@ -86,7 +86,7 @@ def submit(state: Path, request: RunRequest, study: Path) -> Path:
         raise FederationError(f"there is a run {request.run!r}: resume it, or choose another name")
     make_private_folder(folder.parent)
     folder.mkdir(mode=0o700)
-    write_private(folder / "study.toml", study.read_bytes())
+    write_whole(folder / "study.toml", study.read_bytes(), private=True)
     write_json(folder / "status.json", {"state": "waiting", "updated": now()})
     write_json(folder / "run.json", asdict(request))  # last: with it the run exists
     return folder

@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from pydantic import (
-    ValidationError,
     field_validator,
     model_validator,
 )
 
-from fedrulefit.errors import FederationError, PolicyError, explain
+from fedrulefit.errors import FederationError, PolicyError
 from fedrulefit.federation.kits.consortium import Facts, Host, Name, check_distinct, check_name
 from fedrulefit.federation.kits.kit import Kit
 from fedrulefit.federation.state import read_owner
-from fedrulefit.files import TomlError, read_toml, write_private
+from fedrulefit.files import write_json
 from fedrulefit.privacy.ledger import now
 from fedrulefit.privacy.policy import Policy, read_fingerprint
+from fedrulefit.toml import load_toml
 
 ACCEPTED: Final = "charter.json"
 """The accepted charter, in a site's state folder."""
@@ -114,14 +114,7 @@ class Charter(Facts):
         FederationError
             Saying which key is wrong.
         """
-        try:
-            return cls.model_validate(read_toml(Path(path)))
-        except OSError as error:
-            raise FederationError(f"cannot read {path}: {error.strerror}") from None
-        except TomlError as error:
-            raise FederationError(f"{path} {error}") from None
-        except ValidationError as error:
-            raise FederationError(explain(error, f"{path} is not a charter:")) from None
+        return load_toml(path, cls, "charter", FederationError)
 
     @property
     def digest(self) -> bytes:
@@ -285,7 +278,7 @@ def accept(state: Path, charter: Charter, *, site: str, dataset: str, by: str) -
         "by": by,
         "time": now(),
     }
-    write_private(path, json.dumps([*earlier, facts], ensure_ascii=False, indent=1).encode())
+    write_json(path, [*earlier, facts])
 
 
 def read_acceptance(state: Path) -> Acceptance | None:

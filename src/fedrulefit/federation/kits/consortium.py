@@ -13,13 +13,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    ValidationError,
     field_validator,
 )
 
-from fedrulefit.errors import FederationError, explain
+from fedrulefit.errors import FederationError
 from fedrulefit.federation.transport import DEFAULT
-from fedrulefit.files import TomlError, read_toml
+from fedrulefit.toml import load_toml
 
 EXAMPLE: Final = """\
 name = "sepsis-consortium"
@@ -135,19 +134,8 @@ class Consortium(Facts):
         FederationError
             Saying which key is wrong.
         """
-        try:
-            facts = read_toml(Path(path))
-        except OSError as error:
-            raise FederationError(
-                f"cannot read {path}: {error.strerror}. Write one with "
-                f"'fedrulefit federation draft -o {path}'"
-            ) from None
-        except TomlError as error:
-            raise FederationError(f"{path} {error}") from None
-        try:
-            consortium = cls.model_validate(facts)
-        except ValidationError as error:
-            raise FederationError(explain(error, f"{path} is not valid:")) from None
+        advice = f"write one with 'fedrulefit federation draft -o {path}'"
+        consortium = load_toml(path, cls, "consortium", FederationError, advice)
         if consortium.coordinator.host.casefold() in map(str.casefold, consortium.site_names):
             raise FederationError(f"{path}: a site has the name of the coordinator's host")
         return consortium

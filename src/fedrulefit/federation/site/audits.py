@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fedrulefit.errors import FederationError
-from fedrulefit.files import write_private
+from fedrulefit.files import write_json
 from fedrulefit.privacy.ledger import now
 
 AUDITS: Final = "audits.json"
@@ -39,7 +39,7 @@ def note_audit(state: Path, record: Path, *, study: str, run: str, step: int) ->
     with record.open("rb") as file:
         fingerprint = hashlib.file_digest(file, "sha256").hexdigest()
     this = {"study": study, "run": run, "step": step, "record": fingerprint, "time": now()}
-    write_private(state / AUDITS, json.dumps([*others, this], indent=1).encode())
+    write_json(state / AUDITS, [*others, this])
 
 
 def without_audit(state: Path, runs: Iterable[Mapping[str, Any]]) -> list[RunKey]:
