@@ -16,10 +16,11 @@ from pathlib import Path
 from tests.federations import SITES, make_consortium
 
 from fedrulefit.experiments.units import machine
-from fedrulefit.federation.consortium import Kit
-from fedrulefit.federation.keeper import Keeper
-from fedrulefit.federation.provision import provision
-from fedrulefit.federation.service import Calls, answer_calls
+from fedrulefit.federation.carrier.keeper import Keeper
+from fedrulefit.federation.coordinator.process import Calls
+from fedrulefit.federation.kits.kit import Kit
+from fedrulefit.federation.kits.provision import provision
+from fedrulefit.federation.site.process import answer_calls
 
 BODY = bytes(100_000)
 ROUNDS = 200

@@ -22,7 +22,7 @@ from fedrulefit import demo
 from fedrulefit.core.fixed import from_units, to_units
 from fedrulefit.engines import inprocess
 from fedrulefit.experiments.units import machine
-from fedrulefit.federation import runs
+from fedrulefit.federation.coordinator import runs
 from fedrulefit.privacy.masks import Masks, add_rings, make_secret, public_key
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table

@@ -20,13 +20,44 @@ import duckdb
 import pandas as pd
 import psutil
 
-from fedrulefit.federation import runs
-from fedrulefit.federation.charter import accept, make_charter
-from fedrulefit.federation.consortium import Consortium, CoordinatorPart, Kit, SitePart
-from fedrulefit.federation.provision import provision
+from fedrulefit.federation.coordinator import runs
+from fedrulefit.federation.kits.charter import accept, make_charter
+from fedrulefit.federation.kits.consortium import Consortium, CoordinatorPart, SitePart
+from fedrulefit.federation.kits.kit import Kit
+from fedrulefit.federation.kits.provision import provision
 from fedrulefit.study import Study
 
 SITES = ("north", "south", "west")
+
+COORDINATOR = """
+import json, sys
+from pathlib import Path
+from fedrulefit.federation.coordinator.process import start_coordinator
+from fedrulefit.federation.kits.kit import Kit
+facts = json.loads(sys.argv[1])
+socket = facts["socket"] and Path(facts["socket"])
+start_coordinator(Kit.load(facts["kit"], "coordinator"), Path(facts["state"]), socket)
+"""
+
+SITE = """
+import json, sys
+from pathlib import Path
+from fedrulefit.federation.kits.kit import Kit
+from fedrulefit.federation.site.process import start_site
+from fedrulefit.federation.site.startup import SiteStart
+from fedrulefit.privacy.policy import Policy
+from fedrulefit.study import Study
+facts = json.loads(sys.argv[1])
+start = SiteStart(
+    kit=Kit.load(facts["kit"], "site"),
+    studies={Path(path): Study.load(path) for path in facts["studies"]},
+    data=Path(facts["data"]),
+    state=Path(facts["state"]),
+    policy=Policy.load(facts["policy"]),
+    unsafe_noise_seed=facts["seed"],
+)
+start_site(start, facts["socket"] and Path(facts["socket"]))
+"""
 
 
 def free_port() -> int:
@@ -93,41 +124,36 @@ class Federation:
         self._studies, self._seed = studies, seed
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def facts(self, site: str) -> dict[str, Any]:
+    def facts(self, name: str, socket: Path | None) -> dict[str, Any]:
+        """What the process of a site or the coordinator is started with."""
+        facts = {"kit": str(self.kits[name]), "socket": socket and str(socket)}
+        if name == "coordinator":
+            return {**facts, "state": str(self.state)}
         return {
-            "kit": str(self.kits[site]),
+            **facts,
             "studies": [str(path) for path in self._studies],
-            "data": str(self.folder / f"{site}.parquet"),
+            "data": str(self.folder / f"{name}.parquet"),
             "policy": str(self.folder / "policy.toml"),
-            "state": str(self.folder / site),
-            "unsafe_noise_seed": self._seed,
+            "state": str(self.folder / name),
+            "seed": self._seed,
         }
 
     def start(self, name: str, *, split: bool = False) -> None:
         """Start one process with its carrier, as its command does; or `split`, as two commands."""
         state = self.state if name == "coordinator" else self.folder / name
         state.mkdir(exist_ok=True)
-        if name == "coordinator":
-            role, facts = "coordinator", f"Path({str(state)!r})"
-        else:
-            role, facts = "site", repr(self.facts(name))
         socket = self.folder / f"{name}.sock"
-        link = f"Path({str(socket)!r})" if split else None
-        code = (
-            "from pathlib import Path; from fedrulefit.federation import service; "
-            "from fedrulefit.federation.consortium import Kit; "
-            f"service.start_{role}(Kit.load({str(self.kits[name])!r}, {role!r}), {facts}, {link})"
-        )
-        self._run(name, code)
+        facts = json.dumps(self.facts(name, socket if split else None))
+        self._run(name, COORDINATOR if name == "coordinator" else SITE, facts)
         if split and f"{name}-carrier" not in self.processes:
             command = ["carrier", "start", "--kit", f"{self.kits[name]}/carrier"]
             command += ["--socket", str(socket)]
             self._run(f"{name}-carrier", f"from fedrulefit.cli.app import app; app({command!r})")
 
-    def _run(self, name: str, code: str) -> None:
+    def _run(self, name: str, code: str, *arguments: str) -> None:
         log = (self.folder / f"{name}.log").open("ab")
         self.processes[name] = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-c", code],
+            [sys.executable, "-c", code, *arguments],
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,

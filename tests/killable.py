@@ -27,7 +27,7 @@ import numpy as np
 
 from fedrulefit.engines.drive import drive
 from fedrulefit.federation.journal import Journal
-from fedrulefit.federation.kept import KeptLedger, RunMemory
+from fedrulefit.federation.site.kept import KeptLedger, RunMemory
 from fedrulefit.model.file import save_model
 from fedrulefit.privacy.identity import Identity, Trust, make_consortium
 from fedrulefit.privacy.ledger import Ledger, Release

@@ -12,9 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from fedrulefit.federation.charter import Charter, Party
-from fedrulefit.federation.host import SiteHost
-from fedrulefit.federation.runs import Caller, serve
+from fedrulefit.federation.coordinator.caller import Caller
+from fedrulefit.federation.coordinator.serving import serve
+from fedrulefit.federation.kits.charter import Charter, Party
+from fedrulefit.federation.site.host import SiteHost
 from fedrulefit.privacy.identity import Identity, Trust, make_consortium
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.rules import Condition, Rule, conjoin, interval
-from fedrulefit.engines import inprocess
+from fedrulefit.engines.leaveout import leave_one_site_out
 from fedrulefit.model import Model, RuleTerm
 from fedrulefit.study import Category, Number, Study
 from tests.samples import SOLVERS, fit_model, make_study, make_tables, study_facts
@@ -41,7 +41,7 @@ def evaluated_model() -> Model:
     study = make_study(**{**SOLVERS["exact"], "holdout": 0.3, "per_site": True})
     tables = make_tables(study, sizes=(400, 350, 300))
     model = fit_model(study, tables)
-    return replace(model, validation=inprocess.leave_one_site_out(study, tables))
+    return replace(model, validation=leave_one_site_out(study, tables))
 
 
 @cache

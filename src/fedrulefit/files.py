@@ -1,13 +1,12 @@
-"""Files: whole or not at all, their owner's alone, and plain though anybody wrote them."""
+"""Files: whole or not at all, and their owner's alone where they must be."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
-import re
 import stat
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,67 +17,35 @@ from fedrulefit.errors import FederationError
 _OTHERS = 0o077
 """What a private file or folder allows nobody but its owner."""
 
-_NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)  # Windows has none, and no state folders of ours
+NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0)
+"""Opens no link; Windows has no such way, and no state folders of ours."""
 
-MAX_TOML: Final = 10**6
-MAX_DEPTH: Final = 16
-"""Most tables and lists inside each other in a TOML file; ours have four."""
-
-_LONG_KEY = re.compile(
-    r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""", re.ASCII
-)
-"""A key of so many parts that reading it would take for ever."""
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
-class TomlError(ValueError):
-    """A file is not plain TOML; the message goes on after the file's name."""
+def write_whole(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Write a file whole or not at all.
 
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a small, plain TOML file, whoever wrote it.
-
-    Raises
-    ------
-    OSError
-        If it cannot be opened.
-    TomlError
-        If it is too large, too deep, not UTF-8 or not TOML.
+    Parameters
+    ----------
+    path : Path
+    data : bytes
+    private : bool
+        Whether it is state that must outlive a power cut: for its owner alone, whatever the
+        umask and the file that was there, and on disk under its name before this returns.
     """
-    with path.open("rb") as file:
-        data = file.read(MAX_TOML + 1)
-    if len(data) > MAX_TOML:
-        raise TomlError(f"has over {MAX_TOML} bytes: give the file itself")
-    try:
-        text = data.decode("utf-8").replace("\r\n", "\n")
-        if _LONG_KEY.search(text):
-            raise RecursionError
-        facts = tomllib.loads(text)
-        _check_depth(facts)
-    except UnicodeDecodeError:
-        raise TomlError("is not UTF-8 text: save it as UTF-8") from None
-    except RecursionError:
-        raise TomlError("is not valid: tables, lists or keys are nested too deeply") from None
-    except ValueError as error:  # of a number of thousands of digits, too
-        raise TomlError(f"is not valid TOML: {error}") from None
-    return facts
 
+    def fill(draft: Path) -> None:
+        draft.unlink(missing_ok=True)  # left by a crash, with whatever mode
+        descriptor = os.open(draft, _NEW, 0o600 if private else 0o666)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
 
-def _check_depth(facts: dict[str, Any]) -> None:
-    level: list[Any] = [facts]
-    for _ in range(MAX_DEPTH):
-        level = [
-            inner
-            for part in level
-            for inner in (part.values() if isinstance(part, dict) else part)
-            if isinstance(inner, (dict, list))
-        ]
-    if level:
-        raise RecursionError
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write beside `path`, then rename; on an error nothing is left behind."""
-    fill_whole(path, lambda draft: draft.write_bytes(data))
+    fill_whole(path, fill)
+    if private:
+        _keep_names(path.parent)
 
 
 def fill_whole(path: Path, fill: Callable[[Path], object]) -> None:
@@ -91,6 +58,23 @@ def fill_whole(path: Path, fill: Callable[[Path], object]) -> None:
         with suppress(OSError):
             draft.unlink()
         raise
+
+
+def _keep_names(folder: Path) -> None:
+    """Bring to disk what the files of a folder are called; Windows does so by itself."""
+    if os.name != "posix":
+        return
+    entry = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(entry)
+    finally:
+        os.close(entry)
+
+
+def write_json(path: Path, facts: Any) -> None:
+    """Write a small file for its owner alone, whole or not at all."""
+    text = json.dumps(facts, ensure_ascii=False, indent=1)
+    write_whole(path, text.encode(), private=True)
 
 
 def make_private_folder(path: Path) -> None:
@@ -112,7 +96,7 @@ def open_private(path: Path) -> int:
         If a link lies in its place, which could lead to any file of the user.
     """
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o600)
+        return os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o600)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
@@ -132,25 +116,6 @@ def passing_file(data: bytes) -> Iterator[str]:
             named.write(data)
             named.flush()
             yield named.name
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file for its owner alone, whole or not at all, and on disk before this returns."""
-
-    def fill(draft: Path) -> None:
-        draft.unlink(missing_ok=True)  # left by a crash, with whatever mode
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-
-    fill_whole(path, fill)
-    entry = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(entry)
-    finally:
-        os.close(entry)
 
 
 def close_to_others(folder: Path, parts: Iterable[Path] | None = None) -> list[Path]:

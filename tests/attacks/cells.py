@@ -16,7 +16,7 @@ from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.drivers.driver_params import DriverParams
 from nvflare.fuel.f3.message import Message
 
-from fedrulefit.federation.consortium import CERTIFICATE, KEY, ROOT, Kit
+from fedrulefit.federation.kits.kit import CERTIFICATE, KEY, ROOT, Kit
 from tests.attacks.frames import SHELL
 
 

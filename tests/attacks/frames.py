@@ -22,7 +22,7 @@ from nvflare.fuel.f3.sfm.constants import HandshakeKeys, Types
 from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, PREFIX_STRUCT, Prefix
 from nvflare.private import defs
 
-from fedrulefit.federation.flare import APP
+from fedrulefit.federation.flare.frames import APP
 
 CELLS = 1
 """The application number of FLARE's cells."""

@@ -22,13 +22,14 @@ import pytest
 
 from fedrulefit.core.newton import Newton
 from fedrulefit.errors import FederationError, ProtocolError
-from fedrulefit.federation import audit as audits
-from fedrulefit.federation import runs
-from fedrulefit.federation.audit import Audit, _same_facts, audit, write_record
-from fedrulefit.federation.audited import AUDITS, note_audit
-from fedrulefit.federation.host import run_memory
+from fedrulefit.federation import record as records
+from fedrulefit.federation.audit import Audit, _same_facts, audit
+from fedrulefit.federation.coordinator import runs, serving
 from fedrulefit.federation.journal import Journal
-from fedrulefit.federation.sitestatus import read_site_status
+from fedrulefit.federation.record import write_record
+from fedrulefit.federation.site.audits import AUDITS, note_audit
+from fedrulefit.federation.site.remembered import run_memory
+from fedrulefit.federation.site.status import read_site_status
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.study import Study
@@ -46,7 +47,7 @@ from pathlib import Path
 import numpy as np
 from fedrulefit.core import newton
 from fedrulefit.federation.audit import audit
-from fedrulefit.federation.host import run_memory
+from fedrulefit.federation.site.remembered import run_memory
 from fedrulefit.federation.journal import Journal
 from fedrulefit.privacy.identity import Trust
 record, journal, root, coordinator, twin = sys.argv[1:]
@@ -91,7 +92,7 @@ def run(net: Loopback, tmp_path: Path, name: str = "first", **options: Any) -> P
     """Carry a run out; return its record."""
     request = runs.RunRequest(name, ("a", "b", "c"), wait=30.0, **options)
     folder = runs.submit(net.state, request, tmp_path / "study.toml")
-    runs.carry_out(folder, net.caller)
+    serving.carry_out(folder, net.caller)
     assert runs.read_status(folder)["state"] == "done", runs.read_status(folder)
     write_record(folder, tmp_path / "record.zip")
     return tmp_path / "record.zip"
@@ -157,7 +158,7 @@ def test_a_coordinator_that_asks_beside_the_solver_is_found_out(
     An audit that took every point for the solver's (the twin) would see nothing.
     """
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "Coordinator", Nudging)
+        patch.setattr(serving, "Coordinator", Nudging)
         record = run(net, tmp_path)
     problems = check(net, record).problems
     assert problems
@@ -193,7 +194,7 @@ def test_another_processor_accuses_nobody(
 def test_another_processor_finds_nudges(
     net: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nudge: float
 ) -> None:
-    monkeypatch.setattr(runs, "Coordinator", Nudging)
+    monkeypatch.setattr(serving, "Coordinator", Nudging)
     monkeypatch.setattr(Nudging, "nudge", nudge)
     assert "does not follow" in check_elsewhere(net, run(net, tmp_path))[0]
 
@@ -206,7 +207,7 @@ def test_terms_are_not_active_by_choice(
     An audit that did not look at the active terms (the twin) would see nothing.
     """
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "Coordinator", Choosing)
+        patch.setattr(serving, "Coordinator", Choosing)
         record = run(net, tmp_path)
     assert "does not follow" in check(net, record).problems[0]
     monkeypatch.setattr(Newton, "_could_choose", lambda solver, active, coef: True)
@@ -230,7 +231,7 @@ def test_a_run_that_is_not_finished_has_a_record(net: Loopback, tmp_path: Path) 
     folder = runs.submit(net.state, request, tmp_path / "study.toml")
     with pytest.raises(FederationError, match="has not asked anything"):
         write_record(folder, tmp_path / "record.zip")
-    runs.carry_out(folder, net.caller)
+    serving.carry_out(folder, net.caller)
     assert runs.read_status(folder)["state"] == "failed"
     record = tmp_path / "record.zip"
     write_record(folder, record)
@@ -283,7 +284,7 @@ def test_a_hospital_that_asks_for_audits_joins_no_run_before(tmp_path: Path) -> 
         record = run(net, tmp_path)
         request = runs.RunRequest("second", ("a", "b", "c"), wait=30.0)
         folder = runs.submit(net.state, request, tmp_path / "study.toml")
-        runs.carry_out(folder, net.caller)
+        serving.carry_out(folder, net.caller)
         told = runs.read_status(folder)
         assert told["state"] == "failed"
         assert "audit of earlier runs first (first)" in told["message"]
@@ -298,7 +299,7 @@ def test_a_hospital_that_asks_for_audits_joins_no_run_before(tmp_path: Path) -> 
             assert read_site_status(host._state)["runs"][0]["audit"].endswith(", audited")
             assert (host._state / AUDITS).stat().st_mode & 0o777 == 0o600
         runs.resume(net.state, "second")
-        runs.carry_out(folder, net.caller)
+        serving.carry_out(folder, net.caller)
         assert runs.read_status(folder)["state"] == "done"
         (net.hosts["a"]._state / AUDITS).write_text("[1]")
         with pytest.raises(ProtocolError, match="cannot be read"):
@@ -412,8 +413,8 @@ def test_a_record_that_unfolds_is_refused_before_it_is_unpacked(
         with pytest.raises(FederationError, match=f"its {name} would take"):
             check(net, record)
         with monkeypatch.context() as patch:
-            patch.setattr(audits, "_check_entry", lambda entry: None)
-            with audits._unpacked(record) as folder:
+            patch.setattr(records, "_check_entry", lambda entry: None)
+            with records.unpacked(record) as folder:
                 assert (folder / name).stat().st_size > size
     write_parts(record, {**parts, "journal.sqlite": bytes(10**8)})
     with pytest.raises(FederationError, match=r"its journal\.sqlite would take"):
@@ -426,7 +427,7 @@ def test_a_record_that_unfolds_is_refused_before_it_is_unpacked(
     ids=["deep", "list", "number", "sites", "name", "nothing"],
 )
 def test_a_request_that_is_none_is_no_record(net: Loopback, tmp_path: Path, text: str) -> None:
-    files = dict.fromkeys(audits.FILES, b"")
+    files = dict.fromkeys(records.FILES, b"")
     write_parts(tmp_path / "r.zip", {**files, "run.json": text.encode()})
     with pytest.raises(FederationError, match="not the record of a run"):
         check(net, tmp_path / "r.zip")
@@ -435,7 +436,7 @@ def test_a_request_that_is_none_is_no_record(net: Loopback, tmp_path: Path, text
 def test_locked_and_oddly_packed_records_are_refused(net: Loopback, tmp_path: Path) -> None:
     """An encrypted entry, or one of an unknown method, ended the program with a traceback."""
     record = tmp_path / "r.zip"
-    files = dict.fromkeys(audits.FILES, b"x")
+    files = dict.fromkeys(records.FILES, b"x")
     write_parts(record, files, zipfile.ZIP_BZIP2)
     with pytest.raises(FederationError, match="packed in an unknown way"):
         check(net, record)
@@ -495,7 +496,7 @@ def test_signatures_that_are_none_are_told(net: Loopback, tmp_path: Path) -> Non
 
     def spoil(journal: Journal) -> None:
         journal._connection.execute(
-            "UPDATE entries SET value = x'90' WHERE section = ?", (runs.SIGNATURES,)
+            "UPDATE entries SET value = x'90' WHERE section = ?", (serving.SIGNATURES,)
         )
 
     change(record, spoil)

@@ -27,7 +27,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedrulefit.cli.federation import _status_lines
+from fedrulefit.cli.runs import _status_lines
 from fedrulefit.core import newton
 from fedrulefit.core.boosting import draw_leaf_counts
 from fedrulefit.core.curvature import Query
@@ -37,8 +37,9 @@ from fedrulefit.core.layout import Layout
 from fedrulefit.core.rules import Condition, Rule, cutoff_rules, interval
 from fedrulefit.engines.drive import Status, drive
 from fedrulefit.errors import DataError, FitError, ModelFileError, ProtocolError
-from fedrulefit.federation import envelope, runs
-from fedrulefit.federation.envelope import Letter, close, unseal
+from fedrulefit.federation import envelope
+from fedrulefit.federation.coordinator import runs, serving
+from fedrulefit.federation.envelope import Letter, read_signed, sign_letter
 from fedrulefit.model.file import build_model, model_facts
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol import wire
@@ -390,9 +391,9 @@ def stall(net: Loopback, site: str, monkeypatch: pytest.MonkeyPatch) -> list[int
         if name != site:
             return send(name, data, seconds)
         n_asked[0] += 1
-        asked = unseal(data, trust=net._trust, sender=COORDINATOR, recipient=site)
+        asked = read_signed(data, trust=net._trust, sender=COORDINATOR, recipient=site)
         letter = Letter("working", asked.subject)
-        return close(letter, sender=net.identity(site), recipient=COORDINATOR)
+        return sign_letter(letter, sender=net.identity(site), recipient=COORDINATOR)
 
     monkeypatch.setattr(net.caller, "_send", stalled)
     return n_asked
@@ -406,11 +407,11 @@ def test_a_site_that_works_for_ever_is_told_and_given_up(
     Now the status names it, and a run that is told so gives it up like a lost site.
     """
     n_asked = stall(net, "b", monkeypatch)
-    monkeypatch.setattr(runs, "SLOW_SECONDS", 0.0)
-    monkeypatch.setattr(runs._Teller, "sign", note_minutes := NoteMinutes(runs._Teller.sign))
+    monkeypatch.setattr(serving, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(serving._Teller, "sign", note_minutes := NoteMinutes(serving._Teller.sign))
     request = runs.RunRequest("first", ("a", "b", "c"), give_up=0.5)
     folder = runs.submit(net.state, request, study_path)
-    runs.carry_out(folder, net.caller)
+    serving.carry_out(folder, net.caller)
     status = runs.read_status(folder)
     assert status["state"] == "failed"
     assert status["code"] == "given-up"
@@ -440,10 +441,10 @@ def test_without_the_wish_to_give_up_a_run_waits_but_says_so(
 ) -> None:
     """The twin of before: only a person ends the wait. The status at least names the site."""
     n_asked = stall(net, "b", monkeypatch)
-    monkeypatch.setattr(runs, "SLOW_SECONDS", 0.0)
-    monkeypatch.setattr(runs.time, "monotonic", lambda real=time.monotonic: 600 * real())
+    monkeypatch.setattr(serving, "SLOW_SECONDS", 0.0)
+    monkeypatch.setattr(serving.time, "monotonic", lambda real=time.monotonic: 600 * real())
     folder = runs.submit(net.state, runs.RunRequest("first", ("a", "b", "c")), study_path)
-    thread = threading.Thread(target=runs.carry_out, args=(folder, net.caller), daemon=True)
+    thread = threading.Thread(target=serving.carry_out, args=(folder, net.caller), daemon=True)
     thread.start()
     end = time.time() + 20
     while time.time() < end and "b" not in runs.read_status(folder).get("slow", {}):

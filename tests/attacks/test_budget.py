@@ -12,7 +12,7 @@ import pytest
 
 from fedrulefit.core.bins import count_histograms, split_cells
 from fedrulefit.engines import inprocess
-from fedrulefit.federation import runs
+from fedrulefit.federation.coordinator import runs, serving
 from fedrulefit.federation.journal import Journal
 from fedrulefit.model import Model
 from fedrulefit.model.file import model_facts
@@ -329,7 +329,7 @@ def test_a_second_run_between_hosts_has_the_same_cutoffs_and_no_price(
     models = []
     for run in ("first", "second"):
         folder = runs.submit(net.state, runs.RunRequest(run, net.sites, wait=5.0), path)
-        runs.carry_out(folder, net.caller)
+        serving.carry_out(folder, net.caller)
         models.append(model_facts(Model.load(folder / "model.json")))
         for site in net.sites:
             net.restart(site)

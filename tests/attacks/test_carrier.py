@@ -27,16 +27,20 @@ import msgpack
 import psutil
 import pytest
 
+from fedrulefit.federation.carrier.tls import make_tls
+from fedrulefit.federation.flare import frames as flare_frames
+from fedrulefit.federation.flare import wire as wires
+from fedrulefit.federation.flare.door import Door
+
 pytest.importorskip("nvflare")
 
 from nvflare.fuel.f3.sfm.constants import Types
 from nvflare.fuel.f3.sfm.prefix import PREFIX_LEN, Prefix
 
 from fedrulefit.errors import FederationError, ProtocolError
-from fedrulefit.federation import carrier, consortium, flare, sandbox
-from fedrulefit.federation.consortium import Kit
-from fedrulefit.federation.envelope import Letter, close, unseal
-from fedrulefit.federation.link import (
+from fedrulefit.federation.carrier import process as carrier
+from fedrulefit.federation.carrier import sandbox
+from fedrulefit.federation.carrier.link import (
     MAX_BODY,
     PAYLOAD_BYTES,
     Frame,
@@ -44,7 +48,10 @@ from fedrulefit.federation.link import (
     from_payload,
     to_payload,
 )
-from fedrulefit.federation.provision import _Authority, provision
+from fedrulefit.federation.envelope import Letter, read_signed, sign_letter
+from fedrulefit.federation.kits import kit as kits
+from fedrulefit.federation.kits.kit import Kit
+from fedrulefit.federation.kits.provision import _Authority, provision
 from fedrulefit.privacy import identity
 from tests.attacks import frames
 from tests.attacks.frames import Peer
@@ -159,7 +166,7 @@ def reach_north(made: Federation, port: int, names: dict[str, str]) -> bool:
         next(peers[name].frames(5.0), None)
     time.sleep(0.3)
     for kind in range(3):
-        peers["south"].send(Types.DATA, bytes([kind]) + bytes(8) + b"marker", app=flare.APP)
+        peers["south"].send(Types.DATA, bytes([kind]) + bytes(8) + b"marker", app=flare_frames.APP)
     peers["south"].request(names["south"], names["north"], *frames.SHELL, b"marker")
     found = [body for _, body in peers["north"].frames(2.0)]
     for peer in peers.values():
@@ -210,7 +217,7 @@ class FalseCoordinator:
         peer, _ = self.answer()
         peer.greet(me, listens=True)
         time.sleep(0.2)
-        peer.send(Types.DATA, bytes(8) + b"\x01" + envelope, app=flare.APP)
+        peer.send(Types.DATA, bytes(8) + b"\x01" + envelope, app=flare_frames.APP)
         found = peer.answers(3.0)
         peer.close()
         return [answer[PAYLOAD_BYTES:] for answer in found]
@@ -234,7 +241,7 @@ def test_a_coordinator_reads_no_file_and_deploys_nothing(tmp_path: Path, made: F
             me, to = endpoint("localhost"), endpoint("north")
             assert false.ask(me, to, topic, f"cat {table}".encode()) == []
         (answer,) = false.deliver(endpoint("localhost"), b"no envelope")
-        letter = unseal(
+        letter = read_signed(
             answer, trust=part(other, "north", "site").trust(), sender="north",
             recipient="localhost",
         )  # fmt: skip
@@ -265,27 +272,29 @@ def test_every_kind_of_frame_but_ours_is_refused_before_it_is_read(
         return {
             listens
             for listens in (True, False)
-            if flare.is_welcome(prefix, listening=listens, greeted=greeted)
+            if flare_frames.is_welcome(prefix, listening=listens, greeted=greeted)
         }
 
     both = {True, False}
     small = {Types.PING: both, Types.PONG: both, Types.HELLO: {True}, Types.READY: {False}}
     for kind in range(256):
         expected = both if kind == Types.DATA else small.get(kind, set())
-        assert welcome(kind, flare.APP, 100) == expected
-        assert welcome(kind, flare.APP, 100, header=1) == set()
+        assert welcome(kind, flare_frames.APP, 100) == expected
+        assert welcome(kind, flare_frames.APP, 100, header=1) == set()
         ungreeted = set() if kind == Types.DATA else expected
-        assert welcome(kind, flare.APP, 100, greeted=False) == ungreeted
-        assert welcome(kind, flare.APP, flare.MAX_SMALL + 1) == (both if kind == 1 else set())
+        assert welcome(kind, flare_frames.APP, 100, greeted=False) == ungreeted
+        assert welcome(kind, flare_frames.APP, flare_frames.MAX_SMALL + 1) == (
+            both if kind == 1 else set()
+        )
     apps = [app for app in range(65536) if welcome(Types.DATA, app, 100)]
-    assert apps == [flare.APP]
-    assert welcome(Types.DATA, flare.APP, PAYLOAD_BYTES + MAX_BODY) == both
-    assert welcome(Types.DATA, flare.APP, PAYLOAD_BYTES + MAX_BODY + 1) == set()
+    assert apps == [flare_frames.APP]
+    assert welcome(Types.DATA, flare_frames.APP, PAYLOAD_BYTES + MAX_BODY) == both
+    assert welcome(Types.DATA, flare_frames.APP, PAYLOAD_BYTES + MAX_BODY + 1) == set()
 
 
 def test_only_one_receiver_is_registered(made: Federation) -> None:
     wire = make_wire(part(made, "coordinator"), [], None)
-    assert wire.communicator.conn_manager.receivers == {flare.APP: wire}
+    assert wire.communicator.conn_manager.receivers == {flare_frames.APP: wire}
     assert wire.communicator.conn_manager.monitors == [wire]
 
 
@@ -293,9 +302,8 @@ def test_only_one_receiver_is_registered(made: Federation) -> None:
 def test_a_carrier_does_not_even_load_what_could_be_commanded(made: Federation, weak: bool) -> None:
     """FLARE's shell, jobs, cells and decoders of objects are not in a carrier's memory."""
     code = (
-        "import sys; from fedrulefit.federation import carrier\n"
-        f"{'import nvflare' if weak else 'carrier.load_messaging_only()'}\n"
-        "import fedrulefit.federation.flare\n"
+        f"import sys{'; import nvflare' if weak else ''}\n"
+        "import fedrulefit.federation.flare.wire\n"
         "print(*[name for name in sys.modules if name.startswith('nvflare')])"
     )
     done = subprocess.run(  # noqa: S603
@@ -307,11 +315,11 @@ def test_a_carrier_does_not_even_load_what_could_be_commanded(made: Federation, 
     assert bool([name for name in loaded for word in words if word in name]) is weak
 
 
-def make_wire(kit: Kit, got: list[Any], wants: Any) -> flare.Wire:
-    return flare.Wire(
+def make_wire(kit: Kit, got: list[Any], wants: Any) -> wires.Wire:
+    return wires.Wire(
         kit.name,
         kit.sites,
-        carrier.make_tls(kit),
+        make_tls(kit),
         wants=wants,
         on_bytes=lambda name, body: got.append((name, bytes(body))),
         on_gone=lambda name: got.append((name, None)),
@@ -321,10 +329,10 @@ def make_wire(kit: Kit, got: list[Any], wants: Any) -> flare.Wire:
 @contextlib.contextmanager
 def listening(
     kit: Kit, got: list[Any], wants: Any = lambda *facts: True, **door: Any
-) -> Iterator[tuple[flare.Wire, int]]:
+) -> Iterator[tuple[wires.Wire, int]]:
     """The coordinator's end of the network, in this process."""
     wire = make_wire(kit, got, wants)
-    wire.driver.door = flare.Door(**door)
+    wire.driver.door = Door(**door)
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
         wire.listen(listener)
         try:
@@ -339,7 +347,7 @@ def test_a_huge_frame_is_refused_by_its_first_bytes(
 ) -> None:
     """A greeting of 200 MB (objects of many times that, once decoded) closes the line at once."""
     if weak:
-        monkeypatch.setattr(flare, "is_welcome", lambda prefix, **facts: True)
+        monkeypatch.setattr(flare_frames, "is_welcome", lambda prefix, **facts: True)
     with listening(part(made, "coordinator"), []) as (_, port):
         peer = Peer.call(frames.make_tls(part(made, "south")), port)
         peer.send(Types.HELLO, b"\x80", length=200_000_000)
@@ -363,7 +371,10 @@ def test_rubbish_of_a_hospital_breaks_nothing(made: Federation) -> None:
             else:
                 peer.greet(endpoint("south"))
             for _ in range(rng.randrange(1, 5)):
-                kind, app = rng.choice([1, 2, 4, 5, 6, 7, 200]), rng.choice([0, 1, flare.APP])
+                kind, app = (
+                    rng.choice([1, 2, 4, 5, 6, 7, 200]),
+                    rng.choice([0, 1, flare_frames.APP]),
+                )
                 peer.send(kind, rng.randbytes(rng.randrange(200)), app=app)
         peer.close()
     assert made.carrier("coordinator").pid == process.pid
@@ -371,14 +382,14 @@ def test_rubbish_of_a_hospital_breaks_nothing(made: Federation) -> None:
     assert can_connect(part(made, "south"), port_of(made), "south")
 
 
-class WeakPool(flare._Bounded):
+class WeakPool(wires._Bounded):
     """How heartbeats were handled before: by the workers."""
 
     def submit(self, task: Any, /, *facts: Any, **named: Any) -> Any:
         if Prefix.from_bytes(facts[-1]).type != Types.PING:
             return super().submit(task, *facts, **named)
         self._room.acquire()
-        future = flare.ThreadPoolExecutor.submit(self, task, *facts, **named)
+        future = wires.ThreadPoolExecutor.submit(self, task, *facts, **named)
         future.add_done_callback(lambda _: self._room.release())
         return future
 
@@ -404,7 +415,7 @@ def test_a_hospital_that_reads_nothing_holds_up_no_other(made: Federation, weak:
                 south.send(Types.PING, b"\xc0" * 1000)
         north = Peer.call(frames.make_tls(part(made, "north")), port)
         north.greet(endpoint("north"))
-        north.send(Types.DATA, b"envelope of north", app=flare.APP)
+        north.send(Types.DATA, b"envelope of north", app=flare_frames.APP)
         time.sleep(1.0)
         assert (("north", b"envelope of north") in got) is not weak
         north.close()
@@ -419,15 +430,15 @@ def test_no_envelope_comes_before_a_greeting(
     it was kept in memory first.
     """
     if weak:
-        real = flare.is_welcome
+        real = flare_frames.is_welcome
         monkeypatch.setattr(
-            flare,
+            flare_frames,
             "is_welcome",
             lambda p, listening, greeted: real(p, listening=listening, greeted=True),
         )
     with listening(part(made, "coordinator"), []) as (_, port):
         peer = Peer.call(frames.make_tls(part(made, "south")), port)
-        peer.send(Types.DATA, b"x" * 100, app=flare.APP, length=250_000_000)
+        peer.send(Types.DATA, b"x" * 100, app=flare_frames.APP, length=250_000_000)
         assert peer.is_closed(1.0) is not weak
         peer.close()
 
@@ -442,10 +453,10 @@ def test_an_answer_that_nobody_waits_for_costs_no_memory(made: Federation, weak:
         peer.greet(endpoint("south"))
         tracemalloc.start()
         try:
-            peer.send(Types.DATA, app=flare.APP, length=PREFIX_LEN + size)
+            peer.send(Types.DATA, app=flare_frames.APP, length=PREFIX_LEN + size)
             for _ in range(size // 100_000):
                 peer.sock.sendall(bytes(100_000))
-            peer.send(Types.DATA, b"1" * 20, app=flare.APP)
+            peer.send(Types.DATA, b"1" * 20, app=flare_frames.APP)
             made.wait_for(lambda: ("south", b"1" * 20) in got, "the wanted one", 10)
             _, peak = tracemalloc.get_traced_memory()
         finally:
@@ -471,7 +482,7 @@ class Line:
 @pytest.fixture
 def carried(made: Federation, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Link]]:
     """The coordinator's carrier in this process, on a false line; and the link behind it."""
-    monkeypatch.setattr(flare, "Wire", Line)
+    monkeypatch.setattr(wires, "Wire", Line)
     monkeypatch.setattr(sandbox, "harden", lambda: None)
     monkeypatch.setattr(carrier, "confine", lambda kit: None)
     monkeypatch.setattr(carrier, "open_listener", lambda kit: "a listener")
@@ -545,7 +556,7 @@ def test_a_hospital_cannot_take_another_ones_name(
 ) -> None:
     """South greets as north, to get north's envelopes: its certificate says otherwise."""
     if weak:
-        monkeypatch.setattr(flare._Names, "require_match", lambda *facts: None)
+        monkeypatch.setattr(wires._Names, "require_match", lambda *facts: None)
     with listening(part(made, "coordinator"), []) as (wire, port):
         peer = Peer.call(frames.make_tls(part(made, "south")), port)
         peer.greet(endpoint("north"))
@@ -589,13 +600,13 @@ def test_the_key_for_tls_signs_no_envelope(
     if weak:
         monkeypatch.setattr(identity, "is_for_signing", lambda certificate: True)
     stolen = part(made, "coordinator").identity
-    envelope = close(Letter("ask", "x", b"request"), sender=stolen, recipient="north")
+    envelope = sign_letter(Letter("ask", "x", b"request"), sender=stolen, recipient="north")
     believe = part(made, "north", "site").trust()
     if weak:
-        assert unseal(envelope, trust=believe, sender="localhost", recipient="north").body
+        assert read_signed(envelope, trust=believe, sender="localhost", recipient="north").body
     else:
         with pytest.raises(ProtocolError, match="not one for signing"):
-            unseal(envelope, trust=believe, sender="localhost", recipient="north")
+            read_signed(envelope, trust=believe, sender="localhost", recipient="north")
 
 
 @pytest.mark.parametrize(
@@ -625,7 +636,7 @@ def test_a_hospital_calls_nobody_but_the_coordinator(
 ) -> None:
     """Another hospital's certificate, made for the coordinator's name, does not serve."""
     forged = forge(made, "localhost", tmp_path / "false", side)
-    client = carrier.make_tls(part(made, "north"))
+    client = make_tls(part(made, "north"))
     ours, theirs = socket.socketpair()
     theirs.settimeout(5.0)
     server = frames.make_tls(forged, listens=True)
@@ -681,8 +692,8 @@ def test_a_link_in_a_sealed_kit_is_refused(
             shutil.move(site, outside / "site")
             site.symlink_to(outside / "site")
     if weak:
-        monkeypatch.setattr(consortium, "_read_files", weak_files)
-        monkeypatch.setattr(consortium, "_find_part", lambda folder, role: folder / role)
+        monkeypatch.setattr(kits, "_read_files", weak_files)
+        monkeypatch.setattr(kits, "_find_part", lambda folder, role: folder / role)
         assert Kit.load(kit, "site").name == "north"
     else:
         with pytest.raises(FederationError, match="link"):
@@ -763,7 +774,7 @@ def test_the_door_is_bounded(made: Federation, door: dict[str, int], bounded: bo
 @pytest.mark.parametrize("weak", [False, True])
 def test_a_flood_pushes_out_nobody_who_is_at_it(weak: bool) -> None:
     """Half-open connections from a hospital's own address closed it in mid-handshake."""
-    door = flare.Door(most=8, most_per_address=4, grace=0.0 if weak else 0.3)
+    door = Door(most=8, most_per_address=4, grace=0.0 if weak else 0.3)
     hospital, *flood = [socket.socket() for _ in range(12)]
     assert door.enter(hospital, "192.0.2.1")
     let_in = [door.enter(sock, "192.0.2.1") for sock in flood]
@@ -814,7 +825,8 @@ def test_a_carrier_has_nothing_of_the_site(made: Federation) -> None:
         assert process.open_files() == []
         assert os.getsid(process.pid) == process.pid  # no terminal of the site's
         assert (
-            "INFO fedrulefit.federation.keeper: carrier: INFO: localhost is here" in log.read_text()
+            "INFO fedrulefit.federation.carrier.keeper: carrier: INFO: localhost is here"
+            in log.read_text()
         )
         assert [c.raddr.port for c in process.net_connections("tcp")] == [port_of(made)]
         words = " ".join(process.cmdline())
@@ -832,8 +844,8 @@ def test_a_carrier_has_nothing_of_the_site(made: Federation) -> None:
 PROBE = """
 import json, os, socket, subprocess, sys
 from pathlib import Path
-from fedrulefit.federation import carrier, sandbox
-from fedrulefit.federation.consortium import Kit
+from fedrulefit.federation.carrier import process as carrier
+from fedrulefit.federation.kits.kit import Kit
 facts = json.loads(sys.argv[1])
 def attempt(what):
     try:
@@ -899,7 +911,7 @@ def test_an_older_kernel_is_told_of(abi: int, tmp_path: Path) -> None:
         "TCP": "socket.create_server(('127.0.0.1', 0))",
         "signals": "os.kill(os.getppid(), 0)",
     }
-    code = "import os, socket, sys\nfrom fedrulefit.federation import sandbox\n"
+    code = "import os, socket, sys\nfrom fedrulefit.federation.carrier import sandbox\n"
     code += f"sandbox.landlock_abi = lambda: {abi}\n"
     code += "print(*sandbox.confine(read=sandbox.python_files()))\n"
     for words, attempt in attempts.items():
@@ -922,9 +934,10 @@ def test_an_older_kernel_is_told_of(abi: int, tmp_path: Path) -> None:
 def test_the_working_folder_is_none_of_pythons(how: str, tmp_path: Path) -> None:
     """``python -m`` puts the working folder, where a table may lie, among Python's own."""
     (tmp_path / "program.py").write_text(
-        "from fedrulefit.federation import sandbox\nprint(*sandbox.python_files(), sep='\\n')"
+        "from fedrulefit.federation.carrier import sandbox\n"
+        "print(*sandbox.python_files(), sep='\\n')"
     )
-    source = str(Path(sandbox.__file__).parents[2])
+    source = str(Path(sandbox.__file__).parents[3])
     paths = [str(tmp_path), source] if how == "PYTHONPATH" else [source]
     options = {"-m": ["-m", "program"], "script": ["program.py"]}
     done = subprocess.run(  # noqa: S603
@@ -945,8 +958,8 @@ def test_the_working_folder_is_none_of_pythons(how: str, tmp_path: Path) -> None
 def test_the_process_with_the_table_cannot_connect(weak: bool) -> None:
     """Even code that runs beside the table opens no connection; its carrier's thread may."""
     code = (
-        "import socket, sys; from fedrulefit.federation import service\n"
-        f"{'' if weak else 'service.give_up_network()'}\n"
+        "import socket, sys; from fedrulefit.federation import behind\n"
+        f"{'' if weak else 'behind.give_up_network()'}\n"
         "socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2)"
     )
     with socket.create_server(("127.0.0.1", 0)) as other:

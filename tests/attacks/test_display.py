@@ -30,7 +30,7 @@ from fedrulefit.cli import console as consoles
 from fedrulefit.cli import predict, show
 from fedrulefit.cli.app import app
 from fedrulefit.cli.console import friendly_errors, line, printable, spreadsheet_cell
-from fedrulefit.cli.federation import _status_lines
+from fedrulefit.cli.runs import _status_lines
 from fedrulefit.errors import FedRuleFitError, FitError, one_line
 from fedrulefit.model.file import build_model, model_facts
 from fedrulefit.protocol import messages as m

@@ -20,19 +20,22 @@ import msgpack
 import pytest
 
 from fedrulefit.errors import FederationError, LedgerError
-from fedrulefit.federation import consortium as consortia
-from fedrulefit.federation import host as hosts
-from fedrulefit.federation import runs, startup
-from fedrulefit.federation.charter import Charter, accept, check_successor, read_acceptance
-from fedrulefit.federation.consortium import Consortium as Plan
-from fedrulefit.federation.consortium import Kit, seal_part
-from fedrulefit.federation.envelope import Letter, close, unseal
-from fedrulefit.federation.host import SiteHost
+from fedrulefit.federation import folderlock
+from fedrulefit.federation.coordinator import runs, serving
+from fedrulefit.federation.coordinator.caller import Caller
+from fedrulefit.federation.envelope import Letter, read_signed, sign_letter
 from fedrulefit.federation.journal import Journal
-from fedrulefit.federation.kept import KeptLedger
-from fedrulefit.federation.provision import _Authority, provision
-from fedrulefit.federation.runs import Caller
-from fedrulefit.federation.state import SourceFile, open_state
+from fedrulefit.federation.kits import consortium as consortia
+from fedrulefit.federation.kits.charter import Charter, accept, check_successor, read_acceptance
+from fedrulefit.federation.kits.consortium import Consortium as Plan
+from fedrulefit.federation.kits.kit import Kit, seal_part
+from fedrulefit.federation.kits.provision import _Authority, provision
+from fedrulefit.federation.site import host as hosts
+from fedrulefit.federation.site import startup
+from fedrulefit.federation.site.host import SiteHost
+from fedrulefit.federation.site.kept import KeptLedger
+from fedrulefit.federation.site.source import SourceFile
+from fedrulefit.federation.state import open_state
 from fedrulefit.privacy.identity import Identity, Trust, make_consortium
 from fedrulefit.privacy.ledger import read_rows
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
@@ -47,7 +50,7 @@ from fedrulefit.table.check import load_table
 from tests.federations import make_consortium as make_plan
 from tests.federations import write_study
 from tests.loopback import COORDINATOR, charter_of
-from tests.samples import SOLVERS, make_frame, study_facts
+from tests.samples import SOLVERS, make_frame, make_study, study_facts
 from tests.unit.privacy.test_identity import Root
 
 POLICY = Policy(allow=OPEN.allow)
@@ -109,7 +112,7 @@ class Consortium:
         )
         state = self.folder / "coordinator"
         folder = runs.submit(state, runs.RunRequest(name, tuple(self.hosts), wait=5.0), study)
-        runs.carry_out(folder, caller)
+        serving.carry_out(folder, caller)
         return runs.read_status(folder)
 
     def close(self) -> None:
@@ -182,8 +185,8 @@ def test_a_second_coordinator_of_the_same_name_is_believed(
     charter = charter_of(real, trust)
     pinned = replace(trust, pinned=charter.pins) if chartered else trust
     host = consortium.open("a", real["a"], pinned, charter=charter if chartered else None)
-    forged = close(Letter("hello"), sender=root.identity(COORDINATOR), recipient="a")
-    letter = unseal(host.receive(forged), trust=trust, sender="a", recipient=COORDINATOR)
+    forged = sign_letter(Letter("hello"), sender=root.identity(COORDINATOR), recipient="a")
+    letter = read_signed(host.receive(forged), trust=trust, sender="a", recipient=COORDINATOR)
     assert letter.kind == ("done" if chartered else "here")
     if chartered:
         refusal = from_bytes(letter.body)
@@ -271,15 +274,23 @@ def test_an_expired_kit_starts_and_then_says_nothing_for_ever(
 ) -> None:
     """The kit's year is over: nobody believes the site any more, and nobody tells it."""
     kits = provision(make_plan(), tmp_path / "kits")
-    kit, state = Kit.load(kits["north"], "site"), tmp_path / "state"
+    make_frame(60).to_csv(tmp_path / "north.csv", index=False)
+    start = startup.SiteStart(
+        kit=Kit.load(kits["north"], "site"),
+        studies={tmp_path / "study.toml": make_study()},
+        data=tmp_path / "north.csv",
+        state=tmp_path / "state",
+        without_charter=True,
+    )
     monkeypatch.setattr(Identity, "expires", property(lambda self: dt.date(2026, 1, 1)))
     if weak:
         monkeypatch.setattr(startup, "refuse_expired", lambda *_: None)
-        ready = startup.check_site(kit, Policy(), state, without_charter=True)
-        assert any("EXPIRED on 2026-01-01" in words for words in ready.warnings)
+        opened = startup.open_site(start)
+        opened.host.close()
+        assert any("EXPIRED on 2026-01-01" in words for words in opened.warnings)
         return
     with pytest.raises(FederationError, match="expired on 2026-01-01"):
-        startup.check_site(kit, Policy(), state, without_charter=True)
+        startup.open_site(start)
 
 
 # --- The ledger -----------------------------------------------------------------------------------
@@ -499,10 +510,10 @@ def test_other_users_read_the_state_folder(
 ) -> None:
     """Another user of the hospital's or the coordinator's machine reads ledger, keys, runs."""
     if weak:
-        for module in ("privacy.ledger", "federation.journal", "federation.runs"):
+        for module in ("privacy.ledger", "federation.journal", "federation.coordinator.runs"):
             monkeypatch.setattr(f"fedrulefit.{module}.touch_private", _touch)
-        monkeypatch.setattr(hosts, "open_private", _open)
-        monkeypatch.setattr(runs, "write_private", lambda path, data: path.write_bytes(data))
+        monkeypatch.setattr(folderlock, "open_private", _open)
+        monkeypatch.setattr(runs, "write_whole", lambda path, data, private: path.write_bytes(data))
     before = os.umask(0)
     try:
         identities, trust = make_consortium([COORDINATOR, *NAMES])
@@ -695,7 +706,7 @@ def test_links_in_a_state_folder_are_not_followed(tmp_path: Path) -> None:
     open_state(state)
     assert stat.S_IMODE(precious.stat().st_mode) == 0o644
     with pytest.raises(FederationError, match="is a link"):
-        hosts.lock_folder(state)
+        folderlock.lock_folder(state)
     with pytest.raises(FederationError, match="is a link"):
         Journal(state / "journal.sqlite")
     assert precious.read_text() == "precious"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fedrulefit.cli.app import app
 from fedrulefit.engines import inprocess
-from fedrulefit.federation import runs
+from fedrulefit.federation.coordinator import runs
 from fedrulefit.federation.journal import Journal
 from fedrulefit.model import Model
 from fedrulefit.model.file import model_facts

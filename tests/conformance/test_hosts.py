@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from threadpoolctl import threadpool_limits
 
-from fedrulefit.engines.drive import drive
-from fedrulefit.federation.host import SiteHost
+from fedrulefit.engines.base import Engine, Reached, SitePlan
+from fedrulefit.federation.coordinator.caller import Caller
 from fedrulefit.federation.journal import Journal
-from fedrulefit.federation.runs import Caller
+from fedrulefit.federation.site.host import SiteHost
 from fedrulefit.privacy.identity import make_consortium
-from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
-from fedrulefit.privacy.policy import OPEN
-from fedrulefit.protocol.coordinator import Coordinator
-from tests.conformance.engine_suite import Engine, EngineSuite
+from fedrulefit.testing.engines import EngineSuite
 
 
-class TestHosts(EngineSuite):
-    @pytest.fixture
-    def engine(self, tmp_path: Path) -> Engine:
-        runs = iter(range(1000))
+class Hosts(Engine):
+    """Each run's hosts and journals, in a folder of their own."""
 
-        def fit(study, tables, *, n_threads=1, noise_seed=None, on_progress=None):  # type: ignore[no-untyped-def]
-            coordinator = Coordinator(study, list(tables), run=f"run-{next(runs)}")
-            folder = tmp_path / coordinator.run
-            identities, trust = make_consortium(["lead", *tables])
+    def __init__(self, folder: Path) -> None:
+        self._folders = (folder / str(number) for number in itertools.count())
 
-            def make_noise(site: str) -> UnsafeSeededLaplace | None:
-                return None if noise_seed is None else UnsafeSeededLaplace(noise_seed, site)
-
+    @contextmanager
+    def open(self, plan: SitePlan) -> Iterator[Reached]:
+        folder = next(self._folders)
+        identities, trust = make_consortium(["lead", *plan.tables])
+        with ExitStack() as stack:
             hosts = {
-                site: SiteHost(
-                    site,
-                    [(study, table)],
-                    OPEN,
-                    state=folder / site,
-                    identity=identities[site],
-                    trust=trust,
-                    coordinator="lead",
-                    roster=list(tables),
-                    make_noise=lambda site=site: make_noise(site),  # type: ignore[misc]
-                    secret_folds=False,
-                    n_threads=n_threads,
+                site: stack.enter_context(
+                    closing(
+                        SiteHost(
+                            site,
+                            [(plan.study, table)],
+                            plan.policy,
+                            state=folder / site,
+                            identity=identities[site],
+                            trust=trust,
+                            coordinator="lead",
+                            roster=list(plan.tables),
+                            make_noise=lambda site=site: plan.make_noise(site),  # type: ignore[misc]
+                            secret_folds=False,
+                            n_threads=plan.n_threads,
+                        )
+                    )
                 )
-                for site, table in tables.items()
+                for site, table in plan.tables.items()
             }
             caller = Caller(
                 lambda site, envelope, seconds: hosts[site].receive(envelope),
@@ -53,21 +54,20 @@ class TestHosts(EngineSuite):
                 trust,
                 "lead",
             )
-            with threadpool_limits(1, "blas"):
-                model = drive(
-                    coordinator,
-                    lambda requests: caller.ask(
-                        requests,
-                        wait=30.0,
-                        stopped=lambda: False,
-                        on_sign=lambda site, here, waited: None,
-                    ),
-                    journal=Journal(folder / "journal.sqlite").section("run"),
-                    on_status=on_progress and (lambda status: on_progress(status.progress)),
-                )
-            ledgers = {site: host.ledger for site, host in hosts.items()}
-            for host in hosts.values():
-                host.close()
-            return model, ledgers
+            journal = stack.enter_context(closing(Journal(folder / "journal.sqlite")))
+            yield Reached(
+                lambda requests: caller.ask(
+                    requests,
+                    wait=30.0,
+                    stopped=lambda: False,
+                    on_sign=lambda site, here, waited: None,
+                ),
+                {site: host.ledger for site, host in hosts.items()},
+                journal.section("run"),
+            )
 
-        return fit
+
+class TestHosts(EngineSuite):
+    @pytest.fixture
+    def engine(self, tmp_path: Path) -> Engine:
+        return Hosts(tmp_path)

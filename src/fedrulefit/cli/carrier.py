@@ -9,7 +9,6 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, stdout
-from fedrulefit.cli.federation import need_flare
 
 app = typer.Typer(
     name="carrier",
@@ -33,12 +32,13 @@ def start(
 
     It needs its part of the kit and the socket: no table, no policy, no state.
     """
-    from fedrulefit.federation.carrier import carry_over
-    from fedrulefit.federation.consortium import Kit
-    from fedrulefit.federation.keeper import set_up_logging
+    from fedrulefit.federation.carrier.process import carry_over
+    from fedrulefit.federation.kits.kit import Kit
+    from fedrulefit.federation.logs import set_up_logging
+    from fedrulefit.federation.transport import TRANSPORTS
 
-    need_flare()
     checked = Kit.load(kit, "carrier")
+    TRANSPORTS.check(checked.transport)
     set_up_logging()
     console = stdout()
     console.print(Text(f"Carrier of {checked.name} in {checked.consortium}; Ctrl-C stops it."))

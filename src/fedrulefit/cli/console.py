@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.text import Text
 
-from fedrulefit.errors import FedRuleFitError, printable
+from fedrulefit.errors import FederationError, FedRuleFitError, printable
 
 __all__ = [
     "EXIT_FAILED",
@@ -27,6 +28,8 @@ __all__ = [
     "spreadsheet_cell",
     "stderr",
     "stdout",
+    "whoami",
+    "write_example",
 ]
 
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
@@ -109,3 +112,22 @@ def check_writable(path: Path) -> None:
     """Refuse a file that could not be written, before a long run."""
     if path.is_dir() or not path.parent.is_dir():
         raise FedRuleFitError(f"cannot write {path}: give a file in a folder that exists")
+
+
+def write_example(text: str, output: Path | None, advice: str) -> None:
+    """Print a file to start from, or write it where none is."""
+    if output is None:
+        typer.echo(text, nl=False)
+    elif output.exists():
+        raise FederationError(f"{output} is there already")
+    else:
+        output.write_text(text, encoding="utf-8")
+        stdout().print(Text(f"Wrote {output}: {advice}."))
+
+
+def whoami() -> str:
+    """Return the name of the person at the keyboard, for approvals."""
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):
+        return "unknown"

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
-from fedrulefit.cli.federation import STATE, SocketOption, StateOption, need_flare
+from fedrulefit.cli.options import STATE, SocketOption, StateOption
 
 app = typer.Typer(
     name="coordinator", help="Start the coordinator of a consortium.", no_args_is_help=True
@@ -27,21 +27,21 @@ def start(
 
     It goes on with every run that is not finished. Keep its state folder.
     """
-    from fedrulefit.federation import service
-    from fedrulefit.federation.consortium import Kit
-    from fedrulefit.federation.startup import check_coordinator
+    from fedrulefit.federation.coordinator import process
+    from fedrulefit.federation.kits.kit import Kit
+    from fedrulefit.federation.transport import TRANSPORTS
 
-    need_flare()
-    checked = Kit.load(kit, "coordinator")
-    if socket is None:
-        checked.carrier()
-    for warning in check_coordinator(checked, state):
-        stderr().print(Text.assemble(("Warning: ", "yellow"), printable(warning)))
-    console = stdout()
-    console.print(Text(f"Coordinator of {checked.consortium} at {checked.name}; Ctrl-C stops it."))
-    console.print(Text(f"Sites: {', '.join(checked.sites)}. State: {state.resolve()}"))
-    console.print(
-        Text(f"Certificate {checked.identity.fingerprint}, until {checked.identity.expires}"),
-        soft_wrap=True,
-    )
-    service.start_coordinator(checked, state.resolve(), socket)
+    own = Kit.load(kit, "coordinator")
+    TRANSPORTS.check(own.transport)
+    state = state.resolve()
+
+    def tell(warnings: list[str]) -> None:
+        for warning in warnings:
+            stderr().print(Text.assemble(("Warning: ", "yellow"), printable(warning)))
+        console = stdout()
+        console.print(Text(f"Coordinator of {own.consortium} at {own.name}; Ctrl-C stops it."))
+        console.print(Text(f"Sites: {', '.join(own.sites)}. State: {state}"))
+        ends = f"Certificate {own.identity.fingerprint}, until {own.identity.expires}"
+        console.print(Text(ends), soft_wrap=True)
+
+    process.start_coordinator(own, state, socket, tell)

@@ -23,7 +23,8 @@ from fedrulefit.cli.report import (
     write_page,
     written,
 )
-from fedrulefit.engines import inprocess
+from fedrulefit.engines import DEFAULT, ENGINES
+from fedrulefit.engines.leaveout import leave_one_site_out as leave_out
 from fedrulefit.errors import DataError, StudyError, did_you_mean
 from fedrulefit.privacy.ledger import Ledger, now
 from fedrulefit.study import Settings, Study
@@ -66,6 +67,7 @@ def fit(
     ] = False,
     report: ReportOption = None,
     no_report: NoReportOption = False,
+    engine: Annotated[str, typer.Option(help="What carries the messages.")] = DEFAULT,
     jobs: Annotated[int, typer.Option(help="Sites that work at the same time.", min=1)] = 2,
     top: Annotated[int, typer.Option(help="Rules to print.", min=0)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
@@ -78,13 +80,14 @@ def fit(
     Example: fedrulefit fit --study study.toml --site a.csv --site b.csv -o model.json
     """
     agreed = Study.load(study).with_settings(preset, **_parse_settings(setting or []))
+    chosen = ENGINES.load(engine)()
     check_writable(output)
     page = choose_page(output, report, no_report=no_report)
     tables = _load_sites(_sources(site, site_column), agreed, quiet=quiet)
     if ledgers is not None:
         _make_folder(ledgers)
     with show.progress_bar(stderr(), quiet=quiet or as_json) as tell:
-        fitted = inprocess.fit(
+        fitted = chosen.fit(
             agreed,
             tables,
             make_ledger=lambda name: _ledger(ledgers, name),
@@ -93,8 +96,12 @@ def fit(
         )
         model = fitted.model
         if leave_one_site_out:
-            found = inprocess.leave_one_site_out(
-                agreed, tables, make_ledger=fitted.ledgers.__getitem__, n_threads=jobs
+            found = leave_out(
+                agreed,
+                tables,
+                engine=chosen,
+                make_ledger=fitted.ledgers.__getitem__,
+                n_threads=jobs,
             )
             bill = model.privacy.with_validation(len(tables))
             model = replace(model, validation=found, privacy=bill)

@@ -82,7 +82,7 @@ def verify(
 def _compare_with_journal(path: Path) -> None:
     """Refuse a ledger that does not end where its site's journal says."""
     from fedrulefit.federation.journal import Journal
-    from fedrulefit.federation.sitestatus import check_ledger
+    from fedrulefit.federation.site.status import check_ledger
     from fedrulefit.federation.state import JOURNAL, LEDGER
 
     beside = path.with_name(JOURNAL)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from fedrulefit.cli.budget import budget_of
-from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout
-from fedrulefit.cli.federation import SocketOption, need_flare, whoami, write_example
+from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout, whoami, write_example
+from fedrulefit.cli.options import SocketOption
 from fedrulefit.errors import FederationError
 from fedrulefit.privacy.policy import EXAMPLE, Policy
 from fedrulefit.study import Study
-from fedrulefit.table.check import inspect_table
+
+if TYPE_CHECKING:
+    from fedrulefit.federation.site.startup import OpenedSite, SiteStart
+    from fedrulefit.privacy.ledger import Ledger
 
 app = typer.Typer(name="site", help="Take part with a hospital's data.", no_args_is_help=True)
 
@@ -57,56 +60,51 @@ def start(
 
     Everything is checked first: kit, charter, study, table, policy, state folder and ledger.
     """
-    from fedrulefit.federation import service, startup
-    from fedrulefit.federation.consortium import Kit
+    from fedrulefit.federation.kits.kit import Kit
+    from fedrulefit.federation.site import process
+    from fedrulefit.federation.site.startup import SiteStart
+    from fedrulefit.federation.transport import TRANSPORTS
 
-    need_flare()
-    checked = Kit.load(kit, "site")
-    if socket is None:
-        checked.carrier()
-    rules = Policy.load(policy) if policy else Policy()
-    ready = startup.check_site(checked, rules, state, without_charter=without_charter)
-    tables = _check_tables(checked.name, study, data)
-    _warn([*ready.warnings, *startup.compare_tables(state, tables)])
-    budget = _budget_lines(study, rules, state)
-    console = stdout()
-    console.print(Text(f"Site {checked.name} of {checked.consortium}; Ctrl-C stops it."))
-    identity = checked.identity
-    console.print(Text(f"Root certificate {checked.root_fingerprint}"), soft_wrap=True)
-    console.print(
-        Text(f"This site's certificate {identity.fingerprint}, valid until {identity.expires}"),
-        soft_wrap=True,
+    own = Kit.load(kit, "site")
+    TRANSPORTS.check(own.transport)
+    given = SiteStart(
+        kit=own,
+        studies={path: Study.load(path) for path in study},
+        data=data.resolve(),
+        state=state.resolve(),
+        policy=Policy.load(policy) if policy else Policy(),
+        without_charter=without_charter,
     )
-    if ready.charter is not None:
-        others = ", ".join(name for name in ready.charter.site_names if name != checked.name)
-        console.print(Text(f"Charter {ready.charter.hash}, with {others}"), soft_wrap=True)
-    for line in _table_words(tables):
+    process.start_site(given, socket, lambda opened: _tell(given, opened))
+
+
+def _tell(given: SiteStart, opened: OpenedSite) -> None:
+    """Say who starts, with which patients, and what may leave."""
+    kit, console = given.kit, stdout()
+    _warn(opened.warnings)
+    budget = _budget_lines(given, opened.host.ledger)
+    console.print(Text(f"Site {kit.name} of {kit.consortium}; Ctrl-C stops it."))
+    console.print(Text(f"Root certificate {kit.root_fingerprint}"), soft_wrap=True)
+    own = f"This site's certificate {kit.identity.fingerprint}, valid until {kit.identity.expires}"
+    console.print(Text(own), soft_wrap=True)
+    if opened.charter is not None:
+        others = ", ".join(name for name in opened.charter.site_names if name != kit.name)
+        console.print(Text(f"Charter {opened.charter.hash}, with {others}"), soft_wrap=True)
+    for line in _table_words(opened.host.tables):
         console.print(Text(line))
-    for line in rules.words():
+    for line in given.policy.words():
         console.print(Text(f"  {line}"))
     for line in budget:
         console.print(Text(printable(line)))
-    facts = {
-        "kit": str(checked.folder),
-        "studies": [str(path.resolve()) for path in study],
-        "data": str(data.resolve()),
-        "policy": str(policy.resolve()) if policy else "",
-        "state": str(state.resolve()),
-        "without_charter": without_charter,
-    }
-    service.start_site(checked, facts, socket)
 
 
-def _budget_lines(studies: list[Path], policy: Policy, state: Path) -> list[str]:
+def _budget_lines(given: SiteStart, ledger: Ledger) -> list[str]:
     """Say what each study costs and is paid for; refuse a first one that is not."""
-    from fedrulefit.privacy.ledger import read_rows
-
-    ledger = state / "ledger.jsonl"
-    rows = list(read_rows(ledger)) if ledger.exists() else []
-    spent = sum(row["epsilon"] or 0.0 for row in rows)
-    lines = [f"Spent so far on this data set: ε = {spent:g}. State: {state.resolve()}"]
-    for path in studies:
-        budget = budget_of(Study.load(path), policy, rows)
+    rows = [release.facts() for release in ledger.releases]
+    spent = ledger.epsilon
+    lines = [f"Spent so far on this data set: ε = {spent:g}. State: {given.state}"]
+    for path, study in given.studies.items():
+        budget = budget_of(study, given.policy, rows)
         if budget.problem and spent == 0:
             raise FederationError(f"{path}: {budget.problem}")
         lines += [f"Study {path}:", *(f"  {line}" for line in budget.words())]
@@ -115,23 +113,7 @@ def _budget_lines(studies: list[Path], policy: Policy, state: Path) -> list[str]
     return lines
 
 
-def _check_tables(site: str, studies: Iterable[Path], data: Path) -> list[dict[str, Any]]:
-    """Check the table against every study; return which patients they are."""
-    from fedrulefit.federation.host import describe_table
-
-    found = []
-    for path in studies:
-        study = Study.load(path)
-        inspection = inspect_table(data, study, where=f"site {site}")
-        if inspection.errors or inspection.table is None:
-            lines = [f"  {finding}" for finding in inspection.errors]
-            raise FederationError("\n".join([f"{data} does not fit {path}:", *lines]))
-        _warn(map(str, inspection.warnings))
-        found.append(describe_table(study, inspection.table))
-    return found
-
-
-def _table_words(tables: Iterable[dict[str, Any]]) -> list[str]:
+def _table_words(tables: Iterable[Mapping[str, Any]]) -> list[str]:
     return [
         printable(f"Table for {t['study']}: {t['patients']:,} patients, hash {t['hash']}")
         for t in tables
@@ -162,9 +144,10 @@ def accept(
     Compare the fingerprints, or the charter's hash, with every other hospital by telephone.
     'site start' then believes these certificates and no others.
     """
-    from fedrulefit.federation import charter as charters
-    from fedrulefit.federation.consortium import Kit
-    from fedrulefit.federation.state import open_state, warn_of_expiry
+    from fedrulefit.federation.expiry import warn_of_expiry
+    from fedrulefit.federation.kits import charter as charters
+    from fedrulefit.federation.kits.kit import Kit
+    from fedrulefit.federation.state import open_state
 
     found, checked = charters.Charter.load(charter), Kit.load(kit, "site")
     rules = Policy.load(policy) if policy else Policy()
@@ -205,7 +188,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show what this site knows: charter, certificates, table, budget, runs, warnings."""
-    from fedrulefit.federation.sitestatus import read_site_status
+    from fedrulefit.federation.site.status import read_site_status
 
     facts = read_site_status(state)
     if as_json:
@@ -258,14 +241,16 @@ def review(
     decline: Annotated[str | None, typer.Option(help="Decline this one without asking.")] = None,
 ) -> None:
     """See in plain words what is about to leave, and accept or decline it."""
-    from fedrulefit.federation.host import approvals, decide
+    from fedrulefit.federation.site.approvals import decide, read_approvals
 
     for chosen, yes in ((accept, True), (decline, False)):
         if chosen is not None:
             decide(state, chosen, accept=yes, by=whoami())
             stdout().print(Text(f"{chosen}: {'accepted' if yes else 'declined'}."))
             return
-    waiting = {name: facts for name, facts in approvals(state).items() if not facts["decision"]}
+    waiting = {
+        name: facts for name, facts in read_approvals(state).items() if not facts["decision"]
+    }
     if not waiting:
         stdout().print("Nothing waits for a decision.")
     for name, facts in waiting.items():

@@ -1,1 +1,5 @@
-"""Hospitals run it between themselves: kits and charters, processes, carriers, runs, audits."""
+"""Federations of real hospitals.
+
+``kits``, ``site``, ``coordinator`` and ``carrier`` are who takes part and the three processes;
+``flare`` is what a carrier sends with. The modules beside them serve several of these.
+"""

@@ -17,13 +17,7 @@ pooled sums. Who may see it is for the consortium to say.
 from __future__ import annotations
 
 import hashlib
-import shutil
-import sqlite3
-import tempfile
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
@@ -34,23 +28,19 @@ import msgpack
 
 from fedrulefit.engines.drive import read_question, unpack_step
 from fedrulefit.errors import FederationError, FedRuleFitError, ProtocolError
+from fedrulefit.federation.coordinator.runs import read_run_request
+from fedrulefit.federation.coordinator.serving import SIGNATURES
 from fedrulefit.federation.envelope import Letter, unpack_parts, verify_letter
 from fedrulefit.federation.journal import Journal
-from fedrulefit.federation.runs import SIGNATURES, read_request, run_folders
+from fedrulefit.federation.record import MODEL, unpacked
 from fedrulefit.model import Model
-from fedrulefit.model.file import MAX_BYTES, model_facts
+from fedrulefit.model.file import model_facts
 from fedrulefit.privacy.identity import Trust
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.retrace import Retracer
 from fedrulefit.protocol.store import Memory
 from fedrulefit.protocol.wire import digest, read_reply, to_bytes
 from fedrulefit.study import Study
-
-FILES: Final = ("run.json", "study.toml", "journal.sqlite")
-"""What a record holds: the run's own files."""
-
-MODEL: Final = "model.json"
-"""And this one, if the run is finished."""
 
 _EXACT: Final = {
     *("intercept", "coefficient", "cutoffs", "limits", "inside", "events_inside", "by_site"),
@@ -60,20 +50,6 @@ _EXACT: Final = {
 
 _OWN: Final = frozenset(["software"])
 """What a model tells of the machine that made it."""
-
-MOST_BYTES: Final = {
-    "run.json": 2**20,
-    "study.toml": 2**20,
-    "journal.sqlite": 8 * 2**30,
-    "model.json": MAX_BYTES,
-}
-"""Most bytes of each file of a record."""
-
-MOST_RATIO: Final = 100
-"""How often a file may be larger than what it takes in the record, beyond `_SMALL` bytes."""
-
-_SMALL: Final = 2**26
-_ZIP_ERRORS: Final = (zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -113,39 +89,6 @@ class Audit:
     problems: tuple[str, ...]
 
 
-def write_record(folder: Path, path: Path) -> None:
-    """Write the record of a run, as far as it is.
-
-    Parameters
-    ----------
-    folder : Path
-        The run's, at the coordinator.
-    path : Path
-        The file to write.
-
-    Raises
-    ------
-    FederationError
-        If there is no such run, or the file cannot be written.
-    """
-    if not (folder / "run.json").exists():
-        known = ", ".join(path.name for path in run_folders(folder.parent.parent)) or "none"
-        raise FederationError(f"there is no run {folder.name!r}; there are: {known}")
-    if not (folder / "journal.sqlite").exists():
-        raise FederationError(f"run {folder.name!r} has not asked anything yet")
-    names = (*FILES, MODEL) if (folder / MODEL).exists() else FILES
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-            copy = Path(scratch) / "journal.sqlite"
-            _copy_journal(folder / "journal.sqlite", copy)
-            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as record:
-                for name in names:
-                    record.write(copy if name == "journal.sqlite" else folder / name, name)
-    except OSError as error:
-        raise FederationError(f"cannot write {path}: {error.strerror}") from None
-    path.chmod(0o600)
-
-
 def audit(
     record: Path,
     *,
@@ -176,8 +119,8 @@ def audit(
     FederationError
         If the file is not a record, or of a run that the hospital did not take part in.
     """
-    with _unpacked(record) as folder:
-        request = read_request(folder)
+    with unpacked(record) as folder:
+        request = read_run_request(folder)
         study = Study.load(folder / "study.toml")
         memory = memory_of(study.digest, request.run)
         if memory.get("place") is None:
@@ -219,7 +162,7 @@ class _Replay:
         trust: Trust,
         coordinator: str,
     ) -> None:
-        request = read_request(folder)
+        request = read_run_request(folder)
         self._steps = journal.section("run")
         self._signatures = journal.section(SIGNATURES)
         self._lead = Retracer(
@@ -365,50 +308,6 @@ def _last_digit(number: float) -> float:
     """Return what the last digit of a number counts."""
     exponent = Decimal(repr(number)).as_tuple().exponent
     return 10.0**exponent if isinstance(exponent, int) else 0.0
-
-
-def _copy_journal(source: Path, target: Path) -> None:
-    """Copy a journal that may be in use."""
-    with sqlite3.connect(f"file:{source}?mode=ro", uri=True) as old, sqlite3.connect(target) as new:
-        old.backup(new)
-    old.close()
-    new.close()
-
-
-@contextmanager
-def _unpacked(record: Path) -> Iterator[Path]:
-    """Unpack a record's own files, and nothing else, into a folder that is thrown away."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        try:
-            with zipfile.ZipFile(record) as archive:
-                names = (*FILES, MODEL) if MODEL in archive.namelist() else FILES
-                for name in names:
-                    _check_entry(archive.getinfo(name))
-                    with archive.open(name) as source, (folder / name).open("wb") as target:
-                        shutil.copyfileobj(source, target)
-            read_request(folder)
-        # Whatever a hostile archive or file can make the readers underneath say.
-        except (OSError, LookupError, ValueError, RuntimeError, EOFError, *_ZIP_ERRORS) as error:
-            why = f" ({error})" if isinstance(error, _EntryError) else ""
-            raise FederationError(
-                f"{record} is not the record of a run{why}: 'fedrulefit federation record' writes "
-                "them"
-            ) from None
-        yield folder
-
-
-class _EntryError(ValueError):
-    """A file of a record is not one that we wrote."""
-
-
-def _check_entry(entry: zipfile.ZipInfo) -> None:
-    """Refuse a file that is locked, packed in an odd way, or would fill disk or memory."""
-    if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise _EntryError(f"its {entry.filename} is encrypted, or packed in an unknown way")
-    most = min(MOST_BYTES[entry.filename], _SMALL + MOST_RATIO * entry.compress_size)
-    if entry.file_size > most:
-        raise _EntryError(f"its {entry.filename} would take {entry.file_size} bytes")
 
 
 def _read_signature(kept: bytes) -> tuple[str, str, bytes, bytes]:

@@ -59,7 +59,7 @@ class Letter:
     signed: tuple[bytes, bytes] = field(default=(b"", b""), compare=False, repr=False)
 
 
-def close(letter: Letter, *, sender: Identity, recipient: str) -> bytes:
+def sign_letter(letter: Letter, *, sender: Identity, recipient: str) -> bytes:
     """Sign a letter for one recipient, and put it into an envelope."""
     signature = sender.sign(_claim(letter, recipient))
     parts = [letter.kind, letter.subject, letter.body, letter.instance]
@@ -68,7 +68,7 @@ def close(letter: Letter, *, sender: Identity, recipient: str) -> bytes:
     return data
 
 
-def unseal(data: bytes, *, trust: Trust, sender: str, recipient: str) -> Letter:
+def read_signed(data: bytes, *, trust: Trust, sender: str, recipient: str) -> Letter:
     """Open an envelope, if `sender` signed it for `recipient`.
 
     Raises

@@ -7,23 +7,21 @@ written down at the first start; a swapped kit or a foreign folder is refused.
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from fedrulefit.errors import FederationError, LedgerError
-from fedrulefit.files import close_to_others, make_private_folder, write_private
-from fedrulefit.privacy.identity import Identity, Trust, expiry
+from fedrulefit.files import close_to_others, make_private_folder, write_json
+from fedrulefit.privacy.identity import Identity, Trust
 
 OWNER: Final = "owner.json"
 JOURNAL: Final = "journal.sqlite"
 LEDGER: Final = "ledger.jsonl"
-_OURS: Final = ("*.json", "*.jsonl", "journal.sqlite*", "lock", "approvals", "runs", "flare")
+_OURS: Final = ("*.json", "*.jsonl", "journal.sqlite*", "lock", "approvals", "runs")
 """What we keep in a state folder; whatever else lies there is not ours to close."""
 
 
@@ -113,7 +111,7 @@ def check_owner(state: Path, owner: Owner, *, chartered: bool) -> None:
 
 def write_owner(state: Path, owner: Owner) -> None:
     """Write down whose a state folder is."""
-    write_private(state / OWNER, json.dumps(asdict(owner), indent=1).encode())
+    write_json(state / OWNER, asdict(owner))
 
 
 def open_state(state: Path) -> list[str]:
@@ -131,92 +129,6 @@ def warn_of_open(folder: Path, mended: list[Path]) -> list[str]:
         f"other users of this machine could reach {len(mended)} files or folders in {folder}; that "
         "is closed now. If they hold keys, ask for a new kit"
     ]
-
-
-class SourceFile:
-    """The file that a site's patients were read from.
-
-    Parameters
-    ----------
-    path : Path
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._mark, self._hash = self._look(), self._read()
-
-    def changed(self) -> bool:
-        """Whether the file differs from what it was; looks inside only if size or time do."""
-        try:
-            mark = self._look()
-            if mark == self._mark:
-                return False
-            same = self._read() == self._hash
-        except OSError:
-            return True
-        if same:
-            self._mark = mark
-        return not same
-
-    def _look(self) -> tuple[int, int]:
-        found = self.path.stat()
-        return found.st_size, found.st_mtime_ns
-
-    def _read(self) -> str:
-        with self.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# --- Certificates that end ------------------------------------------------------------------
-
-
-SOON: Final = (60, 30, 7)
-"""Days before its end from which on a certificate is spoken of, more and more loudly."""
-
-_LOUDER: Final = ("expires in", "expires soon, in", "EXPIRES in")
-
-
-def warn_of_expiry(
-    certificates: Mapping[str, dt.date], today: dt.date | None = None, within: int = SOON[0]
-) -> list[str]:
-    """Say which certificates have expired or soon will.
-
-    Parameters
-    ----------
-    certificates : mapping of str to date
-        Whose ("this site's certificate"), and its last day.
-    today : date, optional
-    within : int
-        Days before the end from which on it is said; -1 says only what is over.
-    """
-    today = today or dt.datetime.now(dt.UTC).date()
-    said = []
-    for whose, end in certificates.items():
-        days = (end - today).days
-        if days < 0:
-            said.append(f"{whose} EXPIRED on {end}: it needs a new kit ('federation init --renew')")
-        elif days <= within:
-            how = _LOUDER[sum(days <= limit for limit in SOON) - 1]
-            said.append(f"{whose} {how} {days} days, on {end}: ask for new kits in time")
-    return said
-
-
-def own_certificates(role: str, identity: Identity, trust: Trust) -> dict[str, dt.date]:
-    """Return the last days of the owner's certificate, and of the root's."""
-    return {
-        f"the certificate of this {role}": identity.expires,
-        "the consortium's root certificate": expiry(trust.root),
-    }
-
-
-def refuse_expired(role: str, identity: Identity) -> None:
-    """Refuse to start with a certificate that nobody believes any more."""
-    today = dt.datetime.now(dt.UTC).date()
-    if identity.expires < today:
-        raise FederationError(
-            f"the certificate of this {role} expired on {identity.expires}: nobody would believe "
-            "it. Ask the consortium's authority for a new kit ('federation init --renew')"
-        )
 
 
 def read_json(path: Path) -> dict[str, Any]:

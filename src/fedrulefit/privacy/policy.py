@@ -13,18 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fedrulefit.core.rounding import EXACT, PUBLISHED
-from fedrulefit.errors import PolicyError, explain
-from fedrulefit.files import TomlError, read_toml
+from fedrulefit.errors import PolicyError
+from fedrulefit.toml import load_toml
 
 ReleaseKind = Literal[
     "histograms",
@@ -265,16 +258,8 @@ class Policy(BaseModel):
         PolicyError
             Saying which key is wrong.
         """
-        try:
-            facts = read_toml(Path(path))
-        except OSError as error:
-            raise PolicyError(f"{path}: cannot read the policy: {error}") from None
-        except TomlError as error:
-            raise PolicyError(f"{path}: cannot read the policy: it {error}") from None
-        try:
-            return cls.model_validate(facts)
-        except ValidationError as error:
-            raise PolicyError(explain(error, f"{path}: the policy is not valid:")) from None
+        advice = "write one with 'fedrulefit site policy'"
+        return load_toml(path, cls, "policy", PolicyError, advice)
 
     def _check_words(self) -> list[str]:
         """Say what is asked of rules that others sent, of folds, and of a changed table."""

@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedrulefit.core.bins import Bins
 from fedrulefit.core.grid import Grid, check_linear, on_public_edges
-from fedrulefit.errors import StudyError, explain
-from fedrulefit.files import TomlError, read_toml
+from fedrulefit.errors import StudyError
 from fedrulefit.study.covariates import Covariate, Outcome, Weight
 from fedrulefit.study.fields import Frozen
 from fedrulefit.study.settings import (
@@ -33,6 +32,7 @@ from fedrulefit.study.settings import (
     override_settings,
     resolve_settings,
 )
+from fedrulefit.toml import check_facts, open_toml
 
 if TYPE_CHECKING:
     from fedrulefit.core.families import Family
@@ -190,25 +190,10 @@ class Study(Frozen):
     @classmethod
     def from_mapping(cls, facts: Mapping[str, Any], *, source: str = "study") -> Study:
         """Check `facts` and build the study, or say what is wrong with them."""
-        try:
-            return cls.model_validate(facts)
-        except ValidationError as error:
-            raise StudyError(explain(error, f"{source} is not a valid study:", "study")) from None
+        return check_facts(facts, cls, "study", StudyError, source)
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
         """Read ``study.toml``."""
-        path = Path(path)
-        try:
-            facts = read_toml(path)
-        except FileNotFoundError:
-            raise StudyError(
-                f"study file {path} does not exist: write one with 'fedrulefit study draft'"
-            ) from None
-        except IsADirectoryError:
-            raise StudyError(f"{path} is a folder: give the study file itself") from None
-        except OSError as error:
-            raise StudyError(f"study file {path} cannot be read: {error.strerror}") from None
-        except TomlError as error:
-            raise StudyError(f"{path} {error}") from None
+        facts = open_toml(path, "study", StudyError, "write one with 'fedrulefit study draft'")
         return cls.from_mapping(facts, source=str(path))

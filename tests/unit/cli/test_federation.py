@@ -23,12 +23,19 @@ from typer.testing import CliRunner, Result
 from fedrulefit import Model
 from fedrulefit.cli.app import app
 from fedrulefit.errors import FederationError
-from fedrulefit.federation import host, runs, service
-from fedrulefit.federation.charter import Charter
-from fedrulefit.federation.consortium import EXAMPLE as CONSORTIUM
-from fedrulefit.federation.consortium import Consortium, Kit
+from fedrulefit.federation import folderlock
+from fedrulefit.federation.coordinator import process as coordinator_process
+from fedrulefit.federation.coordinator import runs
 from fedrulefit.federation.journal import Journal
-from fedrulefit.federation.kept import KeptLedger
+from fedrulefit.federation.kits.charter import Charter
+from fedrulefit.federation.kits.consortium import EXAMPLE as CONSORTIUM
+from fedrulefit.federation.kits.consortium import Consortium
+from fedrulefit.federation.kits.kit import Kit
+from fedrulefit.federation.site import approvals, startup
+from fedrulefit.federation.site import process as site_process
+from fedrulefit.federation.site.kept import KeptLedger
+from fedrulefit.federation.site.startup import SiteStart
+from fedrulefit.files import write_json
 from fedrulefit.privacy.ledger import Release, now
 from fedrulefit.privacy.policy import EXAMPLE, Policy
 from fedrulefit.study import Study
@@ -250,20 +257,31 @@ def test_the_kit_of_another_role_is_refused(kits: Path, files: Path) -> None:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What would have become a process."""
+    """What would have become a process, opened and closed again."""
     seen: list[Any] = []
-    monkeypatch.setattr(service, "start_site", lambda *facts: seen.append(facts))
-    monkeypatch.setattr(service, "start_coordinator", lambda *facts: seen.append(facts))
+
+    def open_site(start: SiteStart, socket: Any, tell: Any) -> None:
+        opened = startup.open_site(start)
+        with contextlib.closing(opened.host):
+            tell(opened)
+        seen.append((start, opened.host))
+
+    def open_coordinator(kit: Kit, state: Path, socket: Any, tell: Any) -> None:
+        tell(coordinator_process.open_coordinator(kit, state))
+        seen.append((kit, state, socket))
+
+    monkeypatch.setattr(site_process, "start_site", open_site)
+    monkeypatch.setattr(coordinator_process, "start_coordinator", open_coordinator)
     return seen
 
 
 def test_a_site_starts_with_its_facts(kits: Path, files: Path, started: list[Any]) -> None:
     out = succeed(*start(files, kits / "north"))
-    ((kit, facts, _),) = started
-    assert kit.name == "north"
-    assert facts["data"] == str(files / "north.parquet")
-    assert facts["studies"] == [str(files / "study.toml")]
-    assert kit.root_fingerprint in out
+    ((given, opened),) = started
+    assert given.kit.name == opened.name == "north"
+    assert given.data == files / "north.parquet"
+    assert list(given.studies) == [files / "study.toml"]
+    assert given.kit.root_fingerprint in out
     assert "Sums leave only masked, among at least 3 sites." in out
     assert "Spent so far on this data set: ε = 0." in out
     flat = " ".join(out.split())
@@ -272,8 +290,6 @@ def test_a_site_starts_with_its_facts(kits: Path, files: Path, started: list[Any
     assert "ε = 0" in out
     assert "Table for sepsis: 60 patients, hash " in out
     assert f"Charter {Charter.load(kits / 'charter.toml').hash}, with south, west" in out
-    with contextlib.closing(service.open_host(facts)) as opened:
-        assert opened.name == "north"
 
 
 def test_a_site_checks_everything_first(kits: Path, files: Path, started: list[Any]) -> None:
@@ -290,7 +306,7 @@ def test_a_site_checks_everything_first(kits: Path, files: Path, started: list[A
     (files / "state" / "ledger.jsonl").write_text("{}\n")
     assert "row 1 is not a row of a ledger" in fail(*start(files, kit))
     (files / "state" / "ledger.jsonl").unlink()
-    with host.lock_folder(files / "state"):
+    with folderlock.lock_folder(files / "state"):
         assert "another process uses" in fail(*start(files, kit))
     assert not started
 
@@ -345,22 +361,26 @@ def test_the_example_policy_is_the_default(tmp_path: Path) -> None:
 def test_a_person_reviews_at_the_keyboard(tmp_path: Path) -> None:
     assert "Nothing waits" in succeed("site", "review", "--state", tmp_path)
     for kind in ("histograms", "rules"):
-        assert host.ask_person(tmp_path, "run-1", kind, ["About to leave:", "  age ≥ 60"]) is None
+        assert (
+            approvals.ask_person(tmp_path, "run-1", kind, ["About to leave:", "  age ≥ 60"]) is None
+        )
     result = runner.invoke(app, ["site", "review", "--state", str(tmp_path)], input="y\nn\n")
     assert result.exit_code == 0, result.output
     assert "age ≥ 60" in result.stdout
-    decisions = {facts["kind"]: facts["decision"] for facts in host.approvals(tmp_path).values()}
+    decisions = {
+        facts["kind"]: facts["decision"] for facts in approvals.read_approvals(tmp_path).values()
+    }
     assert decisions == {"histograms": "accepted", "rules": "declined"}
     words = ["About to leave:", "  age ≥ 60"]
-    assert host.ask_person(tmp_path, "run-1", "histograms", words) is True
-    assert host.ask_person(tmp_path, "run-1", "rules", words) is False
-    assert host.ask_person(tmp_path, "run-1", "histograms", [*words, "more"]) is None
-    assert host.ask_person(tmp_path, "run-2", "histograms", words) is None
+    assert approvals.ask_person(tmp_path, "run-1", "histograms", words) is True
+    assert approvals.ask_person(tmp_path, "run-1", "rules", words) is False
+    assert approvals.ask_person(tmp_path, "run-1", "histograms", [*words, "more"]) is None
+    assert approvals.ask_person(tmp_path, "run-2", "histograms", words) is None
 
 
 def test_a_decision_can_be_given_by_name(tmp_path: Path) -> None:
-    host.ask_person(tmp_path, "run-1", "rules", ["words"])
-    (name,) = host.approvals(tmp_path)
+    approvals.ask_person(tmp_path, "run-1", "rules", ["words"])
+    (name,) = approvals.read_approvals(tmp_path)
     assert "accepted" in succeed("site", "review", "--state", tmp_path, "--accept", name)
     assert "already" in fail("site", "review", "--state", tmp_path, "--decline", name)
 
@@ -374,7 +394,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loopback, Pa
     write_study(study_facts(epsilon=1.0, **SOLVERS["exact"]), folder / "study.toml")
     frames = {site: make_frame(120, seed=k) for k, site in enumerate("abc")}
     made = Loopback(folder, frames, Study.load(folder / "study.toml"))
-    lock = host.lock_folder(made.state)
+    lock = folderlock.lock_folder(made.state)
     with made.serving():
         yield made, folder
     lock.close()
@@ -438,8 +458,8 @@ def test_without_a_coordinator_the_commands_say_so(
     assert "start one with 'fedrulefit coordinator start'" in words
     state = tmp_path / "dead"
     state.mkdir()
-    host.write_json(state / "sites.json", {"sites": {"a": False}, "updated": "before"})
-    monkeypatch.setattr("fedrulefit.cli.federation.ABSENT", 0.3)
+    write_json(state / "sites.json", {"sites": {"a": False}, "updated": "before"})
+    monkeypatch.setattr("fedrulefit.cli.runs.ABSENT", 0.3)
     options = ["--state", state, "-o", tmp_path / "m.json", "-s", files / "study.toml"]
     assert "is not running" in fail("federation", "run", *options, "--run", "r")
     assert runs.read_status(runs.run_folder(state, "r"))["state"] == "waiting"

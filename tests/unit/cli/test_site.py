@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import os
@@ -13,12 +14,15 @@ from typing import Any
 
 import pytest
 
-from fedrulefit.federation import host, service, startup
-from fedrulefit.federation.charter import Charter, read_acceptance
-from fedrulefit.federation.consortium import EXAMPLE as CONSORTIUM
-from fedrulefit.federation.consortium import Kit
+from fedrulefit.federation.coordinator import process as coordinator_process
 from fedrulefit.federation.journal import Journal
-from fedrulefit.federation.kept import KeptLedger
+from fedrulefit.federation.kits.charter import Charter, read_acceptance
+from fedrulefit.federation.kits.consortium import EXAMPLE as CONSORTIUM
+from fedrulefit.federation.kits.kit import Kit
+from fedrulefit.federation.site import approvals, startup
+from fedrulefit.federation.site import process as site_process
+from fedrulefit.federation.site.kept import KeptLedger
+from fedrulefit.federation.site.startup import SiteStart
 from fedrulefit.federation.state import read_owner
 from fedrulefit.privacy.identity import Identity
 from fedrulefit.privacy.ledger import Release
@@ -60,13 +64,18 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The host of what would have become a process, opened and closed again."""
     seen: list[Any] = []
 
-    def open_once(kit: Any, facts: Any, socket: Any) -> None:
-        opened = startup.open_host(facts)
-        opened.close()
-        seen.append(opened)
+    def open_site(start: SiteStart, socket: Any, tell: Any) -> None:
+        opened = startup.open_site(start)
+        with contextlib.closing(opened.host):
+            tell(opened)
+        seen.append(opened.host)
 
-    monkeypatch.setattr(service, "start_site", open_once)
-    monkeypatch.setattr(service, "start_coordinator", lambda *facts: seen.append(facts))
+    def open_coordinator(kit: Kit, state: Path, socket: Any, tell: Any) -> None:
+        tell(coordinator_process.open_coordinator(kit, state))
+        seen.append((kit, state, socket))
+
+    monkeypatch.setattr(site_process, "start_site", open_site)
+    monkeypatch.setattr(coordinator_process, "start_coordinator", open_coordinator)
     return seen
 
 
@@ -285,7 +294,7 @@ def test_status_before_and_after_a_start(kits: Path, files: Path, started: list[
     succeed(*accept(kits, state, "--yes"))
     assert "north" in succeed("site", "status", "--state", state)
     succeed(*start(files, kits / "north"))
-    host.ask_person(state, "run-1", "rules", ["words"])
+    approvals.ask_person(state, "run-1", "rules", ["words"])
     out = succeed("site", "status", "--state", state)
     assert "Site north" in out
     assert "with north, south, west" in out

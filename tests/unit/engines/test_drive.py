@@ -20,7 +20,7 @@ from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.store import Transient
 from fedrulefit.protocol.wire import from_bytes, to_bytes
-from tests.conformance.engine_suite import model_bytes
+from fedrulefit.testing.engines import model_bytes
 from tests.samples import SOLVERS, fit_model, make_sites, make_study, make_tables
 
 SMALL = {"n_trees": 5, "rounds": 3, "epsilon": 1.0, "spreads": "exact"}

@@ -1,8 +1,7 @@
-"""State folders: one owner's, closed to others; certificates that end; files that change."""
+"""State folders: one owner's, and closed to others."""
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import stat
 from dataclasses import replace
@@ -15,19 +14,14 @@ from fedrulefit.errors import FederationError, LedgerError
 from fedrulefit.federation.state import (
     JOURNAL,
     Owner,
-    SourceFile,
     check_owner,
     open_state,
     read_owner,
-    refuse_expired,
-    warn_of_expiry,
     write_owner,
 )
-from fedrulefit.privacy.identity import make_consortium
 
 NORTH = Owner("site", "north", "a" * 64, "b" * 64)
 LEAD = Owner("coordinator", "fed.example.org", "a" * 64, "b" * 64)
-TODAY = dt.date(2026, 11, 17)
 
 
 @pytest.fixture
@@ -79,9 +73,6 @@ def test_an_owner_that_cannot_be_read_is_refused(state: Path) -> None:
         check_owner(state, NORTH, chartered=True)
 
 
-# --- Modes --------------------------------------------------------------------------------------
-
-
 @pytest.fixture(autouse=True, params=[0, 0o022])
 def _umask(request: pytest.FixtureRequest) -> object:
     before = os.umask(request.param)
@@ -96,12 +87,12 @@ def mode(path: Path) -> int:
 def test_what_is_written_privately_is_private_whatever_the_umask(tmp_path: Path) -> None:
     files.make_private_folder(tmp_path / "a" / "b")
     files.touch_private(tmp_path / "a" / "b" / "lock")
-    files.write_private(tmp_path / "a" / "b" / "facts", b"x")
+    files.write_whole(tmp_path / "a" / "b" / "facts", b"x", private=True)
     assert mode(tmp_path / "a" / "b") == 0o700
     assert mode(tmp_path / "a" / "b" / "lock") == 0o600
     assert mode(tmp_path / "a" / "b" / "facts") == 0o600
     (tmp_path / "a" / "b" / "facts").chmod(0o644)
-    files.write_private(tmp_path / "a" / "b" / "facts", b"y")
+    files.write_whole(tmp_path / "a" / "b" / "facts", b"y", private=True)
     assert mode(tmp_path / "a" / "b" / "facts") == 0o600
     assert sorted(p.name for p in (tmp_path / "a" / "b").iterdir()) == ["facts", "lock"]
 
@@ -113,7 +104,7 @@ def test_an_open_folder_is_closed_and_that_is_said(tmp_path: Path) -> None:
     state = tmp_path / "state"
     (state / "approvals").mkdir(parents=True, mode=0o755)
     (state / "approvals" / "one.json").write_text("{}")
-    (state / "flare").symlink_to(outside)
+    (state / "runs").symlink_to(outside)
     (state / "patients.csv").write_text("somebody's table")
     (state / "patients.csv").chmod(0o644)
     for path in (state, state / "approvals"):
@@ -139,58 +130,3 @@ def test_a_folder_that_cannot_be_closed_is_refused(
     monkeypatch.setattr(Path, "chmod", refuse)
     with pytest.raises(FederationError, match="other users can reach"):
         files.close_to_others(tmp_path)
-
-
-# --- Certificates that end ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("days", "words"),
-    [
-        (61, None),
-        (60, "north expires in 60 days, on 2027-01-16"),
-        (31, "expires in 31"),
-        (30, "expires soon, in 30"),
-        (8, "expires soon, in 8"),
-        (7, "EXPIRES in 7"),
-        (0, "EXPIRES in 0"),
-        (-1, "north EXPIRED on 2026-11-16"),
-    ],
-)
-def test_the_end_of_a_certificate_is_said_louder_and_louder(days: int, words: str | None) -> None:
-    said = warn_of_expiry({"north": TODAY + dt.timedelta(days=days)}, TODAY)
-    assert len(said) == (words is not None)
-    assert words is None or words in said[0]
-    only_over = warn_of_expiry({"north": TODAY + dt.timedelta(days=days)}, TODAY, within=-1)
-    assert len(only_over) == (days < 0)
-
-
-def test_an_expired_certificate_does_not_start() -> None:
-    identities, _ = make_consortium(["north"])
-    refuse_expired("site", identities["north"])
-
-    class Expired:
-        expires = dt.date(2020, 1, 1)
-
-    with pytest.raises(FederationError, match="this site expired on 2020-01-01"):
-        refuse_expired("site", Expired())  # type: ignore[arg-type]
-
-
-# --- The file that the patients were read from --------------------------------------------------
-
-
-def test_a_changed_file_is_noticed_by_what_it_holds(tmp_path: Path) -> None:
-    path = tmp_path / "north.csv"
-    path.write_text("one")
-    source = SourceFile(path)
-    assert not source.changed()
-    os.utime(path, (1, 1))  # touched, but the same
-    assert not source.changed()
-    path.write_text("two")
-    os.utime(path, (2, 2))
-    assert source.changed()
-    assert source.changed()
-    path.write_text("one")
-    assert not source.changed()
-    path.unlink()
-    assert source.changed()

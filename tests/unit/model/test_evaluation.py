@@ -17,6 +17,7 @@ from fedrulefit import plot
 from fedrulefit.core.grid import encode
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.engines import inprocess
+from fedrulefit.engines.leaveout import leave_one_site_out
 from fedrulefit.errors import DataError, FitError
 from fedrulefit.model import Model
 from fedrulefit.model.evaluation import ALL_SITES, Evaluation
@@ -294,7 +295,7 @@ def test_leaving_a_site_out_judges_it_by_the_others() -> None:
         return UnsafeSeededLaplace(3, site)
 
     asked: list[str] = []
-    found = inprocess.leave_one_site_out(STUDY, TABLES, make_noise=noise, on_site=asked.append)
+    found = leave_one_site_out(STUDY, TABLES, make_noise=noise, on_site=asked.append)
     assert asked == list(TABLES)
     others = {site: TABLES[site] for site in ("north", "west")}
     study = STUDY.with_settings(holdout=0.0)
@@ -306,4 +307,4 @@ def test_leaving_a_site_out_judges_it_by_the_others() -> None:
     assert abs(frame.loc["south", "auc"] - expected) <= frame.loc["south", "auc_bound"] + 1e-3
     assert frame.loc[ALL_SITES, "patients"] == 650
     with pytest.raises(FitError, match="two are needed"):
-        inprocess.leave_one_site_out(STUDY, {"north": TABLES["north"]})
+        leave_one_site_out(STUDY, {"north": TABLES["north"]})

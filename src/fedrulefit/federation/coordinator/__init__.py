@@ -1,0 +1,1 @@
+"""The coordinator's process: it leads the runs, and has no network."""

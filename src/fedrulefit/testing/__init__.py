@@ -1,0 +1,1 @@
+"""Tests that others can run: whether an engine of theirs is right."""

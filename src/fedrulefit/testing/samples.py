@@ -1,0 +1,103 @@
+"""Small synthetic hospitals with every kind of covariate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedrulefit.study import Study
+from fedrulefit.table.check import load_table
+from fedrulefit.table.patients import Table
+
+SMALL: dict[str, Any] = {
+    "n_trees": 20,
+    "solver": "fedda",
+    "rounds": 10,
+    "local_steps": 5,
+    "client_step": 0.2,
+    "learning_rate": 0.1,
+    "penalty": 0.002,
+    "single_cutoffs": False,
+    "linear_factor": 1.0,
+    "interaction_factor": 1.0,
+}
+"""Settings of a small run of the paper's FedDA."""
+
+EXACT: dict[str, Any] = {
+    "solver": "exact",
+    "single_cutoffs": True,
+    "linear_factor": 0.2,
+    "interaction_factor": 1.75,
+}
+SOLVERS: dict[str, dict[str, Any]] = {
+    "fedda": {},
+    "exact": {**EXACT, "penalty": 0.01},
+    "cv": {**EXACT, "penalty": "cv", "folds": 3, "path_length": 10, "path_ratio": 0.05},
+}
+"""What turns :data:`SMALL` into a run of each way to fit."""
+
+
+def study_facts(**settings: Any) -> dict[str, Any]:
+    """Return the facts of a study with every kind of covariate."""
+    return {
+        "name": "sepsis",
+        "outcome": {"column": "died", "positive": "yes", "negative": "no"},
+        "covariates": {
+            "age": {"kind": "number", "range": [18, 100], "unit": "years"},
+            "lactate": {"kind": "number", "range": [0.1, 25], "spacing": "log", "unit": "mmol/l"},
+            "gcs": {"kind": "number", "range": [3, 15], "step": 1, "complete": True},
+            "ward": {"kind": "category", "levels": ["icu", "er", "general", "other"]},
+            "sex": {
+                "kind": "yes/no",
+                "yes": "f",
+                "no": "m",
+                "labels": ["male", "female"],
+                "complete": True,
+            },
+        },
+        "settings": {**SMALL, "noise": settings.get("epsilon") is not None, **settings},
+    }
+
+
+def make_study(**settings: Any) -> Study:
+    """Return the study, by default small and without noise."""
+    return Study.from_mapping(study_facts(**settings))
+
+
+def make_frame(n_rows: int = 150, seed: int = 0) -> pd.DataFrame:
+    """Return patients as a hospital would export them, some values missing."""
+    rng = np.random.default_rng(seed)
+    age = rng.uniform(18, 100, n_rows).round(1)
+    lactate = np.exp(rng.normal(0.7, 0.7, n_rows)).round(2)
+    gcs = rng.integers(3, 16, n_rows)
+    ward = rng.choice(["icu", "er", "general", "other"], n_rows, p=[0.3, 0.3, 0.3, 0.1])
+    sex = rng.choice(["m", "f"], n_rows)
+    odds = 0.04 * (age - 60) + 1.5 * (lactate > 2.5) - 0.2 * (gcs - 9) + 1.0 * (ward == "icu")
+    died = rng.random(n_rows) < 1 / (1 + np.exp(0.5 - odds))
+    frame = pd.DataFrame(
+        {
+            "age": age,
+            "lactate": lactate,
+            "gcs": gcs,
+            "ward": ward.astype(object),
+            "sex": sex,
+            "died": np.where(died, "yes", "no"),
+        }
+    )
+    frame.loc[rng.random(n_rows) < 0.1, "lactate"] = np.nan
+    frame.loc[rng.random(n_rows) < 0.05, "ward"] = None
+    return frame
+
+
+def make_tables(
+    study: Study, sizes: Sequence[int] = (70, 50, 30), seed: int = 0
+) -> dict[str, Table]:
+    """Return one table per site."""
+    names = ("north", "south", "west", "east", "centre", "coast")
+    return {
+        name: load_table(make_frame(size, seed + k), study)
+        for k, (name, size) in enumerate(zip(names, sizes, strict=False))
+    }
