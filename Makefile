@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# What an installation is made from: the version stands in the package.
+INSTALLS := pyproject.toml requirements.lock src/fedrulefit/__init__.py
 
 .PHONY: demo test lint docs types contracts study bench lock clean
 
@@ -42,18 +44,18 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml requirements.lock | $(VENV)/bin/python
+$(VENV)/.installed: $(INSTALLS) | $(VENV)/bin/python
 	$(PIP) install --quiet -c requirements.lock -e .
 	touch $@
 
-$(VENV)/.installed-dev: pyproject.toml requirements.lock | $(VENV)/bin/python
+$(VENV)/.installed-dev: $(INSTALLS) | $(VENV)/bin/python
 	$(PIP) install --quiet -c requirements.lock -e ".[dev]"
 	touch $@ $(VENV)/.installed
 
-$(VENV)/.installed-bench: pyproject.toml requirements.lock | $(VENV)/bin/python
+$(VENV)/.installed-bench: $(INSTALLS) | $(VENV)/bin/python
 	$(PIP) install --quiet -c requirements.lock -e ".[bench]"
 	touch $@
 
-$(VENV)/.installed-docs: pyproject.toml requirements.lock | $(VENV)/bin/python
+$(VENV)/.installed-docs: $(INSTALLS) | $(VENV)/bin/python
 	$(PIP) install --quiet -c requirements.lock -e ".[docs]"
 	touch $@
