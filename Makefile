@@ -4,10 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+UV := $(BIN)/python -m uv
 # What an installation is made from: the version stands in the package.
 INSTALLS := pyproject.toml requirements.lock src/fedrulefit/__init__.py
 
 .PHONY: demo test lint docs types contracts study bench lock clean
+.PHONY: dist lowest
 
 demo: $(VENV)/.installed
 	$(BIN)/fedrulefit demo --output fedrulefit-demo
@@ -26,6 +28,23 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env \
 	  --doctree-dir build/doctrees docs build/docs
 
+# The wheel, built from the source distribution, and tried in an environment of its own.
+dist: $(VENV)/.installed-dev
+	rm -rf dist
+	$(UV) build --quiet --build-constraints requirements.lock --out-dir dist
+	$(BIN)/python -m tools.dist dist
+
+# The oldest versions that pyproject.toml allows, on the oldest Python: do the tests pass?
+LOWEST := build/lowest
+LOWEST_TESTS := tests/unit/core tests/unit/study tests/unit/table tests/unit/protocol \
+  tests/unit/model tests/unit/estimators tests/unit/cli tests/conformance/test_inprocess.py
+lowest: $(VENV)/.installed-dev
+	$(UV) pip compile --quiet --resolution lowest-direct --python-version 3.11 --extra dev \
+	  --output-file $(LOWEST).txt pyproject.toml
+	$(UV) venv --quiet --clear --python 3.11 $(LOWEST)
+	$(UV) pip install --quiet --python $(LOWEST) -r $(LOWEST).txt -e .
+	$(LOWEST)/bin/python -m pytest -q -n auto $(LOWEST_TESTS)
+
 # Longer statistical studies on the real data sets; see docs/real-data.md.
 study: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m study -s
@@ -34,8 +53,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.run
 
 lock: $(VENV)/.installed-dev
-	$(PIP) install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --upgrade --all-extras --no-annotate --no-header \
+	$(UV) pip compile --quiet --universal --upgrade --all-extras --no-annotate --no-header \
 	  --python-version 3.11 pyproject.toml --output-file requirements.lock
 
 clean:
