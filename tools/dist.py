@@ -26,7 +26,7 @@ SOURCE: Final = ROOT / "src" / "fedrulefit"
 NAME: Final = f"fedrulefit-{fedrulefit.__version__}"
 
 IN_SDIST: Final = (
-    "CHANGELOG.md", "CITATION.cff", "LICENSE", "Makefile", "README.md",
+    "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md",
     "SECURITY.md", "docs/index.md", "pyproject.toml", "requirements.lock", "tests/conftest.py",
 )  # fmt: skip
 """What a source distribution holds beside the package, among others."""
