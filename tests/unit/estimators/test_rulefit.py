@@ -88,7 +88,7 @@ def test_scikit_learn_s_own_checks(
 ) -> None:
     """The default noise is replaced by seeded noise, or the checks were random."""
     monkeypatch.setattr(
-        "fedrulefit.protocol.site.OpenDPLaplace", lambda: UnsafeSeededLaplace(0, "test")
+        "fedrulefit.protocol.site.site.OpenDPLaplace", lambda: UnsafeSeededLaplace(0, "test")
     )
     check(estimator)
 
