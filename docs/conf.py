@@ -33,7 +33,7 @@ CHAPTERS: Final = {
     "Reference": ["api", "protocol", "model-file"],
     "Method": ["method", "defaults"],
     "Results": ["real-data", "paper-study", "benchmarks"],
-    "Development": ["architecture", "site/changes"],
+    "Development": ["site/contributing", "architecture", "site/changes"],
 }
 
 project = "fedrulefit"
@@ -77,6 +77,7 @@ def complete_page(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = source[0].replace("```sh\n$ ", "```console\n$ ")
     if page == "index":
         text = source[0].replace("../CHANGELOG.md", "site/changes.md")
+        text = text.replace("../CONTRIBUTING.md", "site/contributing.md")
         source[0] = "\n".join([text, *make_contents()])
     elif page == "api":
         tables = r"(?<=<!-- api:start -->).*(?=<!-- api:end -->)"

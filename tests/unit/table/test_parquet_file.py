@@ -22,11 +22,10 @@ def test_parquet_names_that_differ_in_case(tmp_path: Path) -> None:
 
 def test_parquet_types(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    duckdb.execute(
-        "COPY (SELECT 1.5::DECIMAL(5, 2) d, true b, NULL::INT n, DATE '2020-01-01' t, "
-        "'x'::ENUM('x') e, 'q'::BLOB o) TO $path (FORMAT parquet)",
-        {"path": str(path)},
-    )
+    duckdb.sql(
+        "SELECT 1.5::DECIMAL(5, 2) d, true b, NULL::INT n, DATE '2020-01-01' t, "
+        "'x'::ENUM('x') e, 'q'::BLOB o"
+    ).write_parquet(str(path))
     arrays = read_columns(path).arrays
     assert arrays["d"].tolist() == [1.5]
     assert arrays["b"].tolist() == [1.0]
