@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint docs types contracts study bench lock clean
+.PHONY: demo test lint docs types contracts mutants study bench lock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/fedrulefit demo --output fedrulefit-demo
@@ -23,6 +23,12 @@ lint: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-docs
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env \
 	  --doctree-dir build/doctrees docs build/docs
+
+# Do the tests notice small faults in core/ and privacy/? A survivor is an error, unless
+# tests/mutants.toml explains it. More: make mutants MUTANTS="--file grid" (all of one file).
+MUTANTS ?= --sample 200 --seconds 900
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.mutants $(MUTANTS)
 
 # Longer statistical studies on the real data sets; see docs/real-data.md.
 study: $(VENV)/.installed-dev

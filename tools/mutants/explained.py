@@ -1,0 +1,56 @@
+"""Survivors that are no gap in the tests: ``tests/mutants.toml``.
+
+Each entry names the file, the line by its text, the changes, and why no test can or need
+notice them. An entry whose code is gone is an error, so that the list stays true.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeAlias
+
+from tools.mutants.mutations import Mutant
+
+Key: TypeAlias = tuple[str, str, str]
+
+
+def key_of(mutant: Mutant) -> Key:
+    """Return what a mutant is known by: no line number, since these move."""
+    return mutant.file, mutant.line, mutant.change
+
+
+def read_explained(path: Path) -> dict[Key, str]:
+    """Return why each explained mutant may survive."""
+    reasons: dict[Key, str] = {}
+    for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("survivor", []):
+        file, line, changes, why = (entry[name] for name in ("file", "line", "changes", "why"))
+        for change in changes:
+            if not why.strip():
+                raise ValueError(f"{path}: no reason is given for {change!r} in {file}")
+            if (file, line, change) in reasons:
+                raise ValueError(f"{path}: {change!r} in {file} is explained twice")
+            reasons[file, line, change] = why
+    return reasons
+
+
+def outdated(reasons: Iterable[Key], mutants: Iterable[Mutant]) -> list[Key]:
+    """Return the explained mutants that the code has no more."""
+    known = {key_of(mutant) for mutant in mutants}
+    return [key for key in reasons if key not in known]
+
+
+def draft(mutant: Mutant) -> str:
+    """Return an entry to fill in."""
+    quoted = [_quote(text) for text in key_of(mutant)]
+    return (
+        f'[[survivor]]\nfile = {quoted[0]}\nline = {quoted[1]}\nchanges = [{quoted[2]}]\nwhy = ""\n'
+    )
+
+
+def _quote(text: str) -> str:
+    if "'" not in text and "\n" not in text:
+        return f"'{text}'"
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
