@@ -440,7 +440,7 @@ def test_a_hospital_that_reads_nothing_holds_up_no_other(made: Federation, weak:
             wire.communicator.conn_manager.frame_mgr_executor = pool
         wire.driver.listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # soon full
         sock = socket.socket()
-        # Not SO_RCVBUF: where that is small the kernel drops packets, and all stands still at times.
+        # Not a small SO_RCVBUF: the kernel then drops packets, and all stands still at times.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_WINDOW_CLAMP, 4096)
         sock.connect(("127.0.0.1", port))
         south = Peer(frames.make_tls(part(made, "south")).wrap_socket(sock))

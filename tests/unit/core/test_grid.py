@@ -30,6 +30,7 @@ from fedrulefit.core.grid import (
     sum_spreads,
     term_bounds,
 )
+from fedrulefit.core.rules import Condition, describe_condition
 
 SUMS = tuple(SpreadUnits.__annotations__)
 
@@ -140,6 +141,104 @@ def test_histograms_of_sites_add_up_to_the_pooled_histogram() -> None:
 def test_split_cells_refuses_a_wrong_number_of_counts() -> None:
     with pytest.raises(ValueError, match="expected 3 counts"):
         split_cells(np.zeros(4, np.int64), [numbers([0, 1, 2], complete=False)])
+
+
+# --- categories and scores, by hand ---------------------------------------------------------
+
+LEVELS = ("fall", "car", "burn", "other")
+"""Positions 0 to 3."""
+
+
+@pytest.mark.parametrize(
+    ("level", "cells", "code", "condition"),
+    [
+        (0.0, [1, 0, 0, 0, 0], 0, "injury = fall"),
+        (1.0, [0, 1, 0, 0, 0], 1, "injury = car"),
+        (2.0, [0, 0, 1, 0, 0], 2, "injury = burn"),
+        (3.0, [0, 0, 0, 1, 0], 3, "injury = other"),
+        (math.nan, [0, 0, 0, 0, 1], 255, "injury is missing"),
+    ],
+)
+def test_each_level_has_its_own_cell_code_and_word(
+    level: float, cells: list[int], code: int, condition: str
+) -> None:
+    """Written out: a twin that reads the same edges is blind to levels moved by one."""
+    bins = Bins.categorical(4, complete=False)
+    values = np.array([[level]])
+    assert count_histograms(values, ones(1), [bins]).tolist() == cells
+    grid = estimate([1, 2, 3, 4, 5], bins)
+    assert encode(values, grid).tolist() == [[code]]
+    said = describe_condition(Condition(0, 1 << code), grid.axes[0], "injury", levels=LEVELS)
+    assert said == condition
+
+
+@pytest.mark.parametrize(
+    ("value", "cells", "code"),
+    [(0.0, [1, 0, 0], 0), (1.0, [0, 1, 0], 1), (math.nan, [0, 0, 1], 255)],
+)
+def test_no_is_0_and_yes_is_1(value: float, cells: list[int], code: int) -> None:
+    bins = Bins.binary(complete=False)
+    assert count_histograms(np.array([[value]]), ones(1), [bins]).tolist() == cells
+    grid = estimate([5, 5, 5], bins)
+    assert grid.axes[0].cutoffs.tolist() == [0.5]
+    assert encode(np.array([[value]]), grid).tolist() == [[code]]
+
+
+def test_bins_by_hand() -> None:
+    category, binary = Bins.categorical(3, complete=True), Bins.binary(complete=False)
+    assert category.edges.tolist() == [-0.5, 0.5, 1.5, 2.5]
+    assert category.midpoints.tolist() == [0, 1, 2]
+    assert (category.n_bins, category.n_cells) == (3, 3)
+    assert binary.edges.tolist() == [-0.5, 0.5, 1.5]
+    assert (binary.n_bins, binary.n_cells) == (2, 3)
+    number = numbers([-2, 0, 6])
+    assert (number.centre, number.half, number.midpoints.tolist()) == (2, 4, [-1, 3])
+    assert [number.clip(x) for x in (-3, -2, 1.5, 6, 7)] == [-2, -2, 1.5, 6, 6]
+
+
+def test_codes_of_a_number_by_hand() -> None:
+    """The code is the number of cut-offs that are not above the value."""
+    axis = Axis("number", np.array([40.0, 57.0, 80.0]), 4, complete=False)
+    values = np.array([-1e9, 39.9, 40.0, 56.9, 57.0, 79.9, 80.0, 1e9, math.nan])
+    codes = encode(values[:, None], Grid((axis,)))
+    assert codes.dtype == np.uint8
+    assert codes[:, 0].tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 255]
+
+
+def test_an_axis_has_between_one_and_255_codes() -> None:
+    for n_codes in (1, 255):
+        assert Axis("category", np.empty(0), n_codes, complete=True).n_codes == n_codes
+    for n_codes in (0, 256):
+        with pytest.raises(ValueError, match="1 to 255 codes"):
+            Axis("category", np.empty(0), n_codes, complete=True)
+    with pytest.raises(ValueError, match="one code more"):
+        Axis("number", np.array([1.0, 2.0]), 2, complete=True)
+    for cutoffs in ([1.0, 1.0], [2.0, 1.0]):
+        with pytest.raises(ValueError, match="must increase"):
+            Axis("number", np.array(cutoffs), 3, complete=True)
+    for wrong in ({"spread": -1.0}, {"limits": (2.0, 1.0)}):
+        with pytest.raises(ValueError, match="must not be negative, nor"):
+            Axis("number", np.array([1.0]), 2, complete=True, **wrong)
+
+
+def test_which_codes_there_are() -> None:
+    assert Axis("category", np.empty(0), 3, complete=True).every_code == 0b111
+    assert Axis("category", np.empty(0), 3, complete=False).every_code == 0b111 | 1 << 255
+
+
+def test_which_covariates_have_a_linear_term() -> None:
+    cut = np.array([1.0])
+    term = Axis("number", cut, 2, complete=True, limits=(0.0, 4.0), spread=0.5, centre=1.0)
+    none = [
+        replace(term, spread=0.0),
+        replace(term, limits=(2.0, 2.0)),
+        Axis("number", cut, 2, complete=True),
+        Axis("category", np.empty(0), 2, complete=True, limits=(0.0, 4.0), spread=0.5),
+    ]
+    assert Grid((none[0], term, none[1], none[2], none[3], term)).linear == (1, 5)
+    # 0.4·max(|0 − 1|, |4 − 1|, |fill − 1|)/0.5
+    assert term.largest == pytest.approx(2.4)
+    assert replace(term, fill=-5.0).largest == pytest.approx(4.8)
 
 
 # --- cut-offs ---------------------------------------------------------------------------
