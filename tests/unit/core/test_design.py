@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.oracles import dense, make_design
 
 from fedrulefit.core import design as design_module
 from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.fixed import EXACT, LARGEST_WEIGHT
 from fedrulefit.core.rules import Condition, Rule
-from tests.oracles import dense, make_design
 
 ROWS = 45  # six bytes, of which the last holds five patients
 BOUNDS = np.array([1.0, 1.0, 1.0, 1.0, 2.5, 4.0])
