@@ -6,6 +6,7 @@ import argparse
 import difflib
 import queue
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tools.mutants.explained import draft, key_of, outdated, read_explained
+from tools.mutants.explained import draft, key_of, outdated, read_explained, read_keys
 from tools.mutants.mutations import Mutant, find_mutants
 from tools.mutants.trial import ROOMS, ROOT, Copy, Test, Verdict, choose_tests
 
@@ -24,6 +25,7 @@ EXPLAINED = ROOT / "tests" / "mutants.toml"
 def main() -> int:
     """Return 0 if every mutant that was tried is noticed by a test, or explained."""
     asked = _read_arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # the copies are removed
     sources = {file: (ROOT / file).read_text(encoding="utf-8") for file in _files()}
     everything = [m for file, source in sources.items() for m in find_mutants(file, source)]
     reasons = read_explained(EXPLAINED)
@@ -32,6 +34,9 @@ def main() -> int:
         print(f"{EXPLAINED.name} explains what is no longer there: {file}: {line}: {change}")
     wanted = [m for m in everything if not asked.file or any(part in m.file for part in asked.file)]
     open_ones = [m for m in wanted if key_of(m) not in reasons]
+    if asked.again:
+        named = read_keys(asked.again)
+        open_ones = [m for m in open_ones if key_of(m) in named]
     random.Random(asked.seed).shuffle(open_ones)
     drawn = open_ones[: asked.sample]
     if asked.list:
@@ -43,7 +48,7 @@ def main() -> int:
     survivors, counts = _try_all(drawn, sources, asked)
     told = ", ".join(f"{n} {verdict.value}" for verdict, n in counts.items())
     print(f"tried {sum(counts.values())} of {len(drawn)}: {told or 'none'}")
-    if survivors and asked.draft:
+    if asked.draft:
         asked.draft.write_text("\n".join(map(draft, survivors)), encoding="utf-8")
     return 1 if survivors or old else 0
 
@@ -61,6 +66,7 @@ def _read_arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin none after this")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time")
     parser.add_argument("--list", action="store_true", help="name the mutants, try none")
+    parser.add_argument("--again", type=Path, help="only those that such a file names")
     parser.add_argument("--draft", type=Path, help="write entries for the survivors to this file")
     return parser.parse_args()
 
@@ -95,7 +101,8 @@ def _try_all(
             finally:
                 copies.put(copy)
 
-        with ThreadPoolExecutor(asked.jobs) as pool:
+        pool = ThreadPoolExecutor(asked.jobs)
+        try:
             for mutant, verdict, chosen in pool.map(attempt, drawn):
                 if verdict is None:
                     continue
@@ -103,6 +110,8 @@ def _try_all(
                 if verdict in {Verdict.SURVIVED, Verdict.NOT_RUN}:
                     survivors.append(mutant)
                     print(_describe(mutant, verdict, len(chosen), sources[mutant.file]), flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
     return survivors, counts
 
 

@@ -7,7 +7,7 @@ notice them. An entry whose code is gone is an error, so that the list stays tru
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,17 +22,30 @@ def key_of(mutant: Mutant) -> Key:
 
 
 def read_explained(path: Path) -> dict[Key, str]:
-    """Return why each explained mutant may survive."""
+    """Return why each explained mutant may survive.
+
+    Raises
+    ------
+    ValueError
+        If one has no reason, or two.
+    """
     reasons: dict[Key, str] = {}
-    for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("survivor", []):
-        file, line, changes, why = (entry[name] for name in ("file", "line", "changes", "why"))
-        for change in changes:
-            if not why.strip():
-                raise ValueError(f"{path}: no reason is given for {change!r} in {file}")
-            if (file, line, change) in reasons:
-                raise ValueError(f"{path}: {change!r} in {file} is explained twice")
-            reasons[file, line, change] = why
+    for key, why in _read(path):
+        if not why.strip() or key in reasons:
+            raise ValueError(f"{path}: one reason is needed for {key[2]!r} in {key[0]}")
+        reasons[key] = why
     return reasons
+
+
+def read_keys(path: Path) -> set[Key]:
+    """Return the mutants that a file names, explained or not."""
+    return {key for key, _ in _read(path)}
+
+
+def _read(path: Path) -> Iterator[tuple[Key, str]]:
+    for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("survivor", []):
+        for change in entry["changes"]:
+            yield (entry["file"], entry["line"], change), entry["why"]
 
 
 def outdated(reasons: Iterable[Key], mutants: Iterable[Mutant]) -> list[Key]:

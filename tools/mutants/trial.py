@@ -161,10 +161,10 @@ def choose_tests(mutant: Mutant, tests: Sequence[Test]) -> list[Test]:
     """Return the tests that run a mutant's statement.
 
     What runs at the import of a module, or once for many tests, concerns all tests of the
-    module.
+    module; of a module without functions, all tests.
     """
     reaching = [test for test in tests if test.lines.get(mutant.file)]
     if not mutant.call_time:
-        return reaching
+        return reaching or list(tests)
     lines = frozenset(mutant.lines)
     return [test for test in reaching if test.lines[mutant.file] & lines]
