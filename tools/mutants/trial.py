@@ -52,6 +52,11 @@ class Test:
     seconds: float
     lines: Mapping[str, frozenset[int]]
 
+    @property
+    def file(self) -> str:
+        """The file of the test."""
+        return self.name.partition("::")[0]
+
 
 class Copy:
     """A copy of the project to put faults into; the original is never written to."""
@@ -91,7 +96,7 @@ class Copy:
         chosen = sorted(tests, key=lambda test: test.seconds)
         pick = self._scratch / "pick.json"
         pick.write_text(json.dumps([test.name for test in chosen]))
-        files = sorted({test.name.partition("::")[0] for test in chosen})
+        files = sorted({test.file for test in chosen})
         least, share = _PATIENCE
         path = self.root / mutant.file
         source = path.read_text(encoding="utf-8")
@@ -160,11 +165,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def choose_tests(mutant: Mutant, tests: Sequence[Test]) -> list[Test]:
     """Return the tests that run a mutant's statement.
 
-    What runs at the import of a module, or once for many tests, concerns all tests of the
-    module; of a module without functions, all tests.
+    What runs at the import of a module, or once for many tests, concerns all tests in the files
+    that reach the module: one may read a constant only. Of a module without functions, all.
     """
     reaching = [test for test in tests if test.lines.get(mutant.file)]
     if not mutant.call_time:
-        return reaching or list(tests)
+        files = {test.file for test in reaching}
+        return [test for test in tests if test.file in files or not files]
     lines = frozenset(mutant.lines)
     return [test for test in reaching if test.lines[mutant.file] & lines]
