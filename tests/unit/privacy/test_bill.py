@@ -135,3 +135,60 @@ def test_summed_releases_name_all_that_is_summed_without_noise(
     assert "300 rounds" in rounds
     assert "with and without the outcome" in slopes
     assert "outcomes" in inside
+
+
+def test_lists_of_releases_word_for_word() -> None:
+    assert list(
+        exact_releases(noise=False, histograms=True, folds=1, per_site=True, evaluation=True)
+    ) == [
+        "the histograms",
+        "the rules grown on the site's patients, and without each of 1 folds",
+        "under the site's name and rounded, where no site has too few: its patients and outcomes, "
+        "in all and inside rules, and measures of its predictions",
+    ]
+    assert list(
+        exact_releases(noise=True, histograms=True, folds=0, per_site=True, evaluation=False)
+    ) == [
+        "the rules grown on the site's patients",
+        "under the site's name and rounded, where no site has too few: its patients and outcomes, "
+        "in all and inside rules",
+    ]
+    facts: dict[str, Any] = {"exact_spreads": True, "votes": True, "curvature": False}
+    assert list(summed_releases(**facts, rounds=9, folds=1, evaluation=True, per_site=True)) == [
+        "the spread and number of known values of each covariate",
+        "how many sites have enough patients in each candidate rule",
+        "a gradient sum, a loss and the number of patients in each of 9 rounds, of all patients "
+        "and without each of 1 folds",
+        "the gradient at the final coefficients, with and without the outcome apart",
+        "the number of patients and of outcomes in all and inside each rule of the final model, "
+        "the spread of its terms, and its loss",
+        "histograms of the held-out patients' scores, with and without the outcome",
+        "how many sites have too few patients to tell results of their own",
+    ]
+    few = summed_releases(**facts, rounds=9, folds=0, evaluation=False, per_site=False)
+    assert few[2].endswith("in each of 9 rounds")
+    assert len(few) == 5
+
+
+@pytest.mark.parametrize(("n_sites", "runs"), [(2, "1 further run,"), (4, "3 further runs,")])
+def test_a_validation_multiplies_the_histograms(n_sites: int, runs: str) -> None:
+    """Each site takes part in the run of all, and in one without each other site."""
+    once = bill(exact=("the rules",))
+    whole = once.with_validation(n_sites)
+    assert whole.n_histograms == 7 * n_sites
+    assert whole.epsilon_histograms == pytest.approx(3.5 * n_sites)
+    assert whole.exact[0] == "the rules"
+    assert runs in whole.exact[1]
+
+
+def test_the_cost_leaves_out_the_list_of_what_left() -> None:
+    whole = bill(exact=("the rules",), sums=("the gradients",), ranges_from_data=True)
+    assert "the rules" not in whole.cost()
+    assert "together ε = 3.5" in whole.cost()
+    assert "read from the data" in whole.cost()
+    assert whole.cost().endswith("trust in the coordinator.")
+    assert bill(sums=("the gradients",)).cost().endswith("trust in the coordinator.")
+    assert "finite" not in bill().cost()
+    masked = bill(sums=("the gradients",), sum_of=3).cost()
+    assert masked.endswith("the number of patients and sites behind it.")
+    assert "Released without noise" not in bill(sums=("the gradients",), sum_of=3).words()
