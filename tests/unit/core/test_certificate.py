@@ -209,13 +209,16 @@ def slopes(cases: Any, others: Any) -> SlopeSums:
         ([-0.5, 0.0], [0.5, 0.0], 0.0, (1.0, 1.0)),  # no slope, no limit
         ([-0.5, 0.3], [0.5, 0.0], 0.0, None),
         ([-4.0, -3.0], [4.0, 3.0], 0.0, (1.0, 1.0)),
+        # A term without slope sets no limit; of the others the steepest does.
+        ([-4.0, -2.0, -4.0, 0.0], [4.0, 0.0, 0.0, 0.0], 0.5, (0.25, 0.25)),
     ],
 )
 def test_scales_of_a_dual_point_by_hand(
     cases: Any, others: Any, penalty: float, scales: tuple[float, float] | None
 ) -> None:
-    """Two patients in all; the intercept first, then one term."""
-    assert choose_scales(slopes(cases, others), 2.0, np.array([0.0, penalty])) == scales
+    """Two patients in all; the intercept first, then the terms."""
+    penalties = np.array([0.0] + [penalty] * (len(cases) - 1))
+    assert choose_scales(slopes(cases, others), 2.0, penalties) == scales
 
 
 def test_a_certificate_by_hand() -> None:
