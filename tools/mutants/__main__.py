@@ -43,7 +43,7 @@ def main() -> int:
         for mutant in drawn:
             print(f"{mutant.file}:{mutant.number}: {mutant.change}")
         return 0
-    n_explained = len(wanted) - len(open_ones)
+    n_explained = sum(key_of(m) in reasons for m in wanted)
     print(f"{len(wanted)} mutants, {n_explained} of them explained; {len(drawn)} to be tried")
     survivors, counts = _try_all(drawn, sources, asked)
     told = ", ".join(f"{n} {verdict.value}" for verdict, n in counts.items())

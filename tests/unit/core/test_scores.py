@@ -116,10 +116,7 @@ def test_merged_means_are_weighted_and_an_empty_bin_has_none() -> None:
     found = coarsen(sums, 6)
     assert found is not None
     assert found.means is not None
-    assert (
-        found.means.tolist() == [pytest.approx((2 * 0.05 + 4 * 0.15) / 6 * 1)]
-        or len(found.means) == 1
-    )
+    assert found.means.tolist() == [pytest.approx((2 * 0.05 + 4 * 0.15 + 2 * 0.9) / 8)]
     two = coarsen(sums, 2)
     assert two is not None
     assert two.means is not None
@@ -208,7 +205,8 @@ def test_calibration_by_hand() -> None:
 def test_predictions_of_zero_and_one_have_finite_log_odds() -> None:
     ends = make_sums([10, 60], [90, 40], edges=[0.5], means=np.array([0.0, 1.0]), chances=90.0)
     near = replace(ends, means=np.array([1 / 1024, 1023 / 1024]))
-    assert calibrate(ends) == calibrate(near)
+    assert calibrate(ends).slope == calibrate(near).slope
+    assert np.isfinite(calibrate(ends).slope)
 
 
 def test_calibration_without_an_answer_is_nan() -> None:

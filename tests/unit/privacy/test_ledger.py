@@ -144,8 +144,11 @@ def test_what_one_study_spent_is_that_of_its_noisy_releases() -> None:
     assert ledger.spent("sepsis") == 0
     other = replace(NOISY, study="burns", epsilon=0.25)
     ledger.append(NOISY, replace(PLAIN, study="sepsis"), other, NOISY)
+    assert ledger.epsilon == 3.25
+    ledger.append(other)
+    assert ledger.next_rows([NOISY])[0]["epsilon_so_far"]["add_or_remove_one"] == 5.0
     assert ledger.spent("sepsis") == 3.0
-    assert ledger.spent("burns") == 0.25
+    assert ledger.spent("burns") == 0.5
     assert ledger.spent("nobody") == 0
 
 
