@@ -95,10 +95,11 @@ def test_squares_of_many_patients_stay_exact() -> None:
 def test_the_rows_of_an_exact_sum_depend_on_the_largest_of_any_column() -> None:
     """A linear term at its bound counts as much as a rule; one beyond it (rounding) more."""
     n_rows = 4_001
-    site = make_design(np.ones((n_rows, 1), dtype=bool), np.full((n_rows, 1), 2.0))
+    site = make_design(np.ones((n_rows, 1), dtype=bool), np.full((n_rows, 1), 3.0))
     root = (2**20 - 1) / 2**20
     found = site.sum_squares(np.full(n_rows, root), np.ones(3))
-    largest = 2 * (2**20 - 1)
+    largest = 3 * (2**20 - 1)
+    assert n_rows * largest**2 > EXACT
     assert found[2, 2] == n_rows * largest**2
     assert found[0, 2] == n_rows * largest * (2**20 - 1)
 

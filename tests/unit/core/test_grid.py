@@ -24,6 +24,8 @@ from fedrulefit.core.grid import (
     estimate_grid,
     exact_grid,
     linear_values,
+    on_public_edges,
+    public_cells,
     read_spreads,
     repair_counts,
     split_cells,
@@ -716,3 +718,92 @@ def test_a_linear_term_has_the_spread_of_an_average_rule() -> None:
     term = linear_values(x, grid)[:, 0]
     assert term.std(ddof=1) == pytest.approx(0.4, rel=1e-12)
     assert term.mean() == pytest.approx(0.0, abs=1e-12)
+
+
+# --- what is public of a value --------------------------------------------------------------
+
+
+def test_cells_that_no_public_cutoff_parts() -> None:
+    """By hand: edges 0, 10, 20 and a public cut-off at 5 and one that no edge has, 12."""
+    bins = numbers([0, 10, 20], cutoffs=[5, 12], complete=False)
+    values = np.array([-3, 0, 4.9, 5, 9.9, 10, 11.9, 12, 19.9, 20, 99, np.nan])
+    cells = public_cells(values, bins)
+    assert cells.dtype == np.int64
+    assert cells.tolist() == [1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, -1]
+    # Without public cut-offs the edges are the cut-offs, moved to whole scores.
+    scores = numbers([0, 1.5, 3], step=1.0)
+    assert public_cells(np.array([0, 1, 1.5, 2, 3]), scores).tolist() == [1, 1, 2, 3, 4]
+    assert public_cells(np.array([0.0, 1.0]), Bins.binary(complete=True)).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("cutoffs", "limits", "public"),
+    [
+        ([10.0], (0.0, 20.0), True),
+        ([10.0], (10.0, 20.0), True),
+        ([], (0.0, 20.0), True),
+        ([10.5], (0.0, 20.0), False),
+        ([10.0], (0.5, 20.0), False),
+        ([10.0], (0.0, 19.0), False),
+        ([0.0], (0.0, 20.0), False),  # an end of the range parts nobody
+    ],
+)
+def test_a_grid_lies_on_public_edges(cutoffs: Any, limits: Any, public: bool) -> None:
+    axis = Axis("number", np.array(cutoffs), len(cutoffs) + 1, complete=True, limits=limits)
+    assert on_public_edges(axis, numbers([0, 10, 20])) is public
+
+
+def test_limits_of_a_yes_no_covariate_are_its_values() -> None:
+    """Its edges are −0.5, 0.5 and 1.5; nobody has such a value."""
+    binary = Bins.binary(complete=True)
+    axis = Axis("yes/no", np.array([0.5]), 2, complete=True, limits=(0.0, 1.0))
+    assert on_public_edges(axis, binary)
+    assert not on_public_edges(replace(axis, limits=(0.0, 0.9)), binary)
+    number = numbers([-0.5, 0.5, 1.5], cutoffs=[0.5])
+    assert not on_public_edges(replace(axis, kind="number"), number)
+
+
+def test_an_axis_without_more_facts_has_no_linear_term() -> None:
+    axis = Axis("number", np.array([1.0]), 2, complete=True)
+    assert (axis.limits, axis.spread, axis.centre, axis.fill) == ((0, 0), 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fine"),
+    [
+        ({}, True),
+        ({"centre": 2.0}, True),
+        ({"centre": 8.0}, True),
+        ({"centre": 1.9}, False),
+        ({"centre": 8.1}, False),
+        ({"fill": 2.0}, True),
+        ({"fill": 1.9}, False),
+        ({"fill": 8.1}, False),
+        ({"limits": (0.0, 10.0)}, True),
+        ({"limits": (-0.1, 8.0)}, False),
+        ({"limits": (2.0, 10.1)}, False),
+        ({"spread": 10.0}, True),  # twice half the range
+        ({"spread": 10.1}, False),
+        ({"spread": 0.4 * 8 / 64}, True),  # the largest term is 0.4·8/spread
+        ({"spread": 0.4 * 8 / 64.01}, False),
+    ],
+)
+def test_a_linear_term_at_its_limits(changes: dict[str, Any], fine: bool) -> None:
+    bins = numbers([0, 5, 10])
+    plain = Axis("number", np.array([5.0]), 2, complete=True, limits=(2.0, 8.0), spread=1.0,
+                 fill=4.0)  # fmt: skip
+    axis = replace(plain, **changes)
+    if fine:
+        check_linear(axis, bins)
+    else:
+        with pytest.raises(ValueError, match="the grid has a"):
+            check_linear(axis, bins)
+
+
+@pytest.mark.parametrize(("weights", "spread"), [([1, 1, 1], 1.0), ([0.5, 0, 0.5], 0.0)])
+def test_spread_of_weights_of_one_patient_in_all_is_none(weights: Any, spread: float) -> None:
+    grid = exact_grid(
+        np.array([[1.0], [2.0], [3.0]]), np.array(weights, float), [numbers([0, 2, 4])],
+        n_cutoffs=5, winsor=0.0, centre=False,
+    )  # fmt: skip
+    assert grid.axes[0].spread == pytest.approx(spread)
