@@ -807,3 +807,34 @@ def test_spread_of_weights_of_one_patient_in_all_is_none(weights: Any, spread: f
         n_cutoffs=5, winsor=0.0, centre=False,
     )  # fmt: skip
     assert grid.axes[0].spread == pytest.approx(spread)
+
+
+def test_a_spread_that_values_far_from_zero_need_is_fine() -> None:
+    """Uncentred values near 1,000 of a range of 1: a term of 64 asks for more than the range."""
+    bins = numbers([1000, 1000.5, 1001])
+    axis = estimate([5, 5], bins).axes[0]
+    assert axis.spread == pytest.approx(0.4 * 1001 / 64)
+    assert axis.spread > 2 * bins.half
+    check_linear(axis, bins)
+    with pytest.raises(ValueError, match="outside the public range"):
+        check_linear(replace(axis, spread=axis.spread * (1 + 1e-8)), bins)
+    with pytest.raises(ValueError, match="too small"):
+        check_linear(replace(axis, spread=axis.spread * (1 - 1e-8)), bins)
+
+
+def test_one_patient_is_no_reason_for_uniform_bins() -> None:
+    axis = estimate([0, 1, 0], numbers([0, 1, 2, 3]), n_cutoffs=2, winsor=0.1).axes[0]
+    assert axis.cutoffs.tolist() == [2]
+    assert axis.limits == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("known", "variance"),
+    [(3.0, (5 - 1 / 3) / 2), (1.5, (5 - 1 / 1.5) / 0.5), (0.1, 0.0), (1.0, 0.0)],
+)
+def test_spreads_from_their_sums(known: float, variance: float) -> None:
+    """Σz = 1 and Σz² = 5, half a range of 4; one patient has none."""
+    one = 2**FINE_BITS
+    units = SpreadUnits(np.array([round(known * one)]), np.array([one]), np.array([5 * one]))
+    found = read_spreads(units, [numbers([-2, 0, 6])])
+    assert found[0] == pytest.approx(4 * math.sqrt(variance), rel=1e-9)

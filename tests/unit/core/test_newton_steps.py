@@ -58,6 +58,12 @@ def point(coef: Any, gradient: Any) -> Point:
     return Point(np.asarray(coef, float), 1.0, np.asarray(gradient, float), 1.0, math.nan)
 
 
+def test_the_defaults() -> None:
+    newton = Newton(FREE, 0.0)
+    assert (newton.tolerance, newton.max_active, newton.fold, newton.rounds) == (1e-8, 300, -1, 0)
+    assert newton_module.MAX_ACTIVE == 2000
+
+
 # --- going back -----------------------------------------------------------------------------
 
 

@@ -171,6 +171,8 @@ def test_a_rule_may_not_be_repeated_beyond_a_limit(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ValueError, match="repeated, or made to collide"):
         check_rules([one] * 4, GRID)
     check_rules([], GRID)
+    monkeypatch.undo()
+    assert rules_module.MAX_ALIKE == 256
 
 
 def test_conditions_made_to_collide_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
