@@ -107,6 +107,8 @@ def _try_all(
                 if verdict is None:
                     continue
                 counts[verdict] += 1
+                if sum(counts.values()) % 50 == 0:
+                    print(f"… {sum(counts.values())} of {len(drawn)}", flush=True)
                 if verdict in {Verdict.SURVIVED, Verdict.NOT_RUN}:
                     survivors.append(mutant)
                     print(_describe(mutant, verdict, len(chosen), sources[mutant.file]), flush=True)

@@ -25,6 +25,7 @@ def test_units_and_bounds_are_those_of_the_documents() -> None:
     assert fixed.EXACT == 9_007_199_254_740_992
     assert (fixed.LARGEST_TERM, fixed.LARGEST_PREDICTOR, fixed.LARGEST_MEAN) == (64, 2048, 500)
     assert fixed.LARGEST_WEIGHT == 1024
+    assert fixed.Bounds(np.ones(1)).weight == 1, "a patient counts once, unless one says otherwise"
 
 
 def test_the_bounds_fit_together() -> None:

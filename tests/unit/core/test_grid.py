@@ -800,7 +800,10 @@ def test_a_linear_term_at_its_limits(changes: dict[str, Any], fine: bool) -> Non
             check_linear(axis, bins)
 
 
-@pytest.mark.parametrize(("weights", "spread"), [([1, 1, 1], 1.0), ([0.5, 0, 0.5], 0.0)])
+@pytest.mark.parametrize(
+    ("weights", "spread"),
+    [([1, 1, 1], 1.0), ([0.5, 0, 0.5], 0.0), ([0.6, 0.6, 0.6], math.sqrt(1.2 / 0.8))],
+)
 def test_spread_of_weights_of_one_patient_in_all_is_none(weights: Any, spread: float) -> None:
     grid = exact_grid(
         np.array([[1.0], [2.0], [3.0]]), np.array(weights, float), [numbers([0, 2, 4])],

@@ -397,3 +397,61 @@ def test_where_the_room_is_full_the_limit_is_that_of_the_last_one_in(
     assert own.active.tolist() == [0, 1]
     query = Query(own.fold, own.terms, own.start, own.end, np.array([0, 2]))
     assert newton.could_ask(query) is either
+
+
+# --- flat directions --------------------------------------------------------------------------
+
+
+def flat_solver(bend: float = 0.0) -> tuple[Newton, Query]:
+    """A solver of two terms that hold for the same patients, but for so much curvature.
+
+    It stands at (0, 0, 0) and asks for (0, 1, 1) or another point on the same line.
+    """
+    newton = Newton(np.zeros(3), 0.0)
+    hessian = np.array([[1.0, 0.0, 0.0], [0.0, 1.0 + bend, 1.0], [0.0, 1.0, 1.0 + bend]])
+    query = Query(-1, np.arange(3), np.zeros(3), np.zeros(3), np.arange(3))
+    newton.update(answer(query, [1.0] * 5, gradient=[0.0, -2.0, -2.0], hessian=hessian))
+    own = newton.query()
+    assert own.end[1] + own.end[2] == pytest.approx(2, abs=1e-6)
+    return newton, own
+
+
+def moved(own: Query, by: Any) -> Query:
+    end = np.zeros(3)
+    end[own.terms] = own.end
+    return Query(own.fold, np.arange(3), np.zeros(3), end + np.asarray(by), own.active)
+
+
+def test_along_a_flat_direction_another_machine_may_stand_elsewhere() -> None:
+    newton, own = flat_solver()
+    assert newton.could_ask(moved(own, [0, 0.5, -0.5]))
+    assert not newton.could_ask(moved(own, [0, 0.5, -0.4]))
+    assert not newton.could_ask(moved(own, [1e-5, 0.5, -0.5]))
+    assert not newton.could_ask(moved(own, [0, 0.5, 0.5]))
+
+
+def test_far_along_a_flat_direction_is_another_point() -> None:
+    """By more than one and the largest coefficient, here 1 + 1."""
+    newton, own = flat_solver()
+    largest = 1 + np.abs(own.end).max()
+    for by, same in ((largest - 1e-9, True), (largest + 1e-9, False)):
+        assert newton.could_ask(moved(own, [0, by, -by])) is same
+
+
+@pytest.mark.parametrize(("bend", "same"), [(0.5e-14, True), (2e-14, False), (1e-10, False)])
+def test_how_flat_a_direction_must_be(bend: float, same: bool) -> None:
+    """Along (1, −1) the curvature is the square of the share by which predictors move: 10⁻⁷."""
+    newton, own = flat_solver()
+    newton._hessian[1, 1] += bend
+    newton._hessian[2, 2] += bend
+    assert newton.could_ask(moved(own, [0, 1.5, -1.5])) is same
+
+
+def test_a_flat_direction_keeps_the_penalty() -> None:
+    newton, own = flat_solver()
+    newton.penalty, newton.factors = 1.0, np.array([0.0, 1.0, 1.0])
+    assert newton.could_ask(moved(own, [0, 0.5, -0.5]))
+    newton.factors = np.array([0.0, 1.0, 1.1])
+    assert not newton.could_ask(moved(own, [0, 0.5, -0.5]))
+    newton.factors = np.array([0.0, 1.0, 1.0])
+    assert not newton.could_ask(moved(own, [0, 1.5, -1.5])), "opposite signs cost more"

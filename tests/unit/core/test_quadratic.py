@@ -160,6 +160,7 @@ def test_a_diagonal_problem_is_solved_by_hand() -> None:
         ([1.0, 0.0], [4.0, 9.0], [0.5, 0.5], [4.0, 0.0]),  # what is 0 stays out
         ([1.0, 0.0], [4.0, 9.0], [0.5, 0.0], [4.0, 9.0]),  # unless it is unpenalised
         ([1.0, 1.0], [0.0, 3.0], [0.5, 0.5], [0.0, 3.0]),  # to zero is not across
+        *[([0.1 * k, 1.0], [-0.3, 2.0], [0.5, 0.5], [0.0, 2.0]) for k in range(1, 12)],  # exactly 0
     ],
 )
 def test_the_jump_stops_where_a_sign_would_change(

@@ -133,6 +133,7 @@ def test_numbers_are_written_as_people_write_them(value: float, text: str) -> No
         ([1.23456, 1.23457, 9.0], 2, "9"),  # 9 and its neighbour differ soon enough
         ([1.2345, 5.0, 1.2346e1], 0, "1.234"),
         ([0.0, 1.23451, 1.23454], 1, "1.23451"),
+        ([0.0, 1.2341, 1.23424], 1, "1.2341"),  # five digits do
         ([0.0, 1.23451, 1.23454], 0, "0"),
         ([1.0, 2.00004, 3.00001, 3.00002], 1, "2"),  # of the nearest only
         ([1.00001, 1.00002, 2.00004, 3.0], 2, "2"),
