@@ -455,3 +455,22 @@ def test_a_flat_direction_keeps_the_penalty() -> None:
     assert not newton.could_ask(moved(own, [0, 0.5, -0.5]))
     newton.factors = np.array([0.0, 1.0, 1.0])
     assert not newton.could_ask(moved(own, [0, 1.5, -1.5])), "opposite signs cost more"
+
+
+@pytest.mark.parametrize(
+    ("slope", "tolerance", "inner"), [(8.0, 0.5, 8e-3), (8.0, 2.0, 2e-2), (1e-3, 1e-8, 1e-6)]
+)
+def test_the_quadratic_is_solved_finer_than_the_problem(
+    monkeypatch: pytest.MonkeyPatch, slope: float, tolerance: float, inner: float
+) -> None:
+    """To a thousandth of the residual; never finer than a hundredth of what is asked for."""
+    seen: list[float] = []
+
+    def spy(hessian: Any, linear: Any, penalty: Any, here: Any, *, tolerance: float) -> Any:
+        seen.append(tolerance)
+        return here
+
+    monkeypatch.setattr(newton_module, "solve_quadratic", spy)
+    newton = Newton(FREE, 0.0, tolerance=tolerance)
+    newton.update(answer(newton.query(), [1.0] * 5, gradient=[slope, 0.0]))
+    assert seen == [pytest.approx(inner)]

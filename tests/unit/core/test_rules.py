@@ -187,6 +187,13 @@ def test_conditions_made_to_collide_are_refused(monkeypatch: pytest.MonkeyPatch)
     check_rules(rules[:4], big)
     with pytest.raises(ValueError, match="made to collide"):
         check_rules(rules, big)
-    # Equal in one condition of several, the rules themselves differ.
-    many = Grid((*big.axes, AGE))
-    check_rules([rule((0, 1), (1, 1 << k)) for k in range(4)] * 2, many)
+    # The same conditions inside of rules whose own hashes differ.
+    many = Grid((*big.axes, AGE, WARD))
+    others = [(1, 1 << k) for k in range(3)] + [(2, 1 << k) for k in range(3)]
+    longer = [rule((0, codes), other) for codes, other in zip(alike, others, strict=False)]
+    assert len({hash(each) for each in longer}) == 5
+    check_rules(longer[:4], many)
+    with pytest.raises(ValueError, match="made to collide"):
+        check_rules(longer, many)
+    # A condition that several rules share is one condition.
+    check_rules([rule((0, 1), other) for other in others], many)
