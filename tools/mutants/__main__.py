@@ -30,8 +30,8 @@ def main() -> int:
     everything = [m for file, source in sources.items() for m in find_mutants(file, source)]
     reasons = read_explained(EXPLAINED)
     old = outdated(reasons, everything)
-    for file, line, change in old:
-        print(f"{EXPLAINED.name} explains what is no longer there: {file}: {line}: {change}")
+    for key in old:
+        print(f"{EXPLAINED.name} explains what is no longer there: {': '.join(key)}")
     wanted = [m for m in everything if not asked.file or any(part in m.file for part in asked.file)]
     open_ones = [m for m in wanted if key_of(m) not in reasons]
     if asked.again:

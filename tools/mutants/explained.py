@@ -1,7 +1,7 @@
 """Survivors that are no gap in the tests: ``tests/mutants.toml``.
 
-Each entry names the file, the line by its text, the changes, and why no test can or need
-notice them. An entry whose code is gone is an error, so that the list stays true.
+Each entry names the file, the function, the line by its text, the changes, and why no test
+can or need notice them. An entry whose code is gone is an error, so that the list stays true.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 from tools.mutants.mutations import Mutant
 
-Key: TypeAlias = tuple[str, str, str]
+Key: TypeAlias = tuple[str, str, str, str]
 
 
 def key_of(mutant: Mutant) -> Key:
     """Return what a mutant is known by: no line number, since these move."""
-    return mutant.file, mutant.line, mutant.change
+    return mutant.file, mutant.function, mutant.line, mutant.change
 
 
 def read_explained(path: Path) -> dict[Key, str]:
@@ -32,7 +32,7 @@ def read_explained(path: Path) -> dict[Key, str]:
     reasons: dict[Key, str] = {}
     for key, why in _read(path):
         if not why.strip() or key in reasons:
-            raise ValueError(f"{path}: one reason is needed for {key[2]!r} in {key[0]}")
+            raise ValueError(f"{path}: one reason is needed for {key[-1]!r} in {key[0]}")
         reasons[key] = why
     return reasons
 
@@ -45,7 +45,7 @@ def read_keys(path: Path) -> set[Key]:
 def _read(path: Path) -> Iterator[tuple[Key, str]]:
     for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("survivor", []):
         for change in entry["changes"]:
-            yield (entry["file"], entry["line"], change), entry["why"]
+            yield (entry["file"], entry["function"], entry["line"], change), entry["why"]
 
 
 def outdated(reasons: Iterable[Key], mutants: Iterable[Mutant]) -> list[Key]:
@@ -56,9 +56,10 @@ def outdated(reasons: Iterable[Key], mutants: Iterable[Mutant]) -> list[Key]:
 
 def draft(mutant: Mutant) -> str:
     """Return an entry to fill in."""
-    quoted = [_quote(text) for text in key_of(mutant)]
+    file, function, line, change = (_quote(text) for text in key_of(mutant))
     return (
-        f'[[survivor]]\nfile = {quoted[0]}\nline = {quoted[1]}\nchanges = [{quoted[2]}]\nwhy = ""\n'
+        f"[[survivor]]\nfile = {file}\nfunction = {function}\nline = {line}\n"
+        f'changes = [{change}]\nwhy = ""\n'
     )
 
 

@@ -67,6 +67,8 @@ class Mutant:
     ----------
     file : str
         Path from the project's root.
+    function : str
+        Where in the file, like ``Newton.update``; empty between functions.
     number : int
         The line where the changed code begins, from 1.
     line : str
@@ -83,6 +85,7 @@ class Mutant:
     """
 
     file: str
+    function: str
     number: int
     line: str
     change: str
@@ -128,6 +131,7 @@ class _Finder(ast.NodeVisitor):
         self._starts = ends
         self._statement: ast.stmt | None = None
         self._above: list[ast.expr] = []  # the expressions around the one that is looked at
+        self._names: list[str] = []  # of the classes and functions around
         self._call_time = False
         self._in_if = False
 
@@ -154,14 +158,18 @@ class _Finder(ast.NodeVisitor):
         before = self._call_time, self._in_if
         cached = any("cache" in ast.unparse(each) for each in node.decorator_list)
         self._call_time, self._in_if = not cached, False
-        for statement in node.body:
-            self.visit(statement)
+        self._visit_body(node)
         self._call_time, self._in_if = before
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Leave out decorators and bases."""
+        self._visit_body(node)
+
+    def _visit_body(self, node: ast.FunctionDef | ast.ClassDef) -> None:
+        self._names.append(node.name)
         for statement in node.body:
             self.visit(statement)
+        self._names.pop()
 
     def visit_If(self, node: ast.If) -> None:
         """Know what stands under a condition."""
@@ -209,6 +217,7 @@ class _Finder(ast.NodeVisitor):
         self.found.append(
             Mutant(
                 file=self._file,
+                function=".".join(self._names),
                 number=old.lineno,
                 line=self._lines[old.lineno - 1].strip(),
                 change=f"{before} → {after}",
@@ -230,7 +239,7 @@ class _Finder(ast.NodeVisitor):
         if not isinstance(node, ast.Constant | ast.Name | ast.Attribute):
             return node
         for each in reversed(self._above[:-1]):
-            if not isinstance(each, ast.Attribute | ast.UnaryOp):
+            if not isinstance(each, ast.Attribute | ast.UnaryOp | ast.Slice):
                 return each if each.end_lineno == each.lineno else node
         return node
 
