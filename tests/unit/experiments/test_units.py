@@ -82,7 +82,7 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
     """Killed without warning, with two jobs: finished units stay, workers end."""
     program = (
         "from pathlib import Path\n"
-        "from tests.unit.experiments.test_runs import Slow\n"
+        "from tests.unit.experiments.test_units import Slow\n"
         "from fedrulefit.experiments.units import Folder, run_units\n"
         "if __name__ == '__main__':\n"
         f"    out = Path({str(tmp_path)!r})\n"
