@@ -15,6 +15,18 @@ from typing import Any, ClassVar, Final
 from fedrulefit.privacy.policy import ReleaseKind
 from fedrulefit.study import Settings
 
+__all__ = [
+    "NO_PATIENT_DATA",
+    "PROTOCOL_VERSION",
+    "Header",
+    "Message",
+    "Refusal",
+    "Reply",
+    "Request",
+    "Turn",
+    "blank_header",
+]
+
 PROTOCOL_VERSION: Final = 5
 
 NO_PATIENT_DATA: Final = "no patient data"

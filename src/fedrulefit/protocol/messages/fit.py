@@ -24,6 +24,8 @@ from fedrulefit.protocol.public import Public, check_length
 from fedrulefit.protocol.solver_settings import make_schedule
 from fedrulefit.study import Settings
 
+__all__ = ["CurvatureRequest", "DualRequest", "SlopesRequest", "SpreadsRequest", "SummaryRequest"]
+
 MAX_NUMBERS = 2**25
 """Most numbers of one answer: 256 MB."""
 

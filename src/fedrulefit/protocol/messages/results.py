@@ -17,6 +17,8 @@ from fedrulefit.protocol.patients import Patients
 from fedrulefit.protocol.public import Public
 from fedrulefit.study import Settings
 
+__all__ = ["EvaluateRequest", "OfferRequest", "OfferSums", "ResultsReply", "ResultsRequest"]
+
 
 @dataclass(frozen=True, eq=False)
 class EvaluateRequest(SumRequest):
