@@ -70,6 +70,11 @@ class DualRequest(SumRequest):
     round: int
     dual: Floats
 
+    @property
+    def ledger_round(self) -> int:
+        """The round of FedDA."""
+        return self.round
+
     @classmethod
     def tells(cls, settings: Settings) -> str:
         """Return what the total tells."""
@@ -124,6 +129,11 @@ class CurvatureRequest(SumRequest):
     sums = (CurvatureSums,)
 
     queries: tuple[Query, ...]
+
+    @property
+    def ledger_round(self) -> int:
+        """The step of the run: the solver's rounds have no number of their own."""
+        return self.header.step
 
     @classmethod
     def tells(cls, settings: Settings) -> str:

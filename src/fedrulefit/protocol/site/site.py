@@ -330,7 +330,7 @@ class Site:
         self, request: m.Request, received: bytes, data: bytes, releases: list[Release]
     ) -> None:
         """Keep the reply, and what a restarted site must know."""
-        beside: dict[str, bytes | None] = {}
+        beside: dict[str, bytes | None] = {**request.noted}
         match request:
             case m.JoinRequest():
                 beside["data"] = self._table.digest
@@ -339,8 +339,6 @@ class Site:
                 beside["secret"] = self._masking.drawn
             case m.PeersRequest():
                 beside["certificates"] = self._masking.pack_certificates(request)
-            case m.OfferRequest():
-                beside["offered"] = request.terms.tobytes()
             case m.GridRequest() | m.VoteRequest():
                 beside |= _own(from_bytes(data))
         if request.masked or isinstance(request, m.OpenRequest):
