@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit, logit
-
-from fedrulefit.core.families import yesno_scores as scores
 from fedrulefit.core.families.yesno_scores import (
     EDGES,
     STEP,
@@ -26,6 +23,9 @@ from fedrulefit.core.families.yesno_scores import (
     measure,
     round_to,
 )
+from scipy.special import expit, logit
+
+from fedrulefit.core.families import yesno_scores as scores
 
 NAN = float("nan")
 

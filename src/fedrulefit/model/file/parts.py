@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedrulefit.core.families.yesno_scores import Measures
+from fedrulefit.core.families.yesno_measures import Measures
 
 FORMAT: Final = "fedrulefit-model"
 VERSION: Final = 2

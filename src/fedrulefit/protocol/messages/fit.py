@@ -24,6 +24,8 @@ from fedrulefit.protocol.public import Public, check_length
 from fedrulefit.protocol.solver_settings import make_schedule
 from fedrulefit.study import Settings
 
+__all__ = ["CurvatureRequest", "DualRequest", "SlopesRequest", "SpreadsRequest", "SummaryRequest"]
+
 MAX_NUMBERS = 2**25
 """Most numbers of one answer: 256 MB."""
 
@@ -67,6 +69,11 @@ class DualRequest(SumRequest):
 
     round: int
     dual: Floats
+
+    @property
+    def ledger_round(self) -> int:
+        """The round of FedDA."""
+        return self.round
 
     @classmethod
     def tells(cls, settings: Settings) -> str:
@@ -122,6 +129,11 @@ class CurvatureRequest(SumRequest):
     sums = (CurvatureSums,)
 
     queries: tuple[Query, ...]
+
+    @property
+    def ledger_round(self) -> int:
+        """The step of the run: the solver's rounds have no number of their own."""
+        return self.header.step
 
     @classmethod
     def tells(cls, settings: Settings) -> str:
