@@ -82,7 +82,15 @@ class Request:
     masked: ClassVar[bool] = False
     """Whether it is answered under masks, where there are some."""
 
+    review: ClassVar[str] = ""
+    """What a person reads who lets the answer out; the words of its kind, if nothing else."""
+
     header: Header
+
+    @property
+    def told_round(self) -> int | None:
+        """The round that the ledger names; None where there are no rounds."""
+        return None
 
     @classmethod
     def asked_in(cls, settings: Settings) -> bool:

@@ -68,6 +68,11 @@ class DualRequest(SumRequest):
     round: int
     dual: Floats
 
+    @property
+    def told_round(self) -> int:
+        """The round of the fit."""
+        return self.round
+
     @classmethod
     def tells(cls, settings: Settings) -> str:
         """Return what the total tells."""
@@ -122,6 +127,11 @@ class CurvatureRequest(SumRequest):
     sums = (CurvatureSums,)
 
     queries: tuple[Query, ...]
+
+    @property
+    def told_round(self) -> int:
+        """The exact solver's rounds are counted from the start of the run."""
+        return self.header.step
 
     @classmethod
     def tells(cls, settings: Settings) -> str:

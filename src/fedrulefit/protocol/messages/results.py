@@ -91,6 +91,10 @@ class OfferRequest(SumRequest):
     turn = Turn.OFFER
     release = "site-results"
     sums = (OfferSums,)
+    review = (
+        "for each rule of the model, and for the totals, whether this site has too few patients to "
+        "tell results of its own (1) or enough (0)"
+    )
 
     terms: Ints
 

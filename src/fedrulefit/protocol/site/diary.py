@@ -205,18 +205,8 @@ class Diary:
             "study": self._study,
             "run": request.header.run,
             "step": request.header.step,
-            "round": round_of(request),
+            "round": request.told_round,
         }
-
-
-def round_of(request: m.Request) -> int | None:
-    """The round that the ledger names; the exact solver's are the steps of the run."""
-    match request:
-        case m.DualRequest():
-            return request.round
-        case m.CurvatureRequest():
-            return request.header.step
-    return None
 
 
 def _shape_of(name: str, value: Any) -> tuple[int, ...]:

@@ -53,10 +53,7 @@ class Review:
         cost : str
             What the histograms cost, in words.
         """
-        what = KINDS[kind]
-        if isinstance(request, m.OfferRequest):
-            what = "for each rule of the model, and for the totals, whether this site has too few "
-            what += "patients to tell results of its own (1) or enough (0)"
+        what = request.review or KINDS[kind]
         lines = [f"Study {public.study.name!r}, run {self.run}.", f"About to leave: {what}."]
         match reply:
             case m.GridReply():
