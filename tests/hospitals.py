@@ -15,13 +15,7 @@ from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import histogram_claim
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
-from tests.samples import (
-    SOLVERS,
-    Talk,
-    fit_model,
-    make_study,
-    make_tables,
-)
+from tests.samples import SOLVERS, Talk, fit_model, make_study, make_tables
 
 KEY = ("public", "certificate", "dropouts", "signature")
 SMALL = {"n_trees": 5, "rounds": 3}

@@ -8,12 +8,7 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.site import Site
-from tests.alone import (
-    head,
-    join,
-    make_site,
-    shared_grid,
-)
+from tests.alone import head, join, make_site, shared_grid
 
 
 @pytest.fixture(scope="module")

@@ -42,12 +42,7 @@ from tests.hospitals import (
     peers_of,
     refused,
 )
-from tests.samples import (
-    Talk,
-    make_sites,
-    make_study,
-    make_tables,
-)
+from tests.samples import Talk, make_sites, make_study, make_tables
 
 
 def with_peer(site: Site, **changes: Any) -> Any:

@@ -14,11 +14,7 @@ from fedrulefit.protocol.coordinator.agreeing import FORBIDDEN, _forbid
 from fedrulefit.protocol.public import Public
 from fedrulefit.protocol.site import Site
 from tests.samples import make_study, make_tables, record
-from tests.tampered import (
-    STUDY,
-    change,
-    run,
-)
+from tests.tampered import STUDY, change, run
 
 
 def test_histograms_of_another_length_are_refused() -> None:

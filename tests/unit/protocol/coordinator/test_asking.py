@@ -12,14 +12,7 @@ from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.site import Site
 from tests.samples import SOLVERS, make_study, make_tables
-from tests.tampered import (
-    STUDY,
-    Replies,
-    change,
-    lengthen,
-    make_sites,
-    run,
-)
+from tests.tampered import STUDY, Replies, change, lengthen, make_sites, run
 
 
 def test_a_refusal_is_told_with_site_and_reason() -> None:

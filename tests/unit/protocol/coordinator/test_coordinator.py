@@ -9,13 +9,7 @@ from fedrulefit.model import Model
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
 from tests.samples import make_study
-from tests.tampered import (
-    STUDY,
-    Replies,
-    facts,
-    make_sites,
-    run,
-)
+from tests.tampered import STUDY, Replies, facts, make_sites, run
 
 
 def test_a_run_needs_sites_with_names_of_their_own() -> None:

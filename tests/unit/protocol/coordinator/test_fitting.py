@@ -8,14 +8,7 @@ from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.public import SITE_WEIGHT, Public
 from tests.samples import make_study
-from tests.tampered import (
-    Replies,
-    Requests,
-    change_sum,
-    far_off,
-    make_sites,
-    run,
-)
+from tests.tampered import Replies, Requests, change_sum, far_off, make_sites, run
 
 
 @pytest.mark.parametrize("number", [0.0, -5.0])

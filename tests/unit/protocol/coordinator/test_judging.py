@@ -11,10 +11,7 @@ from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.site import Site
 from tests.samples import SOLVERS, make_study, make_tables
-from tests.tampered import (
-    change,
-    run,
-)
+from tests.tampered import change, run
 
 
 @pytest.mark.parametrize(

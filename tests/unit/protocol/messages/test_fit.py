@@ -16,15 +16,7 @@ from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.public import SITE_WEIGHT
 from fedrulefit.protocol.site import Site
-from tests.alone import (
-    STUDY,
-    head,
-    join,
-    make_site,
-    refusal,
-    shared_grid,
-    summary,
-)
+from tests.alone import STUDY, head, join, make_site, refusal, shared_grid, summary
 from tests.samples import SOLVERS, make_study, make_tables, sums_of
 
 

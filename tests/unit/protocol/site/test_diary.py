@@ -26,13 +26,7 @@ from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.site.diary import RECENT, Diary, Place
 from fedrulefit.protocol.store import Transient
 from fedrulefit.protocol.wire import to_bytes
-from tests.alone import (
-    STUDY,
-    head,
-    join,
-    make_site,
-    refusal,
-)
+from tests.alone import STUDY, head, join, make_site, refusal
 from tests.samples import SOLVERS, make_study, make_tables, record
 
 

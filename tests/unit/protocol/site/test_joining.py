@@ -4,32 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgpack
 import numpy as np
 import pytest
 
 from fedrulefit.core.fixed import capacity
-from fedrulefit.privacy.policy import OPEN
+from fedrulefit.errors import ProtocolError
+from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.site.joining import check_join, note_run
 from fedrulefit.protocol.store import Transient
+from fedrulefit.protocol.tables import note_table
 from fedrulefit.study import Study
 from fedrulefit.table.patients import Table
-from tests.hospitals import (
-    ALL,
-    TABLES,
-    THREE,
-    change,
-    granted,
-    make_site,
-    named,
-    refused,
-)
+from tests.hospitals import ALL, TABLES, THREE, change, granted, make_site, named, refused
 from tests.oracles import YES_NO
-from tests.samples import (
-    SOLVERS,
-    Talk,
-    make_study,
-)
+from tests.samples import SOLVERS, Talk, make_study
+
+EXACT_STUDY = make_study(**SOLVERS["exact"])
 
 
 def test_sites_that_count_equally_are_refused_under_masks() -> None:
@@ -119,3 +112,105 @@ def test_runs_over_a_data_set_are_counted() -> None:
     site = make_site(policy=change(policy, min_sites=4), shared=free)
     refused(Talk(site, run="none").join(THREE), "too-few-sites")
     assert free.get("runs") is None
+
+
+# --- by hand ------------------------------------------------------------------------------------
+
+
+def test_a_run_is_counted_once_whatever_happens_to_it() -> None:
+    shared = Transient()
+    for run in ("one", "two", "one"):
+        note_run(header(run), shared)
+    note_run(header("one", study="other"), shared)
+    assert msgpack.unpackb(shared.get("runs") or b"") == [
+        ["study", "one"],
+        ["study", "two"],
+        ["other", "one"],
+    ]
+
+
+def header(run: str, study: str = "study") -> m.Header:
+    return m.Header(m.PROTOCOL_VERSION, run, 0, "north", study)
+
+
+class Masking:
+    """Stands for the masks: lets everybody join, among so many sites."""
+
+    def __init__(self, n_sites: int = 3) -> None:
+        self.n_sites, self.asked = n_sites, 0
+
+    def check_join(self, request: m.JoinRequest) -> None:
+        self.asked += 1
+
+    def most_sites(self, request: m.JoinRequest) -> int:
+        return self.n_sites
+
+
+def join_by_hand(
+    *,
+    study: Study = EXACT_STUDY,
+    policy: Policy = OPEN,
+    n_sites: int = 3,
+    secure: bool = True,
+    shared: Transient | None = None,
+    weight: float = 1.0,
+    n_held: int = 0,
+) -> str | None:
+    """Return the code of the refusal; None where the site joins."""
+    masking = Masking(n_sites)
+    table = TABLES["north"]
+    weights = np.full(table.n_rows, weight)
+    rows = np.arange(table.n_rows)
+    both = Table(table.values, table.outcome, weights)
+    try:
+        check_join(
+            m.JoinRequest(header("run"), THREE, secure, "wait"),
+            study,
+            policy,
+            masking,  # type: ignore[arg-type]
+            shared if shared is not None else Transient(),
+            learnt=both.take(rows >= n_held),
+            held_out=both.take(rows < n_held),
+        )
+    except ProtocolError as error:
+        return error.code
+    finally:
+        assert masking.asked == 1, "the masks are asked first"
+    return None
+
+
+@pytest.mark.parametrize("n_held", [0, 20])
+@pytest.mark.parametrize("n_sites", [1, 3, 1000])
+def test_all_patients_count_for_what_sums_can_bear(n_sites: int, n_held: int) -> None:
+    """Those held out, too: 60 patients whose weights just fit, or just do not."""
+    most = 2.0**63 / n_sites / (2.0**30 * 2049)  # losses are the largest numbers of a sum
+    assert most == pytest.approx(capacity(YES_NO, n_sites), rel=1e-3)
+    for share, code in ((0.99, None), (1.01, "policy")):
+        weight = share * capacity(YES_NO, n_sites) / 60
+        assert join_by_hand(n_sites=n_sites, n_held=n_held, weight=weight) == code
+
+
+@pytest.mark.parametrize(("max_folds", "code"), [(10, None), (5, None), (4, "policy")])
+def test_no_more_folds_than_the_policy_allows(max_folds: int, code: str | None) -> None:
+    """The study's number counts even where λ is given: another run may use it."""
+    study = EXACT_STUDY.with_settings(folds=5)
+    assert join_by_hand(study=study, policy=change(OPEN, max_folds=max_folds)) == code
+
+
+def test_runs_that_were_noted_may_go_on_when_they_are_used_up() -> None:
+    shared, policy = Transient(), change(OPEN, max_runs=2)
+    for run in ("one", "two"):
+        note_run(header(run), shared)
+    assert join_by_hand(shared=shared, policy=policy) == "policy"
+    assert join_by_hand(shared=shared, policy=change(policy, max_runs=3)) is None
+    note_run(header("run"), shared)
+    assert join_by_hand(shared=shared, policy=policy) is None
+
+
+def test_a_table_in_which_few_patients_changed_does_not_join() -> None:
+    shared, table = Transient(), TABLES["north"]
+    nobody = table.take(np.zeros(table.n_rows, dtype=np.bool_))
+    note_table(table.take(np.arange(60) >= 3), nobody, EXACT_STUDY, shared)
+    for min_changed, code in ((3, None), (4, "few-changes")):
+        policy = change(OPEN, min_changed=min_changed)
+        assert join_by_hand(shared=shared, policy=policy) == code

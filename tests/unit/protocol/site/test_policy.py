@@ -27,11 +27,7 @@ from tests.hospitals import (
     named,
     refused,
 )
-from tests.samples import (
-    SOLVERS,
-    Talk,
-    make_study,
-)
+from tests.samples import SOLVERS, Talk, make_study
 
 NEEDED = {
     "fedda": ("exact-histograms", "rules", "votes", "dual", "slopes", "summary"),

@@ -15,25 +15,8 @@ from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.table.check import load_table
 from tests.alone import OWN, ask_results, own_site
-from tests.hospitals import (
-    REVIEW,
-    SMALL,
-    THREE,
-    Person,
-    change,
-    granted,
-    make_site,
-    named,
-    refused,
-)
-from tests.samples import (
-    SOLVERS,
-    Talk,
-    make_frame,
-    make_sites,
-    make_study,
-    record,
-)
+from tests.hospitals import REVIEW, SMALL, THREE, Person, change, granted, make_site, named, refused
+from tests.samples import SOLVERS, Talk, make_frame, make_sites, make_study, record
 
 
 def test_nothing_leaves_until_a_person_has_decided() -> None:

@@ -11,13 +11,7 @@ from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.site import Site
 from fedrulefit.table.patients import Table
-from tests.alone import (
-    STUDY,
-    head,
-    join,
-    make_site,
-    refusal,
-)
+from tests.alone import STUDY, head, join, make_site, refusal
 from tests.samples import make_tables
 
 

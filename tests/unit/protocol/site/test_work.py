@@ -18,17 +18,7 @@ from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table.patients import Table
 from tests import hospitals
-from tests.alone import (
-    COEF,
-    OWN,
-    TERMS,
-    ask_results,
-    head,
-    join,
-    make_site,
-    own_site,
-    refusal,
-)
+from tests.alone import COEF, OWN, TERMS, ask_results, head, join, make_site, own_site, refusal
 from tests.samples import make_study, make_tables, study_facts, sums_of
 
 
