@@ -18,6 +18,7 @@ from fedrulefit.core.families import Family, YesNo
 from fedrulefit.core.families.yesno_measures import Measures, bin_means
 from fedrulefit.core.families.yesno_sums import ScoreSums
 from fedrulefit.core.rounding import EXACT, Rounding, round_step, round_up_step
+from fedrulefit.model import frames
 from fedrulefit.privacy.policy import MIN_COUNT
 
 if TYPE_CHECKING:
@@ -117,10 +118,7 @@ class Evaluation:
         calibration with their confidence intervals, observed and expected share of the
         outcome.
         """
-        import pandas as pd
-
-        rows = [{"site": name, **vars(found)} for name, found in self.all_measures.items()]
-        return pd.DataFrame(rows)
+        return frames.metrics_frame(self)
 
     def heterogeneity(self) -> float:
         """Return the standard deviation of the sites' AUCs beyond chance (τ).
@@ -135,20 +133,14 @@ class Evaluation:
         A group holds predictions from ``above`` to ``below``; ``predicted`` is an estimate of
         their mean. ``low`` and ``high`` are Wilson's 95 % interval of ``observed``.
         """
-        import pandas as pd
-
-        return pd.DataFrame([vars(g) for g in self.family.judge.groups(self.overall, n_groups)])
+        return frames.calibration_frame(self, n_groups)
 
     def decision_frame(self) -> pd.DataFrame:
         """Return sensitivity, specificity, PPV, NPV and net benefit by threshold.
 
         A row for each edge between the bins, where nothing is lost by counting in bins.
         """
-        import pandas as pd
-
-        columns = [column.name for column in self.family.judge.decision_columns]
-        rows = [vars(found) for found in self.family.judge.decisions(self.overall)]
-        return pd.DataFrame(rows, columns=columns)
+        return frames.decision_frame(self)
 
     def words(self) -> str:
         """Return the evaluation in a sentence."""

@@ -1,7 +1,10 @@
-"""A model's terms, subgroups and path as data frames, one row each.
+"""A model's terms, subgroups, path and measures as data frames, one row each.
 
-In: a model. Out: pandas frames, whose columns are documented where people ask for them, at
-:class:`~fedrulefit.model.Model`. NaN stands for what is not told.
+In: a model, or its evaluation. Out: pandas frames, whose columns are documented where people
+ask for them, at :class:`~fedrulefit.model.Model` and
+:class:`~fedrulefit.model.evaluation.Evaluation`. NaN stands for what is not told.
+
+pandas loads when a frame is asked for: a hospital's process makes models, and needs none.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from fedrulefit.model.terms import Counts, RuleTerm, Told, rate_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedrulefit.model.evaluation import Evaluation
     from fedrulefit.model.model import Model
 
 
@@ -121,3 +125,29 @@ def path_frame(model: Model) -> pd.DataFrame:
 
     columns = ["penalty", "deviance", "error", "terms", "rules"]
     return pd.DataFrame([asdict(point) for point in model.provenance.path], columns=columns)
+
+
+def metrics_frame(evaluation: Evaluation) -> pd.DataFrame:
+    """Return :meth:`Evaluation.metrics_frame`."""
+    import pandas as pd
+
+    rows = [{"site": name, **vars(found)} for name, found in evaluation.all_measures.items()]
+    return pd.DataFrame(rows)
+
+
+def calibration_frame(evaluation: Evaluation, n_groups: int) -> pd.DataFrame:
+    """Return :meth:`Evaluation.calibration_frame`."""
+    import pandas as pd
+
+    groups = evaluation.family.judge.groups(evaluation.overall, n_groups)
+    return pd.DataFrame([vars(group) for group in groups])
+
+
+def decision_frame(evaluation: Evaluation) -> pd.DataFrame:
+    """Return :meth:`Evaluation.decision_frame`."""
+    import pandas as pd
+
+    judge = evaluation.family.judge
+    columns = [column.name for column in judge.decision_columns]
+    rows = [vars(found) for found in judge.decisions(evaluation.overall)]
+    return pd.DataFrame(rows, columns=columns)

@@ -1,9 +1,10 @@
-"""The bill of a run: what it lists follows from the questions that were asked."""
+"""The finished model and its bill: they follow from what was asked and summed."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedrulefit.privacy.bill import PrivacyBill
@@ -11,7 +12,8 @@ from fedrulefit.privacy.policy import KINDS
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Protection
 from fedrulefit.protocol.coordinator.concluding import make_bill
-from tests.samples import make_study
+from tests.samples import make_study, make_tables
+from tests.tampered import run
 
 NOISY = Protection("discrete Laplace", private=True)
 
@@ -125,3 +127,31 @@ def test_what_is_summed_without_noise_word_for_word() -> None:
     assert list(found.sums) == [*before, AVERAGING, *ALWAYS, *after]
     few = bill(votes=False, spreads="histogram", per_site=False)
     assert list(few.sums) == [CURVATURE, *ALWAYS]
+
+
+def test_the_bill_counts_what_was_released() -> None:
+    bill = run().privacy
+    assert (bill.epsilon_per_histogram, bill.n_histograms) == (None, 5)
+    assert bill.exact[0] == "the histograms"
+    assert "rules" in bill.exact[1]
+    assert not any("spread and number" in words for words in bill.sums)
+    assert "2 rounds" in bill.sums[0]
+    assert bill.sum_of is None
+    study = make_study(rounds=2, epsilon=0.5, spreads="exact")
+    bill = run(study).privacy
+    assert (bill.epsilon_per_histogram, bill.epsilon_histograms) == (0.5, 2.5)
+    assert "rules" in bill.exact[0]
+    assert "spread" in bill.sums[0]
+    assert "OpenDP" in bill.mechanism
+
+
+def test_terms_are_sorted_and_their_sums_are_those_of_all_sites() -> None:
+    study = make_study()
+    model = run(study)
+    sizes = [term.importance for term in model.terms]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(term.coefficient != 0 for term in model.terms)
+    tables = make_tables(study).values()
+    assert model.provenance.patients == sum(t.n_rows for t in tables)
+    assert model.provenance.events == sum(float(np.sum(t.outcome)) for t in tables)
+    assert len(model.provenance.history) == model.provenance.rounds == 10
