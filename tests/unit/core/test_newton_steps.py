@@ -432,6 +432,7 @@ def moved(own: Query, by: Any) -> Query:
 def test_along_a_flat_direction_another_machine_may_stand_elsewhere() -> None:
     newton, own = flat_solver()
     assert newton.could_ask(moved(own, [0, 0.5, -0.5]))
+    assert newton.could_ask(moved(own, [0, 0.003, -0.003]))
     assert not newton.could_ask(moved(own, [0, 0.5, -0.4]))
     assert not newton.could_ask(moved(own, [1e-5, 0.5, -0.5]))
     assert not newton.could_ask(moved(own, [0, 0.5, 0.5]))

@@ -160,6 +160,7 @@ def test_at_most_so_many_rules(max_rules: int, least: int, simplest: int) -> Non
 
 def test_a_path_must_have_started() -> None:
     search = PathSearch(YES_NO, Layout(1, 2, 0), [ones(3)] * 3, length=4, ratio=0.1, max_active=9)
+    assert (search.rounds, search.done) == (0, False)
     with pytest.raises(ValueError, match="allow more rounds"):
         search.finish(rule="min")
 
