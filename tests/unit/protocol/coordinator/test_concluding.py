@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fedrulefit.errors import FitError
+from fedrulefit.model import Model
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.privacy.policy import KINDS
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Protection
-from fedrulefit.protocol.coordinator.concluding import make_bill
-from tests.samples import make_study, make_tables
+from fedrulefit.protocol.coordinator.concluding import Found, conclude, make_bill
+from fedrulefit.protocol.coordinator.fitting import Solution
+from fedrulefit.study import Study
+from tests.oracles import fista, objective, pool
+from tests.samples import SOLVERS, make_study, make_tables
+from tests.talks import add_up, make_asker, make_candidates, make_patients, make_public, play
 from tests.tampered import run
 
 NOISY = Protection("discrete Laplace", private=True)
@@ -155,3 +162,90 @@ def test_terms_are_sorted_and_their_sums_are_those_of_all_sites() -> None:
     assert model.provenance.patients == sum(t.n_rows for t in tables)
     assert model.provenance.events == sum(float(np.sum(t.outcome)) for t in tables)
     assert len(model.provenance.history) == model.provenance.rounds == 10
+
+
+# --- by hand ------------------------------------------------------------------------------------
+
+
+def found_of(study: Study, coef: Any) -> Found:
+    """What the run has agreed on before the summary: three rules and four linear terms."""
+    candidates = make_candidates(make_public(study))
+    solution = Solution(np.array(coef), 0.01, 150.0, [0.7, 0.6])
+    return Found(candidates, solution, None, 0)
+
+
+COEF = [0.1, 0.0, 0.8, 0.0, 0.0, -0.3, 0.0, 0.0]
+
+
+def play_conclude(study: Study, answer: Any = None) -> tuple[Model, list[m.Request], Any]:
+    asker = make_asker(study)
+    talk = conclude(asker, found_of(study, COEF))
+    model, asked = play(talk, answer if answer is not None else add_up(make_patients(study)))
+    return model, asked, asker
+
+
+def test_terms_are_those_that_stayed_and_the_baseline() -> None:
+    assert found_of(make_study(), COEF).terms.tolist() == [0, 2, 5]
+    assert found_of(make_study(), np.zeros(8)).terms.tolist() == [0], "the intercept always"
+    found = found_of(make_study(linear_factor=2.0), COEF)
+    assert found.penalties[0] == 0
+    np.testing.assert_allclose(found.penalties[4:], 0.02)
+
+
+def test_only_terms_of_the_model_are_asked_for() -> None:
+    _, asked, asker = play_conclude(make_study(**SOLVERS["exact"]))
+    slopes, summary = asked
+    assert isinstance(slopes, m.SlopesRequest)
+    assert isinstance(summary, m.SummaryRequest)
+    for request in (slopes, summary):
+        assert request.terms.tolist() == [0, 2, 5]
+        assert request.coef.tolist() == [0.1, 0.8, -0.3]
+    assert ((summary.scales >= 0) & (summary.scales <= 1)).all()
+    assert (asker.progress.step, asker.progress.round) == ("summary", 2)
+
+
+def test_counts_importance_and_objective_are_those_of_all_patients() -> None:
+    study = make_study(**SOLVERS["exact"])
+    model, _, _ = play_conclude(study)
+    sites = make_patients(study).values()
+    X, y, w = pool([(p.design, p.outcome, p.weights) for p in sites])
+    assert (model.provenance.patients, model.provenance.events) == (len(y), y.sum())
+    (rule,) = model.rule_terms
+    (linear,) = model.linear_terms
+    hit = X[:, 2] > 0
+    assert (rule.inside, rule.events_inside) == (hit.sum(), y[hit].sum())
+    assert rule.importance == pytest.approx(0.8 * np.std(X[:, 2], ddof=1), rel=1e-6)
+    assert linear.importance == pytest.approx(0.3 * np.std(X[:, 5], ddof=1), rel=1e-6)
+    penalties = 0.01 * make_public(study).factors
+    expected = objective(X, y, w, np.array(COEF), penalties)
+    assert model.provenance.objective == pytest.approx(expected)
+    best = objective(X, y, w, fista(X, y, w, penalties), penalties)
+    gap = model.provenance.certificate.gap
+    assert gap is not None
+    assert gap >= expected - best > 1e-3, "the gap bounds how far the model is from the best"
+    assert model.provenance.history == (0.7, 0.6)
+    assert model.intercept == 0.1
+
+
+@pytest.mark.parametrize("outcome", [0.0, 1.0])
+def test_patients_of_one_class_are_nothing_to_learn_from(outcome: float) -> None:
+    study = make_study(**SOLVERS["exact"])
+    patients = {
+        site: dataclasses.replace(
+            own, learnt=dataclasses.replace(own.learnt, outcome=np.full(own.learnt.n_rows, outcome))
+        )
+        for site, own in make_patients(study).items()
+    }
+    with pytest.raises(FitError, match="one outcome class"):
+        play_conclude(study, add_up(patients))
+
+
+def test_a_fit_that_ran_away_in_its_last_round_is_an_error() -> None:
+    """The objective of the end is only known from the summary."""
+    study = make_study()
+    asker = make_asker(study)
+    found = found_of(study, np.array(COEF) * 100)
+    solution = dataclasses.replace(found.solution, history=[0.7])
+    talk = conclude(asker, dataclasses.replace(found, solution=solution))
+    with pytest.raises(FitError, match="diverges"):
+        play(talk, add_up(make_patients(study)))

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
 
+from fedrulefit.core.rounding import Rounding
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.model import Model
+from fedrulefit.privacy.policy import KINDS, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
-from tests.samples import make_study
+from fedrulefit.protocol.coordinator.coordinator import _coarsest, _most_votes
+from tests import samples
+from tests.samples import make_study, make_tables, record
+from tests.talks import SITES
 from tests.tampered import STUDY, Replies, facts, make_sites, run
 
 
@@ -68,3 +76,71 @@ def test_a_site_that_asks_for_votes_that_nobody_can_give_is_named(votes: int) ->
     }
     with pytest.raises(ProtocolError, match=f"'south' asks for {votes} votes of 3"):
         coordinator.step(replies)
+
+
+# --- by hand ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "secure", "dropouts", "expected"),
+    [
+        ({}, False, "wait", "Join Grid Rules Terms Dual Dual Slopes Summary"),
+        (
+            {"spreads": "exact", "holdout": 0.3, "per_site": True}, False, "wait",
+            "Join Grid Spreads Rules Terms Dual Dual Slopes Summary Evaluate Offer Results",
+        ),
+        (
+            {}, True, "wait",
+            "Join Key Peers Grid Rules Vote Terms Dual Dual Slopes Summary",
+        ),
+        (
+            {"spreads": "exact"}, True, "continue",
+            "Join Key Peers Grid Spreads Open Rules Vote Open Terms Dual Open Dual Open Slopes "
+            "Open Summary Open",
+        ),
+    ],
+)  # fmt: skip
+def test_the_conversation_reads_from_top_to_bottom(
+    settings: Any, secure: bool, dropouts: Any, expected: str
+) -> None:
+    study = make_study(rounds=2, **settings)
+    tables = make_tables(study, sizes=(200, 150, 150))
+    policy = Policy(allow=tuple(KINDS), secure_sums=secure, dropouts=dropouts, min_changed=0)
+    sites = samples.make_sites(study, tables, policy=policy)
+    coordinator = Coordinator(study, list(sites), secure=secure, dropouts=dropouts)
+    _, seen = record(coordinator, sites)
+    asked = [type(request).__name__ for site, request, _ in seen if site == "north"]
+    assert asked == [f"{name}Request" for name in expected.split()]
+    assert coordinator.progress.step == "done"
+
+
+def test_cut_offs_that_are_known_need_no_histograms() -> None:
+    _, seen = record(Coordinator(STUDY, list(SITES)), make_sites(STUDY))
+    (grid,) = {id(r.grid): r.grid for _, r, _ in seen if isinstance(r, m.RulesRequest)}.values()
+    model, seen = record(Coordinator(STUDY, list(SITES), grid=grid), make_sites(STUDY))
+    assert not any(isinstance(request, m.GridRequest) for _, request, _ in seen)
+    assert model.privacy.n_histograms == 0
+
+
+def joined(*told: tuple[int, int, int]) -> list[m.JoinReply]:
+    header = m.Header(m.PROTOCOL_VERSION, "run", 0, "north", "study")
+    return [
+        m.JoinReply(dataclasses.replace(header, site=site), "x", *facts)
+        for site, facts in zip(SITES, told, strict=True)
+    ]
+
+
+def test_the_coarsest_policy_decides_how_the_model_is_rounded() -> None:
+    assert _coarsest(joined((0, 1, 0), (0, 5, 10), (0, 3, 11))) == Rounding(5, 11)
+    assert _coarsest(joined((0, 1, 0), (0, 1, 0), (0, 1, 0))) == Rounding(1, 0)
+    for bad in ((0, 0, 0), (0, 1, -1)):
+        with pytest.raises(ProtocolError, match="site 'south': "):
+            _coarsest(joined((0, 1, 0), bad, (0, 1, 0)))
+
+
+def test_the_policy_that_asks_for_most_votes_decides() -> None:
+    assert _most_votes(joined((0, 1, 0), (3, 1, 0), (2, 1, 0))) == 3
+    assert _most_votes(joined((0, 1, 0), (0, 1, 0), (0, 1, 0))) == 0
+    for n in (-1, 4):
+        with pytest.raises(ProtocolError, match=f"'west' asks for {n} votes of 3"):
+            _most_votes(joined((0, 1, 0), (3, 1, 0), (n, 1, 0)))
