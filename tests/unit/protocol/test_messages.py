@@ -25,8 +25,8 @@ from fedrulefit.protocol.public import Public
 from fedrulefit.protocol.site.work import Known, Work
 from fedrulefit.protocol.wire import from_bytes, question_digest, to_bytes
 from fedrulefit.study import Settings
+from tests.examples import EXAMPLES
 from tests.samples import SOLVERS, make_sites, make_study, make_tables, record
-from tests.unit.protocol.test_wire import EXAMPLES
 
 EVERYTHING: dict[str, Any] = {"spreads": "exact", "holdout": 0.3, "per_site": True}
 STUDIES = {
