@@ -75,10 +75,11 @@ def complete_page(app: Sphinx, page: str, source: list[str]) -> None:
     """Add to a page what only the site needs."""
     # In the repository "sh" says that no test runs the block; it may show output all the same.
     source[0] = source[0].replace("```sh\n$ ", "```console\n$ ")
+    if not page.startswith("site/"):  # pages beside the folder are shown from within it
+        source[0] = source[0].replace("../CHANGELOG.md", "site/changes.md")
+        source[0] = source[0].replace("../CONTRIBUTING.md", "site/contributing.md")
     if page == "index":
-        text = source[0].replace("../CHANGELOG.md", "site/changes.md")
-        text = text.replace("../CONTRIBUTING.md", "site/contributing.md")
-        source[0] = "\n".join([text, *make_contents()])
+        source[0] = "\n".join([source[0], *make_contents()])
     elif page == "api":
         tables = r"(?<=<!-- api:start -->).*(?=<!-- api:end -->)"
         reference = "\n".join(make_reference())

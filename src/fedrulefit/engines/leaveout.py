@@ -34,7 +34,7 @@ def leave_one_site_out(
     Parameters
     ----------
     study, tables, make_noise, make_ledger, n_threads
-        As for :meth:`~fedrulefit.engines.base.Engine.fit`; a ledger may be one that a run
+        As for :func:`~fedrulefit.engines.inprocess.fit`; a ledger may be one that a run
         has already written to.
     engine : Engine
     on_site : callable, optional

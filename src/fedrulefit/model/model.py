@@ -161,7 +161,7 @@ class Model:
     def effect(self, term: Term) -> float:
         """Return a rule's effect; for a linear term, that of the change it names.
 
-        For a yes/no outcome exp(β). See :meth:`fedrulefit.core.families.Family.effect`.
+        For a yes/no outcome exp(β). The family of the outcome says what it is.
         """
         change = 1.0
         if isinstance(term, LinearTerm):
