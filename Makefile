@@ -8,7 +8,7 @@ UV := $(BIN)/python -m uv
 # What an installation is made from: the version stands in the package.
 INSTALLS := pyproject.toml requirements.lock src/fedrulefit/__init__.py
 
-.PHONY: demo test lint docs types contracts study bench lock clean
+.PHONY: demo test lint docs types contracts mutants study bench lock clean
 .PHONY: dist lowest
 
 demo: $(VENV)/.installed
@@ -44,6 +44,12 @@ lowest: $(VENV)/.installed-dev
 	$(UV) venv --quiet --clear --python 3.11 $(LOWEST)
 	$(UV) pip install --quiet --python $(LOWEST) -r $(LOWEST).txt -e .
 	$(LOWEST)/bin/python -m pytest -q -n auto --disable-warnings $(LOWEST_TESTS)
+
+# Do the tests notice small faults in core/ and privacy/? A survivor is an error, unless
+# tests/mutants.toml explains it. More: make mutants MUTANTS="--file grid" (all of one file).
+MUTANTS ?= --sample 200 --seconds 900
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.mutants $(MUTANTS)
 
 # Longer statistical studies on the real data sets; see docs/real-data.md.
 study: $(VENV)/.installed-dev

@@ -187,10 +187,11 @@ def make_header() -> str:
 def make_ledger_fields() -> str:
     """Return the fields of a line in a site's ledger."""
     words = {
-        "message": "Type of the message, as in the [table of messages](protocol.md#messages).",
-        "quantity": "Field of the message; for histograms, one line per covariate.",
+        "message": "Type of the message, as in the [table of messages](protocol.md#messages), or "
+        "of the sum, as in the [table of sums](protocol.md#fixed-point).",
+        "quantity": "Its field; for histograms, one line per covariate.",
         "shape": "How many numbers (or rules; for `fold_rules`, of all folds) left; empty for a "
-        "single number.",
+        "single number. An answer of several points holds the numbers of each.",
         "mechanism": "Name of the noise, with the version of its library, and the run that it is "
         "repeated from; `exact` without noise.",
         "epsilon": "ε of this line as the noise library states it; 0 where it repeats noise that "

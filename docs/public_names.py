@@ -142,7 +142,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.model.evaluation.Evaluation.calibration_frame",
             "fedrulefit.model.evaluation.Evaluation.decision_frame",
             "fedrulefit.model.evaluation.Evaluation.heterogeneity",
-            "fedrulefit.core.families.yesno_scores.Measures",
+            "fedrulefit.core.families.yesno_measures.Measures",
         ),
     ),
     (

@@ -22,6 +22,17 @@ def one_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def study_path(tmp_path: Path) -> Path:
+    """The file of a study for the exact solver."""
+    from tests.federations import write_study
+    from tests.samples import SOLVERS, study_facts
+
+    path = tmp_path / "study.toml"
+    write_study(study_facts(epsilon=1.0, **SOLVERS["exact"]), path)
+    return path
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real multi-hospital tables, which the repository does not contain."""

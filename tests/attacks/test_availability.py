@@ -52,7 +52,6 @@ from fedrulefit.table.check import inspect_table
 from fedrulefit.table.findings import UnreadableError
 from fedrulefit.table.size_limit import table_limit
 from fedrulefit.table.sources import read_columns
-from tests.federations import write_study
 from tests.loopback import COORDINATOR, Loopback
 from tests.oracles import YES_NO
 from tests.samples import (
@@ -63,7 +62,6 @@ from tests.samples import (
     make_sites,
     make_study,
     make_tables,
-    study_facts,
 )
 
 HEADER = m.Header(m.PROTOCOL_VERSION, "run", 3, "north", "ab" * 32)
@@ -366,13 +364,6 @@ def test_the_solver_never_asks_for_more_than_sites_answer() -> None:
 
 
 # --- sites that do not answer -------------------------------------------------------------------
-
-
-@pytest.fixture
-def study_path(tmp_path: Path) -> Path:
-    path = tmp_path / "study.toml"
-    write_study(study_facts(epsilon=1.0, **SOLVERS["exact"]), path)
-    return path
 
 
 @pytest.fixture

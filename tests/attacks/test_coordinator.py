@@ -505,9 +505,6 @@ def test_a_hospital_that_votes_more_than_once_brings_no_rule_through(
     if weak:
         monkeypatch.setattr(agreed.Tally, "elect", lambda tally, least: tally.rules >= least)
     sites = make(Site)
-    own = sites["west"]._masking
-    options = {"policy": POLICY, "identity": own._identity, "trust": own._trust}
-    sites["west"] = Site("west", TABLES["west"], STUDY, **options)
     weaken(sites["west"], Stuffing)
     lead = Lead(sites)
     lead.join()
@@ -527,11 +524,8 @@ def test_a_hospital_that_votes_more_than_once_brings_no_rule_through(
 def test_a_hospital_has_no_say_in_the_sum_without_it() -> None:
     """Nor can it put a number there: that part of its ballot leaves without masks, and is 0."""
     sites = make(Site)
-    own = sites["west"]._masking
-    options = {"policy": POLICY, "identity": own._identity, "trust": own._trust}
-    stuffing = Site("west", TABLES["west"], STUDY, **options)
-    weaken(stuffing, Stuffing).everywhere = True
-    lead = Lead({**sites, "west": stuffing})
+    weaken(sites["west"], Stuffing).everywhere = True
+    lead = Lead(sites)
     lead.join()
     grid, signed = lead.agree()
     sent = lead.collect(grid, signed)
@@ -567,9 +561,6 @@ def test_a_hospital_cannot_make_room_for_rules_that_its_trees_do_not_give() -> N
             return dataclasses.replace(super()._grow(request, patients), signature=signature)
 
     sites = make(Site)
-    own = sites["west"]._masking
-    options = {"policy": POLICY, "identity": own._identity, "trust": own._trust}
-    sites["west"] = Site("west", TABLES["west"], STUDY, **options)
     weaken(sites["west"], Boasting)
     lead = Lead(sites)
     lead.join()

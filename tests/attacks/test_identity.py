@@ -48,7 +48,6 @@ from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from tests.federations import make_consortium as make_plan
-from tests.federations import write_study
 from tests.loopback import COORDINATOR, charter_of
 from tests.samples import SOLVERS, make_frame, make_study, study_facts
 from tests.unit.privacy.test_identity import Root
@@ -62,13 +61,6 @@ def _umask() -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
-
-
-@pytest.fixture
-def study_path(tmp_path: Path) -> Path:
-    path = tmp_path / "study.toml"
-    write_study(study_facts(epsilon=1.0, **SOLVERS["exact"]), path)
-    return path
 
 
 class Consortium:

@@ -11,7 +11,7 @@ import pytest
 from scipy.special import expit, logit
 
 from fedrulefit.core.families.yesno_judge import YesNoJudge
-from fedrulefit.core.families.yesno_scores import ScoreSums, coarsen, count_scores
+from fedrulefit.core.families.yesno_sums import ScoreSums, coarsen, count_scores
 from fedrulefit.core.grid import encode
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.engines import inprocess

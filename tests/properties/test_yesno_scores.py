@@ -13,7 +13,21 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, confusion_matrix, log_loss, roc_auc_score
 
-from fedrulefit.core.families import yesno_scores as scores
+from fedrulefit.core.families.yesno_measures import (
+    bin_means,
+    calibrate,
+    calibration_groups,
+    decide,
+    discriminate,
+)
+from fedrulefit.core.families.yesno_sums import (
+    EDGES,
+    STEP,
+    ScoreSums,
+    add_scores,
+    coarsen,
+    count_scores,
+)
 
 
 @st.composite
@@ -28,8 +42,8 @@ def patients(draw: st.DrawFn) -> Any:
     return expit(score), outcome, sites
 
 
-def pooled(chance: Any, outcome: Any) -> scores.ScoreSums:
-    return scores.count_scores(chance, outcome, np.ones(len(chance)))
+def pooled(chance: Any, outcome: Any) -> ScoreSums:
+    return count_scores(chance, outcome, np.ones(len(chance)))
 
 
 @settings(max_examples=200, deadline=None)
@@ -37,16 +51,16 @@ def pooled(chance: Any, outcome: Any) -> scores.ScoreSums:
 def test_federated_equals_pooled_equals_scikit_learn(made: Any) -> None:
     chance, outcome, sites = made
     parts = [pooled(chance[sites == s], outcome[sites == s]) for s in np.unique(sites)]
-    together, alone = scores.add_scores(parts), pooled(chance, outcome)
+    together, alone = add_scores(parts), pooled(chance, outcome)
     for name in ("cases", "others", "chances", "squares", "loss"):
         np.testing.assert_array_equal(getattr(together, name), getattr(alone, name))
-    found = scores.discriminate(together)
+    found = discriminate(together)
     assert abs(found.auc - roc_auc_score(outcome, chance)) <= found.bound + 1e-12
     assert found.low <= found.auc <= found.high
     n_rows = len(outcome)
-    half = scores.STEP / 2 + 1e-12
+    half = STEP / 2 + 1e-12
     assert together.squares / n_rows == pytest.approx(brier_score_loss(outcome, chance), abs=half)
-    near = np.clip(chance, scores.STEP, 1 - scores.STEP)
+    near = np.clip(chance, STEP, 1 - STEP)
     assert together.loss / n_rows == pytest.approx(log_loss(outcome, near), abs=half)
     assert together.chances / n_rows == pytest.approx(chance.mean(), abs=half)
 
@@ -60,11 +74,11 @@ def test_two_splits_of_the_same_patients_give_identical_totals(made: Any, seed: 
     weights = rng.integers(0, 5000, len(chance)) / 1024
     for split in (rng.permutation(sites), rng.integers(7, size=len(sites))):
         parts = [
-            scores.count_scores(chance[split == s], outcome[split == s], weights[split == s])
+            count_scores(chance[split == s], outcome[split == s], weights[split == s])
             for s in np.unique(split)
         ]
-        together = scores.add_scores(parts)
-        alone = scores.count_scores(chance, outcome, weights)
+        together = add_scores(parts)
+        alone = count_scores(chance, outcome, weights)
         for name in ("cases", "others", "chances", "squares", "loss"):
             np.testing.assert_array_equal(getattr(together, name), getattr(alone, name))
 
@@ -76,7 +90,7 @@ def test_merged_bins_hold_enough_and_keep_within_the_bound(
 ) -> None:
     chance, outcome, _ = made
     fine = pooled(chance, outcome)
-    coarse = scores.coarsen(fine, least, each=each)
+    coarse = coarsen(fine, least, each=each)
     parts = [fine.cases, fine.others] if each else [fine.cases + fine.others]
     if min(part.sum() for part in parts) < least:
         assert coarse is None, "nothing but that they are too few"
@@ -84,13 +98,13 @@ def test_merged_bins_hold_enough_and_keep_within_the_bound(
     assert coarse is not None
     merged = [coarse.cases, coarse.others] if each else [coarse.cases + coarse.others]
     assert min(part.min() for part in merged) >= least
-    assert set(coarse.edges) <= set(scores.EDGES)
+    assert set(coarse.edges) <= set(EDGES)
     assert (coarse.chances, coarse.squares, coarse.loss) == (fine.chances, fine.squares, fine.loss)
     bins = np.searchsorted(coarse.edges, chance, side="right")
     np.testing.assert_array_equal(coarse.cases, np.bincount(bins, outcome, len(coarse.cases)))
-    found = scores.discriminate(coarse)
+    found = discriminate(coarse)
     assert abs(found.auc - roc_auc_score(outcome, chance)) <= found.bound + 1e-12
-    assert found.bound >= scores.discriminate(fine).bound - 1e-12
+    assert found.bound >= discriminate(fine).bound - 1e-12
 
 
 @settings(max_examples=100, deadline=None)
@@ -98,25 +112,25 @@ def test_merged_bins_hold_enough_and_keep_within_the_bound(
 def test_bin_means_lie_in_their_bins_and_add_up(made: Any) -> None:
     chance, outcome, _ = made
     sums = pooled(chance, outcome)
-    means = scores.bin_means(sums)
-    ends = np.array([0, *scores.EDGES, 1])
+    means = bin_means(sums)
+    ends = np.array([0, *EDGES, 1])
     assert ((ends[:-1] <= means) & (means <= ends[1:])).all()
     off = abs((sums.cases + sums.others) @ means - sums.chances)
-    assert off <= len(chance) * scores.STEP / 2 + 1e-6, "but for rounded predictions"
+    assert off <= len(chance) * STEP / 2 + 1e-6, "but for rounded predictions"
 
 
 def test_a_model_that_gives_all_patients_one_probability_is_placed_right() -> None:
     """An edge is the worst place for a guess; the summed predictions put it there."""
     sums = pooled(np.full(200, 0.2), np.repeat([0.0, 1.0], [160, 40]))
-    assert scores.calibrate(sums).intercept == pytest.approx(0, abs=0.01)
+    assert calibrate(sums).intercept == pytest.approx(0, abs=0.01)
 
 
 @settings(max_examples=100, deadline=None)
-@given(patients(), st.integers(0, len(scores.EDGES) - 1))
+@given(patients(), st.integers(0, len(EDGES) - 1))
 def test_decisions_are_those_at_the_named_threshold(made: Any, edge: int) -> None:
     chance, outcome, _ = made
-    found = scores.decide(pooled(chance, outcome), edge)
-    assert found.threshold == scores.EDGES[edge]
+    found = decide(pooled(chance, outcome), edge)
+    assert found.threshold == EDGES[edge]
     treated = chance >= found.threshold
     (tn, fp), (fn, tp) = confusion_matrix(outcome, treated, labels=[0, 1])
     assert found.sensitivity == pytest.approx(tp / (tp + fn))
@@ -133,7 +147,7 @@ def test_calibration_agrees_with_a_logistic_regression(slope: float, shift: floa
     rng = np.random.default_rng(3)
     score = rng.normal(-0.5, 1.5, 4000)
     outcome = (rng.random(4000) < expit(slope * score + shift)).astype(float)
-    found = scores.calibrate(pooled(expit(score), outcome))
+    found = calibrate(pooled(expit(score), outcome))
     fitted = LogisticRegression(C=np.inf).fit(score[:, None], outcome)
     assert found.slope == pytest.approx(fitted.coef_[0, 0], rel=0.01)
     x = np.column_stack([score, np.ones_like(score)])
@@ -141,7 +155,7 @@ def test_calibration_agrees_with_a_logistic_regression(slope: float, shift: floa
     covariance = np.linalg.inv((x.T * (p * (1 - p))) @ x)
     assert found.slope_error == pytest.approx(np.sqrt(covariance[0, 0]), rel=1e-2)
     assert found.observed == pytest.approx(outcome.mean())
-    assert found.expected == pytest.approx(expit(score).mean(), abs=scores.STEP / 2)
+    assert found.expected == pytest.approx(expit(score).mean(), abs=STEP / 2)
     # In the large: with the scores as they are, observed and expected agree.
     assert expit(score + found.intercept).mean() == pytest.approx(outcome.mean(), abs=2e-3)
 
@@ -151,14 +165,14 @@ def test_delong_s_interval_is_that_of_the_patients() -> None:
     rng = np.random.default_rng(0)
     score = rng.normal(size=300)
     outcome = (rng.random(300) < expit(1.2 * score)).astype(float)
-    bins = np.searchsorted(scores.EDGES, expit(score), side="right")
+    bins = np.searchsorted(EDGES, expit(score), side="right")
     sick, healthy = bins[outcome == 1][:, None], bins[outcome == 0]
     wins = (sick > healthy) + 0.5 * (sick == healthy)
     v10, v01 = wins.mean(axis=1), wins.mean(axis=0)
     error = np.sqrt(v10.var(ddof=1) / len(v10) + v01.var(ddof=1) / len(v01))
     auc = wins.mean()
     wide = 1.959964 * error / (auc * (1 - auc))
-    found = scores.discriminate(pooled(expit(score), outcome))
+    found = discriminate(pooled(expit(score), outcome))
     assert (found.low, found.high) == pytest.approx(
         (expit(logit(auc) - wide), expit(logit(auc) + wide)), abs=1e-3
     )
@@ -172,9 +186,9 @@ def test_intervals_cover_as_often_as_they_say() -> None:
         score = rng.normal(size=n)
         return expit(score), (rng.random(n) < expit(1.5 * score)).astype(float)
 
-    truth = scores.discriminate(pooled(*draw(400_000))).auc
+    truth = discriminate(pooled(*draw(400_000))).auc
     hits = [found.low <= truth <= found.high for found in
-            (scores.discriminate(pooled(*draw(200))) for _ in range(300))]  # fmt: skip
+            (discriminate(pooled(*draw(200))) for _ in range(300))]  # fmt: skip
     assert 0.91 <= np.mean(hits) <= 0.99
 
 
@@ -182,7 +196,7 @@ def test_groups_hold_all_patients_and_their_means() -> None:
     rng = np.random.default_rng(1)
     chance = expit(rng.normal(size=1000))
     outcome = (rng.random(1000) < chance).astype(float)
-    groups = scores.calibration_groups(pooled(chance, outcome))
+    groups = calibration_groups(pooled(chance, outcome))
     assert 7 <= len(groups) <= 10
     mean, above, below, _, _, _, weight, cases = np.array([[*vars(g).values()] for g in groups]).T
     assert weight.sum() == 1000
@@ -193,7 +207,7 @@ def test_groups_hold_all_patients_and_their_means() -> None:
     inside = [((a <= chance) & (chance < b)).sum() for a, b in zip(above, below, strict=True)]
     assert weight.tolist() == inside
     np.testing.assert_allclose(weight, 100, atol=75)
-    assert mean @ weight / 1000 == pytest.approx(chance.mean(), abs=scores.STEP / 2)
+    assert mean @ weight / 1000 == pytest.approx(chance.mean(), abs=STEP / 2)
 
 
 @settings(max_examples=100, deadline=None)
@@ -201,21 +215,21 @@ def test_groups_hold_all_patients_and_their_means() -> None:
 def test_merged_bins_keep_the_means_that_were_told(made: Any, least: int) -> None:
     chance, outcome, _ = made
     fine = pooled(chance, outcome)
-    coarse = scores.coarsen(replace(fine, means=scores.bin_means(fine)), least)
+    coarse = coarsen(replace(fine, means=bin_means(fine)), least)
     if coarse is None:
         return
-    means, weight = scores.bin_means(coarse), coarse.cases + coarse.others
+    means, weight = bin_means(coarse), coarse.cases + coarse.others
     assert ((coarse.ends[:-1] - 1e-12 <= means) & (means <= coarse.ends[1:] + 1e-12)).all()
     bins = np.searchsorted(coarse.edges, chance, side="right")
     truth = np.bincount(bins, chance, len(weight)) / weight
-    widest = np.diff(scores.EDGES, prepend=0, append=1).max()
+    widest = np.diff(EDGES, prepend=0, append=1).max()
     assert np.abs(means - truth).max() <= widest + 1e-9, "off by no more than in a fine bin"
 
 
 def test_one_class_has_no_area() -> None:
-    found = scores.discriminate(pooled(np.array([0.2, 0.7]), np.ones(2)))
+    found = discriminate(pooled(np.array([0.2, 0.7]), np.ones(2)))
     assert np.isnan(found.auc)
-    perfect = scores.discriminate(pooled(np.array([0.2, 0.7]), np.array([0.0, 1.0])))
+    perfect = discriminate(pooled(np.array([0.2, 0.7]), np.array([0.0, 1.0])))
     assert (perfect.auc, perfect.low, perfect.high, perfect.bound) == (1, 1, 1, 0)
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,8 +18,12 @@ from fedrulefit.cli.console import (
     stderr,
     stdout,
 )
+from fedrulefit.cli.options import JsonOption, KitOption
 from fedrulefit.errors import FederationError
-from fedrulefit.federation.audit import Audit
+
+if TYPE_CHECKING:
+    from fedrulefit.federation.audit import Audit
+    from fedrulefit.federation.kits.kit import Kit
 
 app = typer.Typer()
 
@@ -28,7 +32,7 @@ app = typer.Typer()
 @friendly_errors()
 def audit(
     record: Annotated[Path, typer.Argument(help="The run's record, from the coordinator.")],
-    kit: Annotated[Path, typer.Option("--kit", help="This hospital's start-up kit.")],
+    kit: KitOption,
     state: Annotated[
         Path,
         typer.Option(
@@ -38,7 +42,7 @@ def audit(
     model: Annotated[
         Path | None, typer.Option("--model", help="The model file that this hospital was given.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Recheck, at a hospital, that a run was led as the protocol says, as far as it went.
 
@@ -46,25 +50,47 @@ def audit(
     follows from the signed replies of all sites; and the model. Ends with code 1 if anything does
     not fit; else notes in the state folder that the run was audited.
     """
-    from fedrulefit.federation.audit import audit as check
-    from fedrulefit.federation.journal import Journal
-    from fedrulefit.federation.kits.charter import read_acceptance
     from fedrulefit.federation.kits.kit import Kit
     from fedrulefit.federation.site.audits import note_audit
-    from fedrulefit.federation.site.remembered import run_memory
-    from fedrulefit.federation.state import JOURNAL, read_owner
 
     own = Kit.load(kit, "site")
+    _check_state(state, own)
+    found = _recheck(record, own, state, model)
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=2))
+    elif found.problems:
+        _print_problems(found)
+    else:
+        stdout().print(line(_audit_words(found, model)))
+    if found.problems:
+        raise typer.Exit(EXIT_FINDINGS)
+    note_audit(state, record, study=found.study, run=found.run, step=found.answered)
+
+
+def _check_state(state: Path, own: Kit) -> None:
+    """Refuse a folder that is not this hospital's."""
+    from fedrulefit.federation.state import JOURNAL, read_owner
+
     if not (state / JOURNAL).exists():
         raise FederationError(f"{state} is not the state folder of a site: name it with --state")
     owner = read_owner(state)
     if owner is not None and owner.name != own.name:
         raise FederationError(f"{state} is the state folder of {owner.name}, not of {own.name}")
+
+
+def _recheck(record: Path, own: Kit, state: Path, model: Path | None) -> Audit:
+    """Compare a record with what this hospital remembers."""
+    from fedrulefit.federation.audit import audit as check
+    from fedrulefit.federation.journal import Journal
+    from fedrulefit.federation.kits.charter import read_acceptance
+    from fedrulefit.federation.site.remembered import run_memory
+    from fedrulefit.federation.state import JOURNAL
+
     accepted = read_acceptance(state)
     pinned = {} if accepted is None else accepted.charter.pins
     journal = Journal(state / JOURNAL, read_only=True)
     try:
-        found = check(
+        return check(
             record,
             site=own.name,
             memory_of=partial(run_memory, journal),
@@ -74,17 +100,12 @@ def audit(
         )
     finally:
         journal.close()
-    if as_json:
-        typer.echo(json.dumps(asdict(found), indent=2))
-    elif not found.problems:
-        stdout().print(line(_audit_words(found, model)))
-    else:
-        stderr().print(line(f"Run {found.run} does not fit its record:"))
-        for problem in found.problems:
-            stderr().print(indented(problem))
-    if found.problems:
-        raise typer.Exit(EXIT_FINDINGS)
-    note_audit(state, record, study=found.study, run=found.run, step=found.answered)
+
+
+def _print_problems(found: Audit) -> None:
+    stderr().print(line(f"Run {found.run} does not fit its record:"))
+    for problem in found.problems:
+        stderr().print(indented(problem))
 
 
 def _audit_words(found: Audit, model: Path | None) -> str:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from fedrulefit.cli.budget import budget_of, print_budget
 from fedrulefit.cli.console import EXIT_FINDINGS, friendly_errors, printable, stdout
+from fedrulefit.cli.options import JsonOption
 from fedrulefit.privacy.budget import Budget
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.study import Study
@@ -34,7 +35,7 @@ def check(
     policy: Annotated[
         Path | None, typer.Option("--policy", help="The hospital's policy, for its budget.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
     no_outcome: Annotated[
         bool, typer.Option("--no-outcome", help="Check tables for prediction only.")
     ] = False,

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, line, printable, stdout
+from fedrulefit.cli.options import JsonOption, ModelArgument
 from fedrulefit.errors import DataError
 from fedrulefit.model import Explanation, Model
 from fedrulefit.table.sources import Source, read_columns
@@ -21,14 +22,14 @@ EPILOG = "Example: fedrulefit explain model.json --value age=71 --value GCS=4 --
 
 @friendly_errors()
 def explain(
-    model: Annotated[Path, typer.Argument(help="The model file.")],
+    model: ModelArgument,
     data: Annotated[Path | None, typer.Argument(help="Patients (CSV or Parquet).")] = None,
     row: Annotated[int, typer.Option(help="Which patient of the table; the first is 1.")] = 1,
     value: Annotated[
         list[str] | None,
         typer.Option(help="Without a table: NAME=VALUE, once per covariate; others are missing."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show which rules hold for one patient, and what each adds to the linear predictor.
 

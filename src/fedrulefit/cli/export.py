@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, stderr
+from fedrulefit.cli.options import ModelArgument
 from fedrulefit.errors import FedRuleFitError, ModelFileError
 from fedrulefit.model import Model
 
@@ -23,9 +24,25 @@ class _Dialect(StrEnum):
     postgresql = "postgresql"
 
 
+ColumnOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="STUDY=TABLE",
+        help="SQL: the table's name of a covariate, where it is another. May be repeated.",
+    ),
+]
+PredictorOption = Annotated[
+    bool,
+    typer.Option(
+        "--linear-predictor",
+        help="SQL: give the linear predictor, too (of a yes/no outcome, the column log_odds).",
+    ),
+]
+
+
 @friendly_errors()
 def export(
-    model: Annotated[Path, typer.Argument(help="The model file.")],
+    model: ModelArgument,
     sql: Annotated[
         _Dialect | None, typer.Option("--sql", help="Write a query for this database.")
     ] = None,
@@ -41,20 +58,8 @@ def export(
         list[str] | None,
         typer.Option(help="SQL: a column to show beside the prediction. May be repeated."),
     ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="STUDY=TABLE",
-            help="SQL: the table's name of a covariate, where it is another. May be repeated.",
-        ),
-    ] = None,
-    linear_predictor: Annotated[
-        bool,
-        typer.Option(
-            "--linear-predictor",
-            help="SQL: give the linear predictor, too (of a yes/no outcome, the column log_odds).",
-        ),
-    ] = False,
+    column: ColumnOption = None,
+    linear_predictor: PredictorOption = False,
 ) -> None:
     """Write a model as one SQL query, or as an ONNX graph.
 
@@ -65,9 +70,7 @@ def export(
     loaded = Model.load(model)
     show.print_warning(loaded, model)
     if sql is None:
-        if output is None:
-            raise FedRuleFitError("an ONNX graph is not text: name a file with -o")
-        _write(output, loaded.to_onnx().SerializeToString())
+        _write_graph(loaded, output)
         return
     query = loaded.to_sql(
         sql.value,
@@ -78,8 +81,14 @@ def export(
     )
     if output is None:
         typer.echo(query, nl=False)
-        return
-    _write(output, query.encode())
+    else:
+        _write(output, query.encode())
+
+
+def _write_graph(model: Model, output: Path | None) -> None:
+    if output is None:
+        raise FedRuleFitError("an ONNX graph is not text: name a file with -o")
+    _write(output, model.to_onnx().SerializeToString())
 
 
 def _read_columns(pairs: list[str]) -> dict[str, str]:

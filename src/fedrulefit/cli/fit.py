@@ -16,6 +16,7 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import check_writable, friendly_errors, printable, stderr, stdout
+from fedrulefit.cli.options import JsonOption, ModelOption, TopOption
 from fedrulefit.cli.report import (
     NoReportOption,
     ReportOption,
@@ -24,8 +25,10 @@ from fedrulefit.cli.report import (
     written,
 )
 from fedrulefit.engines import DEFAULT, ENGINES
+from fedrulefit.engines.base import Engine, Fitted
 from fedrulefit.engines.leaveout import leave_one_site_out as leave_out
 from fedrulefit.errors import DataError, StudyError, did_you_mean
+from fedrulefit.model import Model
 from fedrulefit.privacy.ledger import Ledger, now
 from fedrulefit.study import Settings, Study
 from fedrulefit.table.check import inspect_table
@@ -34,43 +37,48 @@ from fedrulefit.table.sources import Source, read_columns
 
 EPILOG = "Example: fedrulefit fit --study study.toml --site a.csv --site b.csv -o model.json"
 
+SiteOption = Annotated[
+    list[str], typer.Option("--site", help="A site's table, PATH or NAME=PATH; once per site.")
+]
+SiteColumnOption = Annotated[
+    str | None, typer.Option(help="One --site holds all patients; this column names their site.")
+]
+PresetOption = Annotated[
+    str | None, typer.Option(help="Named settings instead of the study's: paper, default.")
+]
+SettingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="One setting, e.g. penalty=0.01; 'fedrulefit study settings' tells them all.",
+    ),
+]
+LedgersOption = Annotated[
+    Path | None, typer.Option(help="Folder for each site's ledger of what left it.")
+]
+LeaveOutOption = Annotated[
+    bool,
+    typer.Option("--leave-one-site-out", help="Also learn without each site, and judge on it."),
+]
+
 
 @friendly_errors()
 def fit(
     study: Annotated[Path, typer.Option("--study", "-s", help="The study file.")],
-    site: Annotated[
-        list[str],
-        typer.Option("--site", help="A site's table, PATH or NAME=PATH; once per site."),
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")],
-    site_column: Annotated[
-        str | None,
-        typer.Option(help="One --site holds all patients; this column names their site."),
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Named settings instead of the study's: paper, default.")
-    ] = None,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="One setting, e.g. penalty=0.01; 'fedrulefit study settings' tells them all.",
-        ),
-    ] = None,
-    ledgers: Annotated[
-        Path | None, typer.Option(help="Folder for each site's ledger of what left it.")
-    ] = None,
-    leave_one_site_out: Annotated[
-        bool,
-        typer.Option("--leave-one-site-out", help="Also learn without each site, and judge on it."),
-    ] = False,
+    site: SiteOption,
+    output: ModelOption,
+    site_column: SiteColumnOption = None,
+    preset: PresetOption = None,
+    setting: SettingOption = None,
+    ledgers: LedgersOption = None,
+    leave_one_site_out: LeaveOutOption = False,
     report: ReportOption = None,
     no_report: NoReportOption = False,
     engine: Annotated[str, typer.Option(help="What carries the messages.")] = DEFAULT,
     jobs: Annotated[int, typer.Option(help="Sites that work at the same time.", min=1)] = 2,
-    top: Annotated[int, typer.Option(help="Rules to print.", min=0)] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    top: TopOption = 10,
+    as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
 ) -> None:
     """Learn one model over several sites, all on this machine.
@@ -96,37 +104,49 @@ def fit(
         )
         model = fitted.model
         if leave_one_site_out:
-            found = leave_out(
-                agreed,
-                tables,
-                engine=chosen,
-                make_ledger=fitted.ledgers.__getitem__,
-                n_threads=jobs,
-            )
-            bill = model.privacy.with_validation(len(tables))
-            model = replace(model, validation=found, privacy=bill)
+            model = _validate(fitted, chosen, agreed, tables, n_threads=jobs)
     model.save(output)
     write_page(model, output, page)
     if as_json:
-        facts = {
-            "model": str(output),
-            "sites": list(model.provenance.sites),
-            "patients": model.provenance.patients,
-            "rules": len(model.rule_terms),
-            "linear_terms": len(model.linear_terms),
-            "penalty": model.provenance.penalty,
-            "rounds": model.provenance.rounds,
-            "objective": model.provenance.objective,
-            "certificate": asdict(model.provenance.certificate),
-            "privacy": model.privacy.words(),
-        }
-        judged = {"evaluation": model.evaluation, "validation": model.validation}
-        for name, result in judged.items():
-            if result is not None:
-                facts[name] = result.metrics_frame().to_dict("records")
-        typer.echo(json.dumps(facts, indent=2))
+        typer.echo(json.dumps(_facts(model, output), indent=2))
     elif not quiet:
         show.print_model(stdout(), model, output, top=top, written=written(output, page))
+
+
+def _validate(
+    fitted: Fitted, engine: Engine, study: Study, tables: dict[str, Table], *, n_threads: int
+) -> Model:
+    """Learn without each site, too; return the model with what came of it, and its cost."""
+    found = leave_out(
+        study,
+        tables,
+        engine=engine,
+        make_ledger=fitted.ledgers.__getitem__,
+        n_threads=n_threads,
+    )
+    bill = fitted.model.privacy.with_validation(len(tables))
+    return replace(fitted.model, validation=found, privacy=bill)
+
+
+def _facts(model: Model, path: Path) -> dict[str, Any]:
+    """Return what ``--json`` prints of a model."""
+    facts = {
+        "model": str(path),
+        "sites": list(model.provenance.sites),
+        "patients": model.provenance.patients,
+        "rules": len(model.rule_terms),
+        "linear_terms": len(model.linear_terms),
+        "penalty": model.provenance.penalty,
+        "rounds": model.provenance.rounds,
+        "objective": model.provenance.objective,
+        "certificate": asdict(model.provenance.certificate),
+        "privacy": model.privacy.words(),
+    }
+    judged = {"evaluation": model.evaluation, "validation": model.validation}
+    for name, result in judged.items():
+        if result is not None:
+            facts[name] = result.metrics_frame().to_dict("records")
+    return facts
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:

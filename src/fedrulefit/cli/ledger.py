@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, printable, stdout
+from fedrulefit.cli.options import JsonOption
 from fedrulefit.errors import LedgerError
 from fedrulefit.privacy.ledger import FIRST, Release, read_rows
 
@@ -28,7 +29,7 @@ def show(
     path: PathArgument,
     run: Annotated[str | None, typer.Option(help="Only this run.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Every row, not rounds together.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what left: when, to whom, how it was protected, and what it cost."""
     rows = _rows(path)

@@ -10,6 +10,12 @@ import typer
 STATE = Path("fedrulefit-coordinator")
 """The coordinator's state folder, where no other is named."""
 
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+KitOption = Annotated[Path, typer.Option("--kit", help="This hospital's start-up kit.")]
+ModelArgument = Annotated[Path, typer.Argument(help="The model file.")]
+ModelOption = Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")]
+TopOption = Annotated[int, typer.Option(help="Rules to print.", min=0)]
+
 SocketOption = Annotated[
     Path | None,
     typer.Option(

@@ -12,6 +12,7 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, spreadsheet_cell, stderr
+from fedrulefit.cli.options import ModelArgument
 from fedrulefit.errors import DataError
 from fedrulefit.model import Model
 from fedrulefit.table.sources import read_texts
@@ -21,7 +22,7 @@ EPILOG = "Example: fedrulefit predict model.json new.csv -o risks.csv"
 
 @friendly_errors()
 def predict(
-    model: Annotated[Path, typer.Argument(help="The model file.")],
+    model: ModelArgument,
     data: Annotated[Path, typer.Argument(help="Patients to score (CSV or Parquet).")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="CSV file to write; else printed.")

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import check_writable, friendly_errors, stdout
+from fedrulefit.cli.options import ModelArgument
 from fedrulefit.model import Model
 
 EPILOG = "Example: fedrulefit report model.json -o report.html"
@@ -23,7 +24,7 @@ NoReportOption = Annotated[bool, typer.Option("--no-report", help="Write no repo
 
 @friendly_errors()
 def report(
-    model: Annotated[Path, typer.Argument(help="The model file.")],
+    model: ModelArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path(
         "report.html"
     ),

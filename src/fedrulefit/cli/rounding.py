@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fedrulefit.cli.console import check_writable, friendly_errors, line, stdout
+from fedrulefit.cli.options import ModelArgument, ModelOption
 from fedrulefit.core.rounding import PUBLISHED
 from fedrulefit.model import Model
 from fedrulefit.model.publish import tell_changes
@@ -17,8 +17,8 @@ EPILOG = "Example: fedrulefit round model.json -o rounded.json --multiple 5 --sm
 
 @friendly_errors()
 def round_file(
-    model: Annotated[Path, typer.Argument(help="The model file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")],
+    model: ModelArgument,
+    output: ModelOption,
     multiple: Annotated[
         int, typer.Option(help="Counts become multiples of this.", min=1, max=1000)
     ] = PUBLISHED.multiple,

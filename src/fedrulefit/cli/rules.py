@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, stdout
+from fedrulefit.cli.options import JsonOption, ModelArgument
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model import Model
 
@@ -19,7 +20,7 @@ EPILOG = "Example: fedrulefit rules model.json --top 5 --min-support 0.1"
 
 @friendly_errors()
 def rules(
-    model: Annotated[Path, typer.Argument(help="The model file.")],
+    model: ModelArgument,
     top: Annotated[int | None, typer.Option(help="At most so many.", min=1)] = None,
     min_support: Annotated[
         float, typer.Option(help="Only rules with more support than this.", min=0, max=1)
@@ -30,7 +31,7 @@ def rules(
     figure: Annotated[
         Path | None, typer.Option(help="Also draw the model to this file (png, svg, pdf).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Print the rules and linear terms of a model, most important first.
 

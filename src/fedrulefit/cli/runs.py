@@ -24,7 +24,7 @@ from fedrulefit.cli.console import (
     stderr,
     stdout,
 )
-from fedrulefit.cli.options import STATE, StateOption
+from fedrulefit.cli.options import STATE, JsonOption, ModelOption, StateOption, TopOption
 from fedrulefit.cli.report import (
     NoReportOption,
     ReportOption,
@@ -41,47 +41,54 @@ app = typer.Typer()
 ABSENT = 15.0
 """Seconds without a coordinator's process after which we no longer wait for it."""
 
+ResumeOption = Annotated[
+    str | None, typer.Option(help="Go on with a run that failed or was stopped.")
+]
+OnlySitesOption = Annotated[
+    list[str] | None, typer.Option("--site", help="Only these sites; all by default.")
+]
+DropoutsOption = Annotated[
+    str, typer.Option(help="'wait' for a lost site, or 'continue' among the rest.")
+]
+WaitOption = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds without a sign after which a site is lost: "
+        "a day, or ten minutes where the run may continue.",
+        min=1,
+    ),
+]
+GiveUpOption = Annotated[
+    float | None,
+    typer.Option(
+        metavar="HOURS",
+        help="Give a site up that answers a step with nothing but 'working' or 'a person "
+        "decides' for so long. By default the run waits, and says for whom.",
+        min=0.01,
+    ),
+]
+PlainOption = Annotated[
+    bool, typer.Option("--plain-sums", help="Without masks, where every policy allows it.")
+]
+
 
 @app.command(epilog="Example: fedrulefit federation run --study study.toml -o model.json")
 @friendly_errors()
 def run(
-    output: Annotated[Path, typer.Option("--output", "-o", help="The model file to write.")],
+    output: ModelOption,
     study: Annotated[Path | None, typer.Option("--study", "-s", help="The study file.")] = None,
     state: StateOption = STATE,
     name: Annotated[str | None, typer.Option("--run", help="A name for the run.")] = None,
-    resume: Annotated[
-        str | None, typer.Option(help="Go on with a run that failed or was stopped.")
-    ] = None,
-    site: Annotated[
-        list[str] | None, typer.Option("--site", help="Only these sites; all by default.")
-    ] = None,
-    dropouts: Annotated[
-        str, typer.Option(help="'wait' for a lost site, or 'continue' among the rest.")
-    ] = "wait",
-    wait: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds without a sign after which a site is lost: "
-            "a day, or ten minutes where the run may continue.",
-            min=1,
-        ),
-    ] = None,
-    give_up: Annotated[
-        float | None,
-        typer.Option(
-            metavar="HOURS",
-            help="Give a site up that answers a step with nothing but 'working' or 'a person "
-            "decides' for so long. By default the run waits, and says for whom.",
-            min=0.01,
-        ),
-    ] = None,
-    plain: Annotated[
-        bool, typer.Option("--plain-sums", help="Without masks, where every policy allows it.")
-    ] = False,
+    resume: ResumeOption = None,
+    site: OnlySitesOption = None,
+    dropouts: DropoutsOption = "wait",
+    wait: WaitOption = None,
+    give_up: GiveUpOption = None,
+    plain: PlainOption = False,
     report: ReportOption = None,
     no_report: NoReportOption = False,
-    top: Annotated[int, typer.Option(help="Rules to print.", min=0)] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    top: TopOption = 10,
+    as_json: JsonOption = False,
 ) -> None:
     """Learn a model with all hospitals of the consortium.
 
@@ -95,51 +102,36 @@ def run(
     check_writable(output)
     page = choose_page(output, report, no_report=no_report)
     known = _known_sites(state)
+    patience = None if give_up is None else 3600 * give_up
     if resume is not None:
-        folder = runs.resume(state, resume, give_up=None if give_up is None else 3600 * give_up)
+        folder = runs.resume(state, resume, give_up=patience)
     elif study is None:
         raise FederationError("give --study STUDY.toml for a new run, or --resume RUN")
     else:
-        sites = tuple(sorted(set(site or known)))
-        strangers = set(sites) - set(known)
-        if strangers:
-            raise FederationError(
-                f"{', '.join(sorted(strangers))}: not of this consortium ({', '.join(known)})"
-            )
-        run_name = name or _name_run(Study.load(study))
         request = runs.RunRequest(
-            run=run_name,
-            sites=sites,
+            sites=_choose_sites(site, known),
+            run=name or _name_run(Study.load(study)),
             secure=not plain,
             dropouts="continue" if dropouts == "continue" else "wait",
             wait=wait or (600.0 if dropouts == "continue" else 86_400.0),
-            give_up=None if give_up is None else 3600 * give_up,
+            give_up=patience,
         )
         folder = runs.submit(state, request, study)
-    status = _follow(folder, quiet=as_json)
-    if status["state"] != "done":
-        raise FederationError(
-            f"run {folder.name} {status['state']}: {status.get('message', '')}\n"
-            f"It can be resumed: fedrulefit federation run --resume {folder.name} -o {output} "
-            f"--state {state}"
-        )
+    ended = _follow(folder, quiet=as_json)
+    _check_done(ended, folder, output, state)
     shutil.copyfile(folder / "model.json", output)
     model = Model.load(output)
     write_page(model, output, page)
     if as_json:
-        typer.echo(json.dumps({"run": folder.name, "model": str(output), **status}, indent=2))
-        return
-    show.print_model(
-        stdout(), model, output, top=top, written=f"{written(output, page)} (run {folder.name})"
-    )
+        typer.echo(json.dumps({"run": folder.name, "model": str(output), **ended}, indent=2))
+    else:
+        wrote = f"{written(output, page)} (run {folder.name})"
+        show.print_model(stdout(), model, output, top=top, written=wrote)
 
 
 @app.command(epilog="Example: fedrulefit federation status")
 @friendly_errors()
-def status(
-    state: StateOption = STATE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-) -> None:
+def status(state: StateOption = STATE, as_json: JsonOption = False) -> None:
     """Show which sites are there, and how far every run is."""
     from fedrulefit.federation.coordinator import runs
     from fedrulefit.federation.folderlock import is_held
@@ -199,6 +191,27 @@ def record(
 def _name_run(study: Study) -> str:
     slug = re.sub(r"[^A-Za-z0-9]+", "-", study.name).strip("-") or "run"
     return f"{slug[:40]}-{dt.datetime.now(dt.UTC):%Y%m%d-%H%M%S}"
+
+
+def _choose_sites(wanted: list[str] | None, known: list[str]) -> tuple[str, ...]:
+    """Return the sites of a run: those that are wanted, or all."""
+    sites = tuple(sorted(set(wanted or known)))
+    strangers = set(sites) - set(known)
+    if strangers:
+        raise FederationError(
+            f"{', '.join(sorted(strangers))}: not of this consortium ({', '.join(known)})"
+        )
+    return sites
+
+
+def _check_done(ended: dict[str, Any], folder: Path, output: Path, state: Path) -> None:
+    """Say of a run that ended without a model why, and how it goes on."""
+    if ended["state"] != "done":
+        raise FederationError(
+            f"run {folder.name} {ended['state']}: {ended.get('message', '')}\n"
+            f"It can be resumed: fedrulefit federation run --resume {folder.name} -o {output} "
+            f"--state {state}"
+        )
 
 
 def _known_sites(state: Path) -> list[str]:

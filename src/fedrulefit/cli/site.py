@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fedrulefit.cli.budget import budget_of
 from fedrulefit.cli.console import friendly_errors, printable, stderr, stdout, whoami, write_example
-from fedrulefit.cli.options import SocketOption
+from fedrulefit.cli.options import JsonOption, KitOption, SocketOption
 from fedrulefit.errors import FederationError
 from fedrulefit.privacy.policy import EXAMPLE, Policy
 from fedrulefit.study import Study
@@ -37,7 +37,7 @@ StateOption = Annotated[
 )
 @friendly_errors()
 def start(
-    kit: Annotated[Path, typer.Option("--kit", help="This hospital's start-up kit.")],
+    kit: KitOption,
     study: Annotated[
         list[Path], typer.Option("--study", "-s", help="A study file; once per study.")
     ],
@@ -129,7 +129,7 @@ def _warn(warnings: Iterable[str]) -> None:
 @friendly_errors()
 def accept(
     charter: Annotated[Path, typer.Argument(help="The consortium's charter.")],
-    kit: Annotated[Path, typer.Option("--kit", help="This hospital's start-up kit.")],
+    kit: KitOption,
     policy: Annotated[
         Path | None, typer.Option("--policy", help="The policy that names the data set.")
     ] = None,
@@ -185,7 +185,7 @@ def _charter_changes(found: Any, earlier: Any) -> list[str]:
 @friendly_errors()
 def status(
     state: StateOption = STATE,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what this site knows: charter, certificates, table, budget, runs, warnings."""
     from fedrulefit.federation.site.status import read_site_status

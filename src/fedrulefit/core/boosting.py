@@ -139,19 +139,7 @@ def grow_trees(
             "num_threads": n_threads,
         },
     )
-
-    alone = np.ones(len(outcome))
-
-    def objective(predictor: Floats, _: Any) -> tuple[Any, Any]:
-        slope = family.slope(predictor, outcome, alone)
-        return weights * (np.rint(slope / RESIDUAL_STEP) * RESIDUAL_STEP), weights
-
-    last = 0
-    for n_leaves in leaf_counts.tolist():
-        if n_leaves != last:
-            booster.reset_parameter({"num_leaves": n_leaves})
-            last = n_leaves
-        booster.update(fobj=objective)
+    _boost(booster, leaf_counts, family, outcome, weights)
     # Boosted trees repeat their splits.
     read = cache(partial(_read_split, columns, grid))
     dumped = booster.dump_model()["tree_info"]
@@ -225,6 +213,24 @@ def _make_booster(matrix: Any, init_score: Floats, params: dict[str, Any]) -> An
         matrix, label=np.zeros(len(matrix)), init_score=init_score, params=params
     )
     return lightgbm.Booster(params, data)
+
+
+def _boost(
+    booster: Any, leaf_counts: Ints, family: Family, outcome: Floats, weights: Floats
+) -> None:
+    """Grow a tree for each count of leaves, on the residuals that the trees before it leave."""
+    alone = np.ones(len(outcome))
+
+    def objective(predictor: Floats, _: Any) -> tuple[Any, Any]:
+        slope = family.slope(predictor, outcome, alone)
+        return weights * (np.rint(slope / RESIDUAL_STEP) * RESIDUAL_STEP), weights
+
+    last = 0
+    for n_leaves in leaf_counts.tolist():
+        if n_leaves != last:
+            booster.reset_parameter({"num_leaves": n_leaves})
+            last = n_leaves
+        booster.update(fobj=objective)
 
 
 def _read_node(node: dict[str, Any], read: _Reader) -> Split | None:

@@ -112,7 +112,8 @@ def to_units(numbers: Floats, bits: int = UNIT_BITS) -> Ints:
     OverflowError
         If one is not finite, or has more units than an integer holds; it is not told.
     """
-    units = round_units(numbers, bits)
+    with np.errstate(over="ignore"):  # infinite is too large, too
+        units = round_units(numbers, bits)
     if not (np.abs(units) < 2.0**63).all():
         raise OverflowError("a number is too large for a sum")
     return units.astype(np.int64)

@@ -8,6 +8,7 @@ again, what is told of the progress.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -29,6 +30,10 @@ PENDING: Final = "pending"
 
 ATTEMPTS: Final = 3
 """How often a site that answers something else is asked again."""
+
+
+_Answers = dict[str, tuple[m.Reply, bytes]]
+"""By site, what it answered, and in which bytes."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,18 @@ class _Traffic:
         """Seconds since the present step was first asked."""
         return time.monotonic() - self.asked
 
+    def status(self, coordinator: Coordinator) -> Status:
+        """Return where the run is."""
+        return Status(
+            coordinator.progress,
+            coordinator.sites,
+            tuple(sorted(self.pending)),
+            self.sent,
+            self.received,
+            self.waited,
+            tuple(f"{site} {reason}" for site, reason in sorted(self.given_up.items())),
+        )
+
 
 def drive(
     coordinator: Coordinator,
@@ -111,17 +128,7 @@ def drive(
 
     def tell() -> None:
         if on_status is not None:
-            pending = tuple(sorted(traffic.pending))
-            status = Status(
-                coordinator.progress,
-                coordinator.sites,
-                pending,
-                traffic.sent,
-                traffic.received,
-                traffic.waited,
-                tuple(f"{site} {reason}" for site, reason in sorted(traffic.given_up.items())),
-            )
-            on_status(status)
+            on_status(traffic.status(coordinator))
 
     step, outcome = 0, coordinator.step()
     while not isinstance(outcome, Model):
@@ -137,11 +144,10 @@ def drive(
             outcome = coordinator.step({site: reply for site, (reply, _) in answers.items()})
         except ProtocolError as error:
             raise _name_given_up(error, traffic.given_up) from None
-        if journal is not None and kept is None:
+        if kept is None:
             # Only a step that went well is complete: one that was refused, or that lost a
             # site which the run cannot do without, is asked again on resuming.
-            received = {site: data for site, (_, data) in answers.items()}
-            journal.put({f"step/{step}": msgpack.packb(received)})
+            _note_step(answers, step, journal)
         step += 1
     tell()
     return outcome
@@ -152,6 +158,13 @@ def _note_question(requests: Mapping[str, m.Request], step: int, journal: Memory
     question = to_bytes(next(iter(requests.values())))
     if journal is not None and journal.get(f"asked/{step}") != question:
         journal.put({f"asked/{step}": question})
+
+
+def _note_step(answers: _Answers, step: int, journal: Memory | None) -> None:
+    """Keep the replies of a completed step, as they came."""
+    if journal is not None:
+        received = {site: data for site, (_, data) in answers.items()}
+        journal.put({f"step/{step}": msgpack.packb(received)})
 
 
 def read_question(journal: Memory, step: int) -> m.Request | None:
@@ -187,29 +200,26 @@ def _collect(
     tell: Callable[[], None],
     pause: float,
     give_up: float | None,
-) -> dict[str, tuple[m.Reply, bytes]]:
+) -> _Answers:
     """Ask until every site that can be reached has answered this very question."""
     waiting = {site: to_bytes(request) for site, request in requests.items()}
-    attempts = dict.fromkeys(waiting, 0)
-    answers: dict[str, tuple[m.Reply, bytes]] = {}
+    attempts: Counter[str] = Counter()
+    answers: _Answers = {}
     while waiting:
         traffic.sent += sum(map(len, waiting.values()))
         received = exchange(waiting)
+        heard = [site for site in waiting if site in received]
+        lost = [site for site in waiting if site not in received]
+        traffic.received += sum(len(received[site]) for site in heard)
         traffic.pending.clear()
-        lost = []
-        for site in list(waiting):
-            data = received.get(site)
-            if data is None:
-                lost.append(site)
-                continue
-            traffic.received += len(data)
-            reply, fault = _read_answer(data, requests[site].header)
+        for site in heard:
+            reply, fault = _read_answer(received[site], requests[site].header)
             if reply is not None and _is_pending(reply, requests[site].header):
                 traffic.pending.add(site)
                 continue
             attempts[site] += 1
             if reply is not None:
-                answers[site] = reply, data
+                answers[site] = reply, received[site]
                 del waiting[site]
             elif attempts[site] == ATTEMPTS:
                 traffic.given_up[site] = f"was given up: {fault}, {ATTEMPTS} times"

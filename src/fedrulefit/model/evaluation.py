@@ -15,7 +15,8 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import Family, YesNo
-from fedrulefit.core.families.yesno_scores import Measures, ScoreSums, bin_means
+from fedrulefit.core.families.yesno_measures import Measures, bin_means
+from fedrulefit.core.families.yesno_sums import ScoreSums
 from fedrulefit.core.rounding import EXACT, Rounding, round_step, round_up_step
 from fedrulefit.model import frames
 from fedrulefit.privacy.policy import MIN_COUNT

@@ -45,7 +45,7 @@ class Release:
     Parameters
     ----------
     message, quantity : str
-        The message's type and its field.
+        The message's type, or the sum's, and its field.
     shape : tuple of int
         Numbers sent; () for a single one.
     mechanism : str

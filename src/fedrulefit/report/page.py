@@ -49,52 +49,70 @@ def render_report(model: Model, *, file: str = "FILE") -> str:
     check_rounding(model)
     from jinja2 import Environment, StrictUndefined
 
-    style, program = _read("page.css"), write_family(model.study.family) + _read("page.js")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["number"] = lambda value, digits=0: f"{value:.{digits}f}"
+    page = environment.from_string(_read("page.html"))
+    return page.render(_frame(model) | _told(model, file) | _drawn(model))
+
+
+def _frame(model: Model) -> dict[str, Any]:
+    """Return what holds the page together: style, program, the calculator's facts."""
+    style, program = _read("page.css"), write_family(model.study.family) + _read("page.js")
+    return {
+        "style": _Markup(style),
+        "program": _Markup(program),
+        "policy": _content_policy(style, program),
+        "island": _Markup(dump_island(model)),
+        "first": FIRST,
+        "width": charts.WIDTH,
+        "height": charts.HEIGHT,
+        "paper": curves,
+    }
+
+
+def _told(model: Model, file: str) -> dict[str, Any]:
+    """Return what the page says of the model, from a file of the name `file`."""
+    return {
+        "study": model.study,
+        "outcome": facts.tell_outcome(model),
+        "words": model.study.family.words,
+        "hidden": model.hidden,
+        "is_rounded": model.is_rounded,
+        "digits": facts.rate_digits(model),
+        "groups": facts.tell_groups(model),
+        "rounded": facts.tell_rounding(model),
+        "unjudged": model.unjudged,
+        "paragraph": facts.tell_model(model),
+        "terms": facts.list_terms(model),
+        "subgroups": facts.list_subgroups(model),
+        "site_subgroups": facts.list_subgroups(model, by_site=True),
+        "fields": facts.list_fields(model),
+        "performance": _list_judged(model),
+        "origin": facts.list_origin(model, file),
+        "bill": model.privacy,
+        "certificate": facts.list_certificate(model),
+        "path": model.provenance.path,
+        "specification": _Table(*facts.list_specification(model)),
+        "settings": facts.list_settings(model),
+        "versions": facts.list_versions(model),
+        "digest": hashlib.sha256(model_text(model).encode("utf-8", "replace")).hexdigest(),
+        "checklist": list_checklist(model),
+        "cluster": list_cluster_items(model),
+    }
+
+
+def _drawn(model: Model) -> dict[str, Any]:
+    """Return the covariates by importance, and drawings of those that the model uses."""
     variables = facts.list_variables(model)
     places = {name: j for j, name in enumerate(model.study.names)}
     shown = [places[row.name] for row in variables if row.terms]
-    return environment.from_string(_read("page.html")).render(
-        style=_Markup(style),
-        program=_Markup(program),
-        policy=_content_policy(style, program),
-        island=_Markup(dump_island(model)),
-        study=model.study,
-        outcome=facts.tell_outcome(model),
-        words=model.study.family.words,
-        hidden=model.hidden,
-        is_rounded=model.is_rounded,
-        digits=facts.rate_digits(model),
-        groups=facts.tell_groups(model),
-        rounded=facts.tell_rounding(model),
-        unjudged=model.unjudged,
-        paragraph=facts.tell_model(model),
-        terms=facts.list_terms(model),
-        subgroups=facts.list_subgroups(model),
-        site_subgroups=facts.list_subgroups(model, by_site=True),
-        variables=variables,
-        effects=charts.draw_effects(model, shown),
-        pairs=[charts.tabulate_pair(model, pair) for pair in strongest_pairs(model, _PAIRS)],
-        fields=facts.list_fields(model),
-        performance=_list_judged(model),
-        origin=facts.list_origin(model, file),
-        bill=model.privacy,
-        certificate=facts.list_certificate(model),
-        path=model.provenance.path,
-        specification=_Table(*facts.list_specification(model)),
-        settings=facts.list_settings(model),
-        versions=facts.list_versions(model),
-        digest=hashlib.sha256(model_text(model).encode("utf-8", "replace")).hexdigest(),
-        checklist=list_checklist(model),
-        cluster=list_cluster_items(model),
-        first=FIRST,
-        width=charts.WIDTH,
-        height=charts.HEIGHT,
-        paper=curves,
-    )
+    return {
+        "variables": variables,
+        "effects": charts.draw_effects(model, shown),
+        "pairs": [charts.tabulate_pair(model, pair) for pair in strongest_pairs(model, _PAIRS)],
+    }
 
 
 def write_report(model: Model, path: str | Path, *, file: str = "FILE") -> None:

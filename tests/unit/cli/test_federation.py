@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import hashlib
 import json
@@ -24,17 +23,14 @@ from fedrulefit import Model
 from fedrulefit.cli.app import app
 from fedrulefit.errors import FederationError
 from fedrulefit.federation import folderlock
-from fedrulefit.federation.coordinator import process as coordinator_process
 from fedrulefit.federation.coordinator import runs
 from fedrulefit.federation.journal import Journal
 from fedrulefit.federation.kits.charter import Charter
 from fedrulefit.federation.kits.consortium import EXAMPLE as CONSORTIUM
 from fedrulefit.federation.kits.consortium import Consortium
 from fedrulefit.federation.kits.kit import Kit
-from fedrulefit.federation.site import approvals, startup
-from fedrulefit.federation.site import process as site_process
+from fedrulefit.federation.site import approvals
 from fedrulefit.federation.site.kept import KeptLedger
-from fedrulefit.federation.site.startup import SiteStart
 from fedrulefit.files import write_json
 from fedrulefit.privacy.ledger import Release, now
 from fedrulefit.privacy.policy import EXAMPLE, Policy
@@ -253,26 +249,6 @@ def test_the_kit_of_another_role_is_refused(kits: Path, files: Path) -> None:
     words = fail("coordinator", "start", "--kit", kits / "north", "--state", files / "c")
     assert "not of a coordinator" in words
     assert "is not a start-up kit" in fail(*start(files, files))
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What would have become a process, opened and closed again."""
-    seen: list[Any] = []
-
-    def open_site(start: SiteStart, socket: Any, tell: Any) -> None:
-        opened = startup.open_site(start)
-        with contextlib.closing(opened.host):
-            tell(opened)
-        seen.append((start, opened.host))
-
-    def open_coordinator(kit: Kit, state: Path, socket: Any, tell: Any) -> None:
-        tell(coordinator_process.open_coordinator(kit, state))
-        seen.append((kit, state, socket))
-
-    monkeypatch.setattr(site_process, "start_site", open_site)
-    monkeypatch.setattr(coordinator_process, "start_coordinator", open_coordinator)
-    return seen
 
 
 def test_a_site_starts_with_its_facts(kits: Path, files: Path, started: list[Any]) -> None:

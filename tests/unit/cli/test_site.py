@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import json
 import os
@@ -14,15 +13,12 @@ from typing import Any
 
 import pytest
 
-from fedrulefit.federation.coordinator import process as coordinator_process
 from fedrulefit.federation.journal import Journal
 from fedrulefit.federation.kits.charter import Charter, read_acceptance
 from fedrulefit.federation.kits.consortium import EXAMPLE as CONSORTIUM
 from fedrulefit.federation.kits.kit import Kit
-from fedrulefit.federation.site import approvals, startup
-from fedrulefit.federation.site import process as site_process
+from fedrulefit.federation.site import approvals
 from fedrulefit.federation.site.kept import KeptLedger
-from fedrulefit.federation.site.startup import SiteStart
 from fedrulefit.federation.state import read_owner
 from fedrulefit.privacy.identity import Identity
 from fedrulefit.privacy.ledger import Release
@@ -57,26 +53,6 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = os.umask(0o022)
     yield tmp_path
     os.umask(before)
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The host of what would have become a process, opened and closed again."""
-    seen: list[Any] = []
-
-    def open_site(start: SiteStart, socket: Any, tell: Any) -> None:
-        opened = startup.open_site(start)
-        with contextlib.closing(opened.host):
-            tell(opened)
-        seen.append(opened.host)
-
-    def open_coordinator(kit: Kit, state: Path, socket: Any, tell: Any) -> None:
-        tell(coordinator_process.open_coordinator(kit, state))
-        seen.append((kit, state, socket))
-
-    monkeypatch.setattr(site_process, "start_site", open_site)
-    monkeypatch.setattr(coordinator_process, "start_coordinator", open_coordinator)
-    return seen
 
 
 def accept(kits: Path, state: Path, *options: Any, site: str = "north") -> list[Any]:
@@ -149,7 +125,7 @@ def test_without_a_charter_a_site_starts_only_when_told_what_it_gives_up(
     result = run(*start(files, kits / "north"), "--without-charter")
     assert result.exit_code == 0, result.output
     assert "a sum of three, two of them invented" in " ".join(result.stderr.split())
-    assert started[0]._charter is None
+    assert started[0][1]._charter is None
 
 
 def test_a_charter_pins_everybody_and_is_the_roster(
@@ -157,7 +133,7 @@ def test_a_charter_pins_everybody_and_is_the_roster(
 ) -> None:
     succeed(*accept(kits, files / "state", "--yes"))
     succeed(*start(files, kits / "north"))
-    (opened,) = started
+    ((_, opened),) = started
     charter = Charter.load(kits / "charter.toml")
     assert opened._trust.pinned == charter.pins
     assert set(opened._roster) == {"north", "south", "west"}

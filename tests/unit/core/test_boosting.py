@@ -12,6 +12,7 @@ from scipy.special import expit
 from scipy.stats import chisquare
 from tests.oracles import YES_NO, fires
 
+from fedrulefit.core import boosting
 from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.boosting import Split, Tree, draw_leaf_counts, extract_rules, grow_trees
 from fedrulefit.core.grid import Axis, Grid
@@ -431,3 +432,91 @@ def test_a_subsample_holds_its_share_of_the_patients() -> None:
     data = codes, codes[:, 0].astype(float), np.ones(200)
     assert extract_rules(grow(data, grid, min_leaf=60.0), grid)
     assert not extract_rules(grow(data, grid, min_leaf=60.0, subsample=0.5), grid)
+
+
+# --- what LightGBM is told ------------------------------------------------------------------
+
+
+class CaughtError(Exception):
+    """Instead of trees."""
+
+
+def told(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the first guess and the settings that the trees would be grown with."""
+    seen: list[Any] = []
+
+    def catch(matrix: Any, init_score: Any, params: Any) -> Any:
+        seen.extend((init_score, params))
+        raise CaughtError
+
+    monkeypatch.setattr(boosting, "_make_booster", catch)
+    grid = Grid((ordered(4), category(3)))
+    with pytest.raises(CaughtError):
+        grow(make_data(grid, 60, seed=1), grid, seed=3, **changes)
+    return seen[0], seen[1]
+
+
+def test_settings_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, outcome, weights = make_data(Grid((ordered(4), category(3))), 60, seed=1)
+    score, params = told(monkeypatch, subsample=0.5, min_leaf=7.0, learning_rate=0.3)
+    rng = np.random.default_rng(3)
+    rng.exponential(2.0, size=8)
+    assert params == {
+        "learning_rate": 0.3,
+        "min_sum_hessian_in_leaf": 7.0 * (1 - 1e-6),
+        "min_gain_to_split": 1e-9 * weights.sum(),
+        "bagging_fraction": 0.5,
+        "bagging_freq": 1,
+        "bagging_seed": int(rng.integers(2**31 - 1)),
+        "num_threads": 1,
+    }
+    events = weights @ outcome
+    np.testing.assert_allclose(score, np.log(events / (weights.sum() - events)))
+    assert told(monkeypatch, subsample=1.0)[1]["bagging_freq"] == 0
+
+
+def test_constants_are_frozen() -> None:
+    """Another grid of residuals, other trees: on another machine, too."""
+    assert boosting.RESIDUAL_STEP == 2.0**-20
+
+
+@pytest.mark.parametrize(
+    ("threshold", "left", "right"),
+    [(-0.5, 0b0000, 0b1111), (0.5, 0b0001, 0b1110), (1.0, 0b0011, 0b1100), (2.99, 0b0111, 0b1000),
+     (3.5, 0b1111, 0b0000), (1e300, 0b1111, 0b0000)],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("has_missing", "default_left"), [(False, True), (True, True), (True, False)]
+)
+def test_a_threshold_becomes_two_sets_of_codes(
+    threshold: float, left: int, right: int, has_missing: bool, default_left: bool
+) -> None:
+    column = boosting._Column(0, None, has_missing)
+    found = boosting._read_split([column], Grid((ordered(4),)), 0, threshold, default_left)
+    missing = 1 << MISSING if has_missing else 0
+    assert found == (
+        Condition(0, left | missing * default_left),
+        Condition(0, right | missing * (not default_left)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("threshold", "left", "right"), [(0.5, 0b101, 0b010), (0.99, 0b101, 0b010), (1.0, 0b111, 0)]
+)
+def test_a_level_is_split_from_the_others(threshold: float, left: int, right: int) -> None:
+    column = boosting._Column(0, 1, False)
+    found = boosting._read_split([column], Grid((category(3),)), 0, threshold, False)
+    assert found == (Condition(0, left), Condition(0, right))
+
+
+@pytest.mark.parametrize(
+    ("weights", "min_leaf", "grows"),
+    [([0.4, 0.4, 0.4, 0.4], 0.1, True), ([1.0] * 4, 2.0, True), ([1.0] * 4, 2.1, False)],
+)
+def test_what_it_takes_to_grow(weights: list[float], min_leaf: float, grows: bool) -> None:
+    """Weights may be small: less than one patient of each outcome is still some."""
+    codes = np.array([[0], [0], [1], [1]], np.uint8)
+    outcome = np.array([0.0, 0.0, 1.0, 1.0])
+    data = (codes, outcome, np.array(weights))
+    assert bool(grow(data, Grid((ordered(2),)), min_leaf=min_leaf)) is grows
+    assert grow(data, Grid((ordered(2),)), min_leaf=min_leaf, n_trees=0) == []

@@ -18,9 +18,11 @@ from fedrulefit.core.certificate import (
     choose_scales,
     sum_conjugate,
     sum_slopes,
+    tell_distance,
 )
 from fedrulefit.core.fedda import Schedule, client_update, server_update, soft_threshold
 from fedrulefit.core.fixed import from_units
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import ROUNDING
 
 FACTORS = np.array([0, 1, 1, 0.5, 1.75, 1, 1, 0.2, 1, 0.2])
@@ -176,3 +178,57 @@ def test_a_model_of_fedda_has_a_true_certificate() -> None:
         gaps.append(proof.gap)
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[2] < 0.01
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.0, "below 1e-09"), (0.99e-9, "below 1e-09"), (1e-9, "1e-09"), (0.01234, "0.012")],
+)
+def test_a_distance_in_words(value: float, words: str) -> None:
+    assert tell_distance(value) == words
+
+
+def slopes(falling: Any, rising: Any) -> SlopeSums:
+    return SlopeSums(np.asarray(falling, float), np.asarray(rising, float))
+
+
+@pytest.mark.parametrize(
+    ("falling", "rising", "penalty", "scales"),
+    [
+        # What falls lacks 4, what rises has 4 too many: at the optimum of the intercept.
+        ([-4.0, -2.0], [4.0, 1.0], 1.0, (1.0, 1.0)),
+        ([-4.0, -2.0], [2.0, 1.0], 1.0, (0.5, 1.0)),  # the larger is shrunk to the smaller
+        ([-2.0, -1.0], [4.0, 2.0], 1.0, (1.0, 0.5)),
+        # |−2 + 0| / 2 = 1 against λ = 0.25: a quarter of both.
+        ([-4.0, -2.0], [4.0, 0.0], 0.25, (0.25, 0.25)),
+        ([-4.0, -2.0], [2.0, 0.0], 0.25, (0.25, 0.5)),
+        ([0.0, -2.0], [2.0, 0.0], 0.25, (0.0, 0.0)),
+        ([-2.0, -2.0], [0.0, 0.0], 0.25, (0.0, 0.0)),
+        ([-0.5, 0.0], [0.5, 0.0], 0.0, (1.0, 1.0)),  # no slope, no limit
+        ([-0.5, 0.3], [0.5, 0.0], 0.0, None),
+        ([-4.0, -3.0], [4.0, 3.0], 0.0, (1.0, 1.0)),
+        # A term without slope sets no limit; of the others the steepest does.
+        ([-4.0, -2.0, -4.0, 0.0], [4.0, 0.0, 0.0, 0.0], 0.5, (0.25, 0.25)),
+    ],
+)
+def test_scales_of_a_dual_point_by_hand(
+    falling: Any, rising: Any, penalty: float, scales: tuple[float, float] | None
+) -> None:
+    """Two patients in all; the intercept first, then the terms."""
+    penalties = np.array([0.0] + [penalty] * (len(falling) - 1))
+    layout = Layout(1, len(falling) - 1, 0)
+    assert choose_scales(layout, slopes(falling, rising), 2.0, penalties) == scales
+
+
+def test_a_certificate_by_hand() -> None:
+    found = certify(
+        slopes([-4.0, -3.0, 0.5], [4.5, 2.0, 0.5]), 2.0, np.array([1.0, 2.0, 0.0]),
+        np.array([0.0, 0.25, 0.375]), objective=0.5, conjugate=-0.75,
+    )  # fmt: skip
+    # Gradients 0.25, −0.5 and 0.5; with the penalty −0.5 + 0.25 and 0.5 − 0.375.
+    assert found == Certificate(residual=0.25, gap=0.125)
+    facts: dict[str, Any] = {"objective": 0.5, "conjugate": -1.5}
+    none = certify(slopes([0.0], [0.0]), 2.0, np.zeros(1), np.zeros(1), **facts)
+    assert none.gap == 0, "below the rounding of losses it is not negative"
+    free = certify(slopes([0.0], [0.0]), 2.0, np.zeros(1), np.zeros(1), objective=1, conjugate=None)
+    assert free.gap is None

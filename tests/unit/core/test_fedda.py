@@ -355,3 +355,12 @@ def test_local_steps_on_like_sites_reach_the_same_model(local_steps: int) -> Non
         coef = soft_threshold(dual, schedule.threshold(schedule.rounds), ones(sites[0][0]))
         values.append(objective(sites, coef, 0.02))
     assert values[1] == pytest.approx(values[0], rel=0.01)
+
+
+def test_thresholds_by_hand() -> None:
+    """λ·η̃: of round 3 itself, of its first local step, and of its last."""
+    schedule = Schedule(rounds=9, local_steps=5, server_step=2.0, client_step=0.25, penalty=0.5)
+    assert schedule.threshold(3) == 0.5 * (2.0 * 0.25 * 3 * 5)
+    assert schedule.threshold(3, 0) == 0.5 * (2.0 * 0.25 * 3 * 5 + 0.25)
+    assert schedule.threshold(3, 4) == 0.5 * (2.0 * 0.25 * 3 * 5 + 0.25 * 5)
+    assert schedule.total(0) == 0

@@ -12,6 +12,7 @@ from tests.simulations import make_problem
 from tests.unit.core.test_newton import make_data, ones
 
 from fedrulefit.core.layout import Layout
+from fedrulefit.core.newton import Point
 from fedrulefit.core.path import PATH_TOLERANCE, PATIENCE, Path, PathSearch, choose, largest_penalty
 
 
@@ -159,6 +160,7 @@ def test_at_most_so_many_rules(max_rules: int, least: int, simplest: int) -> Non
 
 def test_a_path_must_have_started() -> None:
     search = PathSearch(YES_NO, Layout(1, 2, 0), [ones(3)] * 3, length=4, ratio=0.1, max_active=9)
+    assert (search.rounds, search.done) == (0, False)
     with pytest.raises(ValueError, match="allow more rounds"):
         search.finish(rule="min")
 
@@ -174,3 +176,96 @@ def test_a_path_of_thirty_takes_fewer_than_sixty_rounds(model: int, n_rules: int
     assert search.rounds < 60
     assert len(path.penalties) > 10
     assert 0 < path.chosen < len(path.penalties) - 1
+
+
+# --- in between ---------------------------------------------------------------------------
+
+
+def test_the_path_begins_at_the_largest_penalty_of_all_patients() -> None:
+    """Folds may weigh terms otherwise: λ_max is that of the fit to all patients."""
+    sites, factors, folds = make_sites()
+    every = [factors, 3 * factors, 0.5 * factors]
+    layout = sites[0][0].layout
+    search = PathSearch(YES_NO, layout, every, length=4, ratio=0.1, max_active=99)
+    while not search.done:
+        search.update([ask(sites, query, folds) for query in search.queries()])
+    X, y, w = pool(sites)
+    null = np.zeros(len(factors))
+    null[0] = logit(w @ y / w.sum())
+    gradient = X.T @ (w * (expit(X @ null) - y)) / w.sum()
+    path = search.finish(rule="min")
+    assert path.penalties[0] == pytest.approx(np.abs(gradient[1:]).max(), rel=1e-3)
+    np.testing.assert_allclose(path.penalties, path.penalties[0] * np.geomspace(1, 0.1, 4))
+    # The objective told is that of the fit to all patients, too.
+    last = path.points[-1]
+    expected = objective(X, y, w, last.coef, path.penalties[-1] * factors)
+    assert search.objective == last.objective == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_path_that_is_cut_short_tells_what_all_have_walked() -> None:
+    """At any round: as many points, deviances, penalties and counts."""
+    sites, factors, folds = make_sites(1)
+    layout = sites[0][0].layout
+    search = PathSearch(YES_NO, layout, [factors] * 4, length=9, ratio=0.01, max_active=99)
+    uneven = 0
+    while not search.done:
+        search.update([ask(sites, query, folds) for query in search.queries()])
+        walked = [len(track.held) for track in search._tracks]
+        uneven += walked[0] > min(walked) > 0
+        if min(walked) == 0:
+            continue
+        path = search.finish(rule="min")
+        lengths = {len(getattr(path, name)) for name in
+                   ("penalties", "deviance", "error", "n_terms", "n_rules", "points")}  # fmt: skip
+        assert lengths == {min(walked)}
+        for point, n_terms, n_rules in zip(path.points, path.n_terms, path.n_rules, strict=True):
+            assert n_terms == np.count_nonzero(point.coef[1:])
+            assert n_rules == np.count_nonzero(point.coef[1:7])
+    assert uneven, "the fit to all patients was ahead of a fold at times"
+
+
+def test_deviance_and_error_by_hand() -> None:
+    search = PathSearch(YES_NO, Layout(1, 2, 0), [ones(3)] * 4, length=2, ratio=0.1, max_active=9)
+    search._penalties = np.array([0.2, 0.02])
+    held = [[9.0, 9.0], [1.0, 0.5], [2.0, 0.7], [3.0, 0.9]]
+    null = Point(np.array([0.1, 0.0, 0.0]), 1.0, np.zeros(3), 0.0, 0.0)
+    for track, losses in zip(search._tracks, held, strict=True):
+        track.held, track.points = losses, [null, null]
+    path = search.finish(rule="1se")
+    # Folds only, twice the loss; the deviation of three folds over √3.
+    np.testing.assert_allclose(path.deviance, [4.0, 1.4])
+    np.testing.assert_allclose(path.error, [2 * 1.0 / np.sqrt(3), 2 * 0.2 / np.sqrt(3)])
+    assert path.chosen == 1
+    assert (path.n_terms, path.n_rules) == ((0, 0), (0, 0))
+
+
+def test_without_folds_the_whole_path_is_walked_and_has_no_error() -> None:
+    search = PathSearch(YES_NO, Layout(1, 2, 0), [ones(3)], length=30, ratio=0.1, max_active=9)
+    search._penalties = np.geomspace(1, 0.1, 30)
+    search._tracks[0].held = [1.0 + k for k in range(29)]
+    assert not search.done
+    search._tracks[0].held.append(99.0)
+    assert search.done
+    null = Point(np.zeros(3), 1.0, np.zeros(3), 0.0, 0.0)
+    search._tracks[0].points = [null] * 30
+    assert search.finish(rule="min").error.tolist() == [0.0] * 30
+
+
+@pytest.mark.parametrize(
+    ("losses", "done"),
+    [
+        ([1.0] * 6, False),
+        ([1.0] * 7, True),  # the first of equals is the best
+        ([2.0, *[1.0] * 6], False),
+        ([2.0, *[1.0] * 6, 3.0], True),
+        ([9.0, 8, 7, 6, 5, 4, 3, 2, 1], False),
+    ],
+)
+def test_patience_along_the_path(losses: list[float], done: bool) -> None:
+    """Six λs without a better one; counted where all folds have been."""
+    search = PathSearch(YES_NO, Layout(1, 2, 0), [ones(3)] * 3, length=30, ratio=0.1, max_active=9)
+    search._penalties = np.geomspace(1, 0.1, 30)
+    for track, extra in zip(search._tracks, ([0.0] * 9, [], [0.5]), strict=True):
+        track.held = [*losses, *extra]
+    assert PATIENCE == 6
+    assert search.done is done

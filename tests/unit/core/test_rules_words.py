@@ -123,3 +123,38 @@ def test_a_gap_in_a_number_is_refused() -> None:
 def test_numbers_are_written_as_people_write_them(value: float, text: str) -> None:
     """9999.6 once read "1e+04"."""
     assert format_number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("cutoffs", "position", "text"),
+    [
+        ([1.23456, 1.23457, 9.0], 0, "1.23456"),  # the neighbour decides on the digits
+        ([1.23456, 1.23457, 9.0], 1, "1.23457"),
+        ([1.23456, 1.23457, 9.0], 2, "9"),  # 9 and its neighbour differ soon enough
+        ([1.2345, 5.0, 1.2346e1], 0, "1.234"),
+        ([0.0, 1.23451, 1.23454], 1, "1.23451"),
+        ([0.0, 1.2341, 1.23424], 1, "1.2341"),  # five digits do
+        ([0.0, 1.23451, 1.23454], 0, "0"),
+        ([1.0, 2.00004, 3.00001, 3.00002], 1, "2"),  # of the nearest only
+        ([1.00001, 1.00002, 2.00004, 3.0], 2, "2"),
+        ([1.00001, 1.00002, 2.00004, 3.0], 0, "1.00001"),
+        ([123456.1, 123456.4, 123460.0], 0, "123456.1"),
+        ([1.0, 1.0000000000000002, 2.0], 0, "1.0"),  # neighbouring floats: all their digits
+        ([1.0, 1.0000000000000002, 2.0], 1, "1.0000000000000002"),
+        ([0.12344, 0.12346, 0.5], 1, "0.1235"),
+    ],
+)
+def test_a_cutoff_has_as_many_digits_as_tell_it_from_its_neighbours(
+    cutoffs: list[float], position: int, text: str
+) -> None:
+    axis = Axis("number", np.array(cutoffs), len(cutoffs) + 1, complete=True)
+    below = Condition(0, interval(0, position + 1))
+    assert describe_condition(below, axis, "x") == f"x < {text}"
+    above = Condition(0, interval(position + 1, len(cutoffs) + 1))
+    assert describe_condition(above, axis, "x") == f"x ≥ {text}"
+
+
+def test_numbers_around_ten_thousand() -> None:
+    assert format_number(9999.49) == "9999"
+    assert format_number(9999.5) == "10 000"
+    assert format_number(-9999.5) == "-10 000"

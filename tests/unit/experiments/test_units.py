@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 
 from fedrulefit.errors import DataError, FitError
@@ -82,7 +83,7 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
     """Killed without warning, with two jobs: finished units stay, workers end."""
     program = (
         "from pathlib import Path\n"
-        "from tests.unit.experiments.test_runs import Slow\n"
+        f"from {Slow.__module__} import Slow\n"
         "from fedrulefit.experiments.units import Folder, run_units\n"
         "if __name__ == '__main__':\n"
         f"    out = Path({str(tmp_path)!r})\n"
@@ -99,15 +100,17 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
     parts = tmp_path / "out" / "parts"
     deadline = time.monotonic() + 60
     while len(list(parts.glob("*.parquet"))) < 3 and time.monotonic() < deadline:
+        assert process.poll() is None, "the run must not end before it is killed"
         time.sleep(0.05)
+    workers = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    _, left = psutil.wait_procs(workers, timeout=30)
+    assert workers
+    assert not left, "workers must end with their parent"
     kept = {path.stem for path in parts.glob("*.parquet")}
     assert 3 <= len(kept) < 50
-    time.sleep(1)
     before = ran(tmp_path)
-    time.sleep(0.5)
-    assert ran(tmp_path) == before, "workers must end with their parent"
     units = toys(tmp_path, 50)
     rows = run_units(units, Folder(tmp_path / "out", "toy", {}))
     assert rows["number"].tolist() == [k for k in range(50) for _ in "ab"]

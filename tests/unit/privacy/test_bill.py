@@ -76,3 +76,27 @@ def test_sums_are_listed_with_what_left_openly_or_on_their_own() -> None:
     assert "only as sums over 4 sites, without noise: the gradients; the losses." in masked
     assert "no finite ε" in masked
     assert "trust in the coordinator" not in masked
+
+
+@pytest.mark.parametrize(("n_sites", "runs"), [(2, "1 further run,"), (4, "3 further runs,")])
+def test_a_validation_multiplies_the_histograms(n_sites: int, runs: str) -> None:
+    """Each site takes part in the run of all, and in one without each other site."""
+    once = bill(exact=("the rules",))
+    whole = once.with_validation(n_sites)
+    assert whole.n_histograms == 7 * n_sites
+    assert whole.epsilon_histograms == pytest.approx(3.5 * n_sites)
+    assert whole.exact[0] == "the rules"
+    assert runs in whole.exact[1]
+
+
+def test_the_cost_leaves_out_the_list_of_what_left() -> None:
+    whole = bill(exact=("the rules",), sums=("the gradients",), ranges_from_data=True)
+    assert "the rules" not in whole.cost()
+    assert "together ε = 3.5" in whole.cost()
+    assert "read from the data" in whole.cost()
+    assert whole.cost().endswith("trust in the coordinator.")
+    assert bill(sums=("the gradients",)).cost().endswith("trust in the coordinator.")
+    assert "finite" not in bill().cost()
+    masked = bill(sums=("the gradients",), sum_of=3).cost()
+    assert masked.endswith("the number of patients and sites behind it.")
+    assert "Released without noise" not in bill(sums=("the gradients",), sum_of=3).words()

@@ -70,3 +70,37 @@ def test_without_noise_no_budget_covers_anything() -> None:
     budget = Budget(30, None, Policy())
     assert (budget.cost, budget.runs, budget.problem) == (None, None, "")
     assert budget.words() == ["The histograms leave WITHOUT noise: no budget covers them."]
+
+
+def test_the_tighter_of_both_limits_counts() -> None:
+    """20 per study and 40 in all; what other studies spent narrows this one."""
+    assert Budget(10, 1.0, Policy(), 0.0, 0.0).runs == 2
+    assert Budget(10, 1.0, Policy(), 0.0, 25.0).runs == 1
+    assert Budget(10, 1.0, Policy(), 10.0, 10.0).runs == 1
+    assert Budget(10, 1.0, Policy(), 30.0, 0.0).runs == 0  # more spent than there is
+    assert Budget(10, 1.0, FREE).runs is None
+    assert Budget(10, 1.0, Policy(epsilon_study=None), 0.0, 0.0).runs == 4
+
+
+def test_a_limit_counts_up_to_its_last_digit() -> None:
+    """A billionth of the limit is rounding; more is not."""
+    assert Budget(1, 20.0 * (1 + 0.9e-9), Policy()).runs == 1
+    assert Budget(1, 20.0 * (1 + 1.1e-9), Policy()).runs == 0
+    assert Budget(10, 2.0, Policy()).words()[1].endswith("10 covariates of this ε.")
+    assert (
+        Budget(3, 0.1, Policy(epsilon_study=0.3))
+        .words()[1]
+        .endswith("for one run with 3 covariates of this ε.")
+    )
+
+
+def test_whose_policy_it_is() -> None:
+    budget = Budget(30, 1.0, Policy(), whose="the policy of north")
+    assert "but the policy of north allows ε = 20" in budget.problem
+    assert (
+        Budget(1, 1.0, Policy(), whose="the policy of north")
+        .words()[1]
+        .startswith(
+            "The policy of north pays for 20 runs of this study over changed patients, for 40 runs"
+        )
+    )

@@ -13,7 +13,7 @@ from tests.oracles import fires
 
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rules import Condition, Rule, complement, conjoin
-from fedrulefit.privacy.gate import Gated, gate_rules, implies
+from fedrulefit.privacy.gate import Gated, gate_rules, have_enough, implies
 
 MISSING = 255
 
@@ -244,3 +244,38 @@ def test_a_rule_of_one_outcome_only_is_kept_back(died: float) -> None:
     codes, outcome = table((0, 0, 20), (2, 0, 20))
     outcome[fires(rule(below(0, 2)), codes)] = died
     assert gate([rule(below(0, 2))], (codes, outcome)).too_few == 1
+
+
+def test_patients_of_weight_zero_hide_nobody() -> None:
+    """They are in no sum: five patients of whom one counts are one."""
+    codes, outcome = table((0, 0, 5), (2, 0, 20))
+    small = rule(below(0, 2))
+    weights = np.full(len(codes), 0.5)
+    facts: dict[str, Any] = {"min_count": 5, "max_rules_sent": 100, "weights": weights}
+    assert gate_rules([small], codes, outcome, AXES, **facts).rules == (small,)
+    assert have_enough([small], codes, outcome, weights, min_count=5).tolist() == [True]
+    weights[np.flatnonzero(fires(small, codes) & (outcome == 1))[0]] = 0.0
+    assert gate_rules([small], codes, outcome, AXES, **facts) == Gated((), too_few=1)
+    assert have_enough([small], codes, outcome, weights, min_count=5).tolist() == [False]
+    assert have_enough([small], codes, outcome, weights, min_count=4).tolist() == [True]
+
+
+def test_votes_are_of_the_smallest_of_four_groups() -> None:
+    """By hand: 30 patients, 7 inside of whom 3 died, 23 outside."""
+    codes = np.repeat([[0, 0], [2, 0]], [7, 23], axis=0).astype(np.uint8)
+    outcome = np.zeros(30)
+    outcome[:3] = outcome[7:20] = 1
+    inside, most = rule(below(0, 2)), rule(from_(0, 2))
+    for k, expected in ((3, [True, True]), (4, [False, True]), (8, [False, False])):
+        found = have_enough([inside, most], codes, outcome, np.ones(30), min_count=k)
+        assert found.tolist() == expected, k
+    assert have_enough([most], codes, outcome, np.ones(30), min_count=7).tolist() == [True]
+
+
+def test_a_count_of_one_asks_for_no_distance() -> None:
+    """Between nested rules lie 1 to k − 1 patients: with k = 1 there is no such number."""
+    short, long = rule(below(0, 2)), rule(below(0, 2), below(1, 3))
+    data = table((0, 0, 20), (0, 3, 1), (2, 0, 20))
+    assert gate([short, long], data, k=1).rules == (short, long)
+    assert gate([short, long], data, k=2).rules == (short, long)  # two patients: one of each
+    assert gate([short, long], data, k=3).rules == (short,)

@@ -233,3 +233,38 @@ def test_a_certificate_for_something_else_signs_nothing(purposes: tuple[str, ...
     root = Root()
     identity = root.identity("north", purposes=purposes)
     assert "not one for signing" in refusal(root.trust(), "north", identity)
+
+
+def test_a_certificate_is_valid_from_its_first_second_to_its_last() -> None:
+    root = Root()
+    identity = root.identity("north", days=(-1, 1))
+    signature, second = identity.sign(DATA), dt.timedelta(seconds=1)
+
+    def verify(now: dt.datetime) -> None:
+        trust = dataclasses.replace(root.trust(), clock=lambda: now)
+        trust.verify("north", identity.certificate, DATA, signature)
+
+    first, last = NOW - dt.timedelta(days=1), NOW + dt.timedelta(days=1)
+    verify(first)
+    verify(last)
+    with pytest.raises(ProtocolError, match="not valid yet"):
+        verify(first - second)
+    with pytest.raises(ProtocolError, match="expired on 2030-01-02"):
+        verify(last + second)
+    assert identity.expires == dt.date(2030, 1, 2)
+
+
+def test_identities_of_one_process_are_valid_for_a_year() -> None:
+    identities, trust = make_consortium(["north"])
+    north, now = identities["north"], dt.datetime.now(dt.UTC)
+    for days in (-0.99, 0, 364.99):
+        clock = now + dt.timedelta(days=days)
+        dataclasses.replace(trust, clock=lambda clock=clock: clock).verify(
+            "north", north.certificate, DATA, north.sign(DATA)
+        )
+    for days in (-1.01, 365.01):
+        clock = now + dt.timedelta(days=days)
+        with pytest.raises(ProtocolError):
+            dataclasses.replace(trust, clock=lambda clock=clock: clock).verify(
+                "north", north.certificate, DATA, north.sign(DATA)
+            )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,3 +141,91 @@ def test_ledgers_do_not_share_their_releases() -> None:
     one, two = Ledger(), Ledger()
     one.append(NOISY)
     assert two.releases == []
+
+
+def test_what_one_study_spent_is_that_of_its_noisy_releases() -> None:
+    ledger = Ledger()
+    assert ledger.spent("sepsis") == 0
+    other = replace(NOISY, study="burns", epsilon=0.25)
+    ledger.append(NOISY, replace(PLAIN, study="sepsis"), other, NOISY)
+    assert ledger.epsilon == 3.25
+    ledger.append(other)
+    assert ledger.next_rows([NOISY])[0]["epsilon_so_far"]["add_or_remove_one"] == 5.0
+    assert ledger.spent("sepsis") == 3.0
+    assert ledger.spent("burns") == 0.5
+    assert ledger.spent("nobody") == 0
+
+
+def test_rows_of_a_message_are_counted_by_its_digest() -> None:
+    ledger = Ledger()
+    ledger.append(NOISY, NOISY, PLAIN)
+    assert [ledger.count(x) for x in (NOISY.digest, PLAIN.digest, "")] == [2, 1, 0]
+    ledger.append(PLAIN)
+    assert ledger.count(PLAIN.digest) == 2
+
+
+def test_a_ledger_is_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    before = os.umask(0)
+    try:
+        Ledger(path).append(NOISY)
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_row_that_cannot_be_kept_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full after half a row: nothing leaves, and the next row follows the last."""
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path)
+    ledger.append(NOISY)
+    before, facts = path.read_bytes(), (ledger.last_hash, ledger.epsilon, len(ledger.releases))
+
+    def fail(_: int) -> None:
+        raise OSError(28, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(OSError, match="no space"):
+            ledger.append(PLAIN, NOISY)
+    assert path.read_bytes() == before
+    assert (ledger.last_hash, ledger.epsilon, len(ledger.releases)) == facts
+    ledger.append(PLAIN)
+    assert len(list(read_rows(path))) == 2
+
+
+def test_rows_are_on_the_disk_before_anything_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "ledger.jsonl"
+    seen: list[bytes] = []
+    monkeypatch.setattr(os, "fsync", lambda _: seen.append(path.read_bytes()))
+    Ledger(path).append(NOISY)
+    assert seen[-1] == path.read_bytes() != b""
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "ε = 1.5 (discrete Laplace)"),
+        ({"epsilon": 0.0}, "ε = 0 (discrete Laplace)"),
+        ({"epsilon": None}, "ε = ∞ (discrete Laplace)"),
+        ({"epsilon": None, "mechanism": EXACT}, "exact: ε = ∞"),
+        (
+            {"epsilon": None, "mechanism": EXACT, "sum_of": 3},
+            "exact, inside a secure sum of 3 sites",
+        ),
+    ],
+)
+def test_how_a_release_was_protected_in_words(changes: dict[str, Any], words: str) -> None:
+    assert replace(NOISY, **changes).protection == words
+
+
+def test_a_date_that_is_there_stays() -> None:
+    ledger = Ledger(clock=lambda: "now")
+    dated = ledger.date([NOISY, replace(NOISY, time="then")])
+    assert [release.time for release in dated] == ["now", "then"]
+    assert Ledger().date([NOISY]) == [NOISY]
+    assert ledger.date([]) == []

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from pydantic import ValidationError
 
 from fedrulefit.errors import PolicyError
-from fedrulefit.privacy.policy import KINDS, OPEN, Policy, ReleaseKind
+from fedrulefit.privacy.policy import EXAMPLE, KINDS, OPEN, Policy, ReleaseKind
 
 FULL = """
 dataset = "icu registry"
@@ -157,3 +158,130 @@ def test_words_tell_every_rule(tmp_path: Path) -> None:
     assert "no limit" in free
     assert "without masks" in free
     assert all(words in free for words in KINDS.values())
+
+
+# --- the numbers themselves ---------------------------------------------------------------
+
+
+def test_the_defaults_by_heart() -> None:
+    """A default that changes by one is a promise to hospitals that changes."""
+    facts = Policy().model_dump()
+    assert facts.pop("allow") == (
+        "histograms", "rules", "votes", "curvature", "slopes", "summary", "evaluation",
+    )  # fmt: skip
+    assert facts == {
+        "dataset": "patients",
+        "min_count": 5,
+        "max_rules_sent": 5000,
+        "min_votes": 2,
+        "max_folds": 10,
+        "min_changed": 10,
+        "secure_sums": True,
+        "min_sites": 3,
+        "dropouts": "wait",
+        "epsilon_study": 20.0,
+        "epsilon_dataset": 40.0,
+        "max_sums": 1000,
+        "max_runs": 20,
+        "keep_runs_days": 30.0,
+        "round_counts": 5,
+        "min_published": 10,
+        "approval": "auto",
+        "audits": "tell",
+        "peers": {},
+    }
+
+
+def test_the_example_is_the_default() -> None:
+    assert Policy.model_validate(tomllib.loads(EXAMPLE)) == Policy()
+
+
+def test_open_sets_no_limit() -> None:
+    most = 10**9
+    facts = OPEN.model_dump(exclude={"allow", "dataset", "keep_runs_days", "approval", "audits"})
+    assert facts == {
+        "min_count": 0,
+        "max_rules_sent": most,
+        "min_votes": 0,
+        "max_folds": 100,
+        "min_changed": 0,
+        "secure_sums": False,
+        "min_sites": 1,
+        "dropouts": "continue",
+        "epsilon_study": None,
+        "epsilon_dataset": None,
+        "max_sums": most,
+        "max_runs": most,
+        "round_counts": 1,
+        "min_published": 0,
+        "peers": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "least", "most"),
+    [
+        ("min_count", 0, None),
+        ("max_rules_sent", 1, None),
+        ("min_votes", 0, None),
+        ("max_folds", 2, None),
+        ("min_changed", 0, None),
+        ("min_sites", 1, None),
+        ("max_sums", 1, None),
+        ("max_runs", 1, None),
+        ("keep_runs_days", None, 3650),
+        ("round_counts", 1, 1000),
+        ("min_published", 0, 1000),
+    ],
+)
+def test_each_number_has_its_bounds(key: str, least: int | None, most: int | None) -> None:
+    for bound, beyond in ((least, -1), (most, 1)):
+        if bound is not None:
+            assert getattr(Policy.model_validate({key: bound}), key) == bound
+            with pytest.raises(ValidationError):
+                Policy.model_validate({key: bound + beyond})
+
+
+@pytest.mark.parametrize("key", ["epsilon_study", "epsilon_dataset", "keep_runs_days"])
+def test_no_budget_and_no_time_is_zero_or_endless(key: str) -> None:
+    for bad in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(ValidationError):
+            Policy.model_validate({key: bad})
+    assert getattr(Policy.model_validate({key: 0.5}), key) == 0.5
+
+
+def test_a_data_set_has_a_name_of_at_most_200_letters() -> None:
+    for good in ("x", "x" * 200):
+        assert Policy(dataset=good).dataset == good
+    for bad in ("", "x" * 201):
+        with pytest.raises(ValidationError):
+            Policy(dataset=bad)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "not_said"),
+    [
+        ({"min_changed": 2}, "in which 1 to 1 patients changed", ""),
+        ({"min_changed": 1}, "", "patients changed"),
+        ({"min_changed": 0}, "", "patients changed"),
+        ({"min_votes": 1}, "only if at least 1 sites have 5 such patients", ""),
+        ({"min_votes": 0}, "", "such patients"),
+        ({"max_folds": 7}, "at most 7 folds", ""),
+        ({"round_counts": 3, "min_published": 11}, "multiples of 3; fewer than 11", ""),
+    ],
+)
+def test_what_the_words_say_of_each_number(
+    changes: dict[str, Any], said: str, not_said: str
+) -> None:
+    text = "\n".join(Policy.model_validate(changes).words())
+    assert said in text
+    assert not not_said or not_said not in text
+
+
+def test_the_words_come_in_their_order() -> None:
+    words = Policy().words()
+    assert [line.split(":")[0].split(" ")[0] for line in words if not line.startswith("  -")] == [
+        "Data", "May", "A", "A", "Cross-validation", "A", "Sums", "All", "Budget", "Counts",
+        "Releases",
+    ]  # fmt: skip
+    assert "A rule is summed" in words[words.index("May leave:") + 1 + 7 + 1]

@@ -81,7 +81,7 @@ def test_the_closed_set_is_every_class_of_the_package() -> None:
     assert {*m.REQUESTS} == {cls for cls in classes if issubclass(cls, m.Request)}
     assert {*m.SUM_REQUESTS} == {cls for cls in classes if issubclass(cls, m.SumRequest)}
     assert not any(inspect.isabstract(cls) for cls in m.MESSAGES)
-    assert {cls.__name__ for cls in classes} <= {*m.__all__}, "all are found at one place"
+    assert {cls.__name__ for cls in classes} <= {*dir(m)}, "all are found at one place"
 
 
 @pytest.mark.parametrize("cls", m.MESSAGES)
@@ -218,7 +218,7 @@ def answer(request: m.SumRequest, public: Public) -> str:
     """Ask a site whose patients cannot be touched; return the code of its refusal."""
     patients: Any = Untouchable(public)
     work = Work(
-        "north", None, None, patients, noise=None, private=False, memory=None, shared=None,
+        "north", None, None, patients, noise=None, memory=None, shared=None,
         n_threads=1,
     )  # type: ignore[arg-type]  # fmt: skip
     try:
@@ -273,6 +273,32 @@ def test_a_good_question_is_answered_by_touching_them() -> None:
 
 
 # --- replies ----------------------------------------------------------------------------------
+
+
+def test_a_class_from_elsewhere_is_no_message() -> None:
+    """Had the set followed every subclass, importing a program would have widened it."""
+    before = m.MESSAGES, m.REQUESTS, m.SUM_REQUESTS
+
+    class Stray(m.Request):
+        turn = m.Turn.FIT
+
+    class StraySum(m.SumRequest):
+        turn = m.Turn.FIT
+
+    class StrayReply(m.Reply):
+        pass
+
+    again = importlib.reload(m)
+    assert before == (again.MESSAGES, again.REQUESTS, again.SUM_REQUESTS)
+    strays = {Stray, StraySum, StrayReply}
+    assert not strays & {*again.MESSAGES}
+    assert m.SumRequest not in again.MESSAGES
+
+
+def test_questions_come_in_the_order_of_their_turns() -> None:
+    turns = [kind.turn for kind in m.REQUESTS if kind.turn is not None]
+    assert turns == sorted(turns)
+    assert {kind for kind in m.REQUESTS if kind.turn is None} == {m.OpenRequest}
 
 
 @pytest.mark.parametrize("field", ["formula", "mechanism", "shape"])

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from fedrulefit.cli.app import app
 from fedrulefit.core.certificate import Certificate
-from fedrulefit.core.families.yesno_scores import ScoreSums
+from fedrulefit.core.families.yesno_sums import ScoreSums
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import Model
 from fedrulefit.model.evaluation import Evaluation

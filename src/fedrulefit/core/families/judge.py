@@ -2,7 +2,7 @@
 
 In: predictions and outcomes of patients that a model was not learnt from. Out: sums, then
 measures of all sites or of one. Leaves the site: the sums; what they may tell of single
-patients is their own module's concern (:mod:`fedrulefit.core.families.yesno_scores`).
+patients is their own module's concern (:mod:`fedrulefit.core.families.yesno_sums`).
 
 ====================  =======================================================
 step                  here

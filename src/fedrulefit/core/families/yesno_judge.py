@@ -1,6 +1,7 @@
 """How yes/no predictions are judged: the measures of score histograms, and their words.
 
-The mathematics is in :mod:`fedrulefit.core.families.yesno_scores`.
+What a site adds up is in :mod:`fedrulefit.core.families.yesno_sums`, the mathematics of the
+measures in :mod:`fedrulefit.core.families.yesno_measures`.
 """
 
 from __future__ import annotations
@@ -11,19 +12,16 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.judge import Column, Judge
-from fedrulefit.core.families.yesno_scores import (
+from fedrulefit.core.families.yesno_measures import (
     Decision,
     Group,
     Measures,
-    ScoreSums,
-    add_scores,
     calibration_groups,
-    coarsen,
-    count_scores,
     decide,
     measure,
     spread_of_areas,
 )
+from fedrulefit.core.families.yesno_sums import ScoreSums, add_scores, coarsen, count_scores
 
 
 class YesNoJudge(Judge[ScoreSums, Measures]):

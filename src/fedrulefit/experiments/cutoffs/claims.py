@@ -21,53 +21,65 @@ SUBSTANTIAL: Final = 0.25
 
 def check_claims(rows: pd.DataFrame) -> list[Claim]:
     """Check what section 5 says of appendix 2, at the paper's own B and Q."""
-    ordered = rows.sort_values("repetition", kind="stable")
-    parts = dict(iter(ordered.groupby(["model", "bins", "quantiles"])))
-
-    def pair(model: int, column: str, other: tuple[int, int] = NONE) -> tuple[Floats, Floats]:
-        """Return one number per repetition, with the histogram and without."""
-        chosen, none = (parts[(model, *point)][column] for point in (CHOSEN, other))
-        return chosen.to_numpy(np.float64), none.to_numpy(np.float64)
-
-    def like_none() -> Verdict:
-        gaps = {
-            f"model {model}, {label}": Mean.of(np.subtract(*pair(model, metric)))
-            for model in MODELS
-            for metric, label in METRICS.items()
-        }
-        return Verdict(
-            judge(gap.room(MARGIN) for gap in gaps.values()),
-            "; ".join(f"{place}: {gap.words()}" for place, gap in gaps.items()),
-        )
-
-    def fewer(column: str, other: tuple[int, int] = NONE) -> Verdict:
-        margins, words = [], []
-        for model in MODELS:
-            chosen, none = pair(model, column, other)
-            margins.append(Mean.of((1 - SUBSTANTIAL) * none - chosen))
-            less = Mean.of(none - chosen)
-            share = 100 / none.mean()
-            words.append(
-                f"model {model}: {chosen.mean():.3g} against {none.mean():.3g}, "
-                f"{less.mean * share:.0f} ± {less.error * share:.0f} % less"
-            )
-        return Verdict(judge(margins), "; ".join(words))
-
+    points = _Points(rows)
     bins, quantiles = CHOSEN
     least = f"at least {SUBSTANTIAL:.0%}".replace("%", " %")
     return [
         Claim(
             f"About 20 cut-offs perform like no histogram [B = {bins}, Q = {quantiles} against "
             f"pooled values that clients share: mean differences within ± {MARGIN}]",
-            like_none(),
+            _check_alike(points),
         ),
-        Claim(f"… with substantially fewer rule terms [{least}: rules kept]", fewer("rules")),
-        Claim(f"… [{least}: candidate rules]", fewer("candidates")),
+        Claim(
+            f"… with substantially fewer rule terms [{least}: rules kept]",
+            _check_fewer(points, "rules"),
+        ),
+        Claim(f"… [{least}: candidate rules]", _check_fewer(points, "candidates")),
         Claim(
             f"… [{least}: candidate rules, against clients that split at values of their own]",
-            fewer("candidates", OWN),
+            _check_fewer(points, "candidates", OWN),
         ),
         Claim(
-            f"… at a substantially lower computational cost [{least}: seconds]", fewer("seconds")
+            f"… at a substantially lower computational cost [{least}: seconds]",
+            _check_fewer(points, "seconds"),
         ),
     ]
+
+
+class _Points:
+    """The rows by model, B and Q."""
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        ordered = rows.sort_values("repetition", kind="stable")
+        self._parts = dict(iter(ordered.groupby(["model", "bins", "quantiles"])))
+
+    def pair(self, model: int, column: str, other: tuple[int, int] = NONE) -> tuple[Floats, Floats]:
+        """Return one number per repetition, with the paper's histogram and without."""
+        chosen, none = (self._parts[(model, *point)][column] for point in (CHOSEN, other))
+        return chosen.to_numpy(np.float64), none.to_numpy(np.float64)
+
+
+def _check_alike(points: _Points) -> Verdict:
+    gaps = {
+        f"model {model}, {label}": Mean.of(np.subtract(*points.pair(model, metric)))
+        for model in MODELS
+        for metric, label in METRICS.items()
+    }
+    return Verdict(
+        judge(gap.room(MARGIN) for gap in gaps.values()),
+        "; ".join(f"{place}: {gap.words()}" for place, gap in gaps.items()),
+    )
+
+
+def _check_fewer(points: _Points, column: str, other: tuple[int, int] = NONE) -> Verdict:
+    margins, words = [], []
+    for model in MODELS:
+        chosen, none = points.pair(model, column, other)
+        margins.append(Mean.of((1 - SUBSTANTIAL) * none - chosen))
+        less = Mean.of(none - chosen)
+        share = 100 / none.mean()
+        words.append(
+            f"model {model}: {chosen.mean():.3g} against {none.mean():.3g}, "
+            f"{less.mean * share:.0f} ± {less.error * share:.0f} % less"
+        )
+    return Verdict(judge(margins), "; ".join(words))

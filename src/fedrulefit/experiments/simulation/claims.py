@@ -21,17 +21,30 @@ if TYPE_CHECKING:
 def check_claims(rows: pd.DataFrame) -> list[Claim]:
     """Check the claims of section 3.2 one by one."""
     cells = Cells(rows)
+    return [
+        *_claims_of_likeness(cells),
+        *_claims_of_stability(cells),
+        *_claims_of_rivals(cells),
+        *_claims_of_decline(cells),
+    ]
 
-    def both(text: str, check: Callable[[str], Verdict]) -> Claim:
-        return Claim(text, check(PROPOSED), check(OURS))
+
+def _both(text: str, check: Callable[[str], Verdict]) -> Claim:
+    """Check a claim on the proposed method with the paper's settings, and with ours."""
+    return Claim(text, check(PROPOSED), check(OURS))
+
+
+def _claims_of_likeness(cells: Cells) -> list[Claim]:
+    """Compare with centralised RuleFit."""
 
     def comparable(scenario: int) -> Claim:
-        return both(
+        return _both(
             f"Scenario {scenario}: comparable to centralised RuleFit [mean difference within "
             f"± {MARGIN} for every setting, model and metric]",
             lambda method: _check_comparable(cells, method, REFERENCE, list_places([scenario])),
         )
 
+    five = [place for place in list_places([1], metrics=["auc"]) if place.setting == "M = 5"]
     return [
         *map(comparable, SCENARIOS),
         Claim(
@@ -39,22 +52,23 @@ def check_claims(rows: pd.DataFrame) -> list[Claim]:
             "[as above]",
             _check_comparable(cells, PROPOSED, FIXED, list_places()),
         ),
-        both(
+        _both(
             f"{OUR_CHECK}scenario 1, M = 5: difference in AUC to centralised RuleFit within "
             f"± {MARGIN} for both models",
-            lambda method: _check_comparable(
-                cells,
-                method,
-                REFERENCE,
-                [p for p in list_places([1], metrics=["auc"]) if p.setting == "M = 5"],
-            ),
+            lambda method: _check_comparable(cells, method, REFERENCE, five),
         ),
-        both(
+    ]
+
+
+def _claims_of_stability(cells: Cells) -> list[Claim]:
+    """See how little results vary over repetitions and settings."""
+    return [
+        _both(
             "Differences to centralised RuleFit vary little [SD over repetitions at most "
             f"{MARGIN} for every setting, model and metric]",
             lambda method: _check_spread(cells, method),
         ),
-        both(
+        _both(
             "Stable over the settings of each scenario [means differ by at most "
             f"{MARGIN} within a scenario, for every model and metric]",
             lambda method: _check_stable(cells, method),
@@ -64,32 +78,44 @@ def check_claims(rows: pd.DataFrame) -> list[Claim]:
             f"{MARGIN} for every model and metric]",
             _check_reference(cells),
         ),
-        both(
+    ]
+
+
+def _claims_of_rivals(cells: Cells) -> list[Claim]:
+    """Compare with the federated forest and with BFI."""
+    linear, nonlinear = (list_places(models=[model]) for model in (1, 2))
+    return [
+        _both(
             "Outperforms the federated random forest in all settings [mean difference above 0 "
             "for every setting, model and metric]",
             lambda method: _check_above(cells, method, "forest", list_places()),
         ),
-        both(
+        _both(
             "Outperforms BFI in nonlinear scenarios [mean difference above 0 for every setting "
             "and metric, model 2]",
-            lambda method: _check_above(cells, method, "bfi", list_places(models=[2])),
+            lambda method: _check_above(cells, method, "bfi", nonlinear),
         ),
-        both(
+        _both(
             "Remains competitive with BFI in linear settings [mean difference above "
             f"-{MARGIN} for every setting and metric, model 1]",
-            lambda method: _check_above(cells, method, "bfi", list_places(models=[1]), -MARGIN),
+            lambda method: _check_above(cells, method, "bfi", linear, -MARGIN),
         ),
-        Claim(
+        _both(
             "BFI performs best in linear scenarios [highest mean of the paper's methods in every "
             "setting and metric, model 1]",
-            _check_best(cells, "bfi", list_places(models=[1]), (PROPOSED, "local", "forest")),
-            _check_best(cells, "bfi", list_places(models=[1]), (OURS, "local", "forest")),
+            lambda method: _check_best(cells, "bfi", linear, (method, "local", "forest")),
         ),
         Claim(
             "BFI deteriorates in nonlinear scenarios [mean of model 2 below model 1 for every "
             "setting and metric]",
             _check_drop(cells, "bfi"),
         ),
+    ]
+
+
+def _claims_of_decline(cells: Cells) -> list[Claim]:
+    """See how a site's own RuleFit declines."""
+    return [
         Claim(
             "Local RuleFit declines monotonically as M grows [mean of every metric, both models]",
             _check_falling(cells, "local", scenario=1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fedrulefit.experiments.methods import (
     METHODS,
@@ -24,9 +24,6 @@ from fedrulefit.experiments.scenarios import (
     simulation_study,
 )
 from fedrulefit.experiments.units import Row
-
-if TYPE_CHECKING:
-    pass
 
 ALL: Final = "all"
 """The setting of methods that know no clients."""

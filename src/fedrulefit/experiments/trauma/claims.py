@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from fedrulefit.model import Model, RuleTerm
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
+
 PAPER_RULES: Final = 82
 """Rules that the paper's model has."""
 
@@ -32,57 +34,70 @@ SEPARATION: Final = 0.1
 def check_claims(rows: pd.DataFrame, models: Mapping[str, Model]) -> list[Claim]:
     """Check the claims of section 4 one by one."""
     splits = {name: rows[rows["method"] == name].set_index("repetition") for name in COMPARED}
+    return [*_claims_of_splits(splits), *_claims_of_models(models)]
 
-    def both(text: str, check: Any, source: Mapping[str, Any]) -> Claim:
-        return Claim(text, *(check(source[name]) for name in (PROPOSED, OURS)))
 
+def _both(text: str, check: Callable[[T], Verdict], source: Mapping[str, T]) -> Claim:
+    """Check a claim with the paper's settings, and with ours."""
+    return Claim(text, check(source[PROPOSED]), check(source[OURS]))
+
+
+def _claims_of_splits(splits: Mapping[str, pd.DataFrame]) -> list[Claim]:
+    """Compare with BFI over the splits into training and test patients."""
+    bfi = splits["bfi"]
     return [
-        both(
+        _both(
             "Slightly higher median AUC than BFI [medians over these splits; the error of the mean "
             "difference counts that splits overlap]",
-            lambda own: _check_auc(own["auc"], splits["bfi"]["auc"]),
+            lambda own: _check_auc(own["auc"], bfi["auc"]),
             splits,
         ),
-        both(
+        _both(
             f"… with relatively stable variability [SD of AUC at most {STEADY} times that of BFI]",
-            lambda own: _check_sd(own["auc"], splits["bfi"]["auc"]),
+            lambda own: _check_sd(own["auc"], bfi["auc"]),
             splits,
         ),
-        both(
+        _both(
             "GCS is consistently the most important covariate, followed by age and ISS; sex is the "
             "least [order of the means]",
             _check_order,
             splits,
         ),
-        Claim("… for BFI, too", _check_order(splits["bfi"])),
-        both(
+        Claim("… for BFI, too", _check_order(bfi)),
+        _both(
             "Age and ISS are relatively more important than in BFI [share of GCS, means]",
-            lambda own: _check_shares(own, splits["bfi"]),
+            lambda own: _check_shares(own, bfi),
             splits,
         ),
-        both(
+    ]
+
+
+def _claims_of_models(models: Mapping[str, Model]) -> list[Claim]:
+    """See what the rules of the models on all patients say."""
+    return [
+        _both(
             f"The model generated {PAPER_RULES} rules [kept, within a factor of 2]",
             lambda model: _check_count(len(model.rule_terms)),
             models,
         ),
-        both(
+        _both(
             "… [the same, if candidates are meant]",
             lambda model: _check_count(model.provenance.candidates),
             models,
         ),
-        both(
+        _both(
             "Rules for a low GCS or a high ISS raise the risk, rules for a high GCS lower it "
             f"[top {TOP}, rules that ask for one of both directions only; a low ISS must lower it]",
             _check_directions,
             models,
         ),
-        both(
+        _both(
             "Mortality inside and outside each rule is clearly separated "
             f"[top {TOP}: by at least {SEPARATION}]",
             _check_separation,
             models,
         ),
-        both(
+        _both(
             f"… most in rules that involve GCS [top {TOP}: the largest difference]",
             _check_widest,
             models,

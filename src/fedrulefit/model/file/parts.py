@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedrulefit.core.families.yesno_scores import Measures
+from fedrulefit.core.families.yesno_measures import Measures
 
 FORMAT: Final = "fedrulefit-model"
 VERSION: Final = 2
@@ -75,7 +75,7 @@ class RulePart(Part):
     conditions: list[ConditionPart] = Field(
         description="All must hold; at most one per covariate, in the study's order."
     )
-    coefficient: float = Field(description="β_k on the scale of the log-odds.")
+    coefficient: float = Field(description="β_k on the scale of the linear predictor.")
     importance: float = Field(
         ge=0,
         description="|β_k|·std, see [method](method.md#5-interpretation).",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 from pydantic import Field
 
-from fedrulefit.core.families.yesno_scores import EDGES, N_BINS, ScoreSums
+from fedrulefit.core.families.yesno_sums import EDGES, N_BINS, ScoreSums
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file.parts import VERSION, MeasuresPart, Part

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrulefit.core.families.yesno_scores import Measures, bin_means
+from fedrulefit.core.families.yesno_measures import Measures, bin_means
 from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import ModelFileError
 from fedrulefit.files import write_whole

@@ -11,6 +11,27 @@ from fedrulefit.core.rules import Rule
 from fedrulefit.protocol.messages.base import Reply, Request, Turn, released, stated
 from fedrulefit.study import Settings
 
+__all__ = [
+    "Ballot",
+    "GridReply",
+    "GridRequest",
+    "Histogram",
+    "JoinReply",
+    "JoinRequest",
+    "KeyReply",
+    "KeyRequest",
+    "Peer",
+    "PeersReply",
+    "PeersRequest",
+    "RulesReply",
+    "RulesRequest",
+    "Sender",
+    "TermsReply",
+    "TermsRequest",
+    "VoteReply",
+    "VoteRequest",
+]
+
 
 @dataclass(frozen=True, eq=False)
 class JoinRequest(Request):

@@ -15,6 +15,18 @@ from typing import Any, ClassVar, Final
 from fedrulefit.privacy.policy import ReleaseKind
 from fedrulefit.study import Settings
 
+__all__ = [
+    "NO_PATIENT_DATA",
+    "PROTOCOL_VERSION",
+    "Header",
+    "Message",
+    "Refusal",
+    "Reply",
+    "Request",
+    "Turn",
+    "blank_header",
+]
+
 PROTOCOL_VERSION: Final = 5
 
 NO_PATIENT_DATA: Final = "no patient data"
@@ -82,15 +94,10 @@ class Request:
     masked: ClassVar[bool] = False
     """Whether it is answered under masks, where there are some."""
 
-    review: ClassVar[str] = ""
-    """What a person reads who lets the answer out; the words of its kind, if nothing else."""
+    wording: ClassVar[str] = ""
+    """What is about to leave in answer, for the person who lets it out; empty: as its release."""
 
     header: Header
-
-    @property
-    def told_round(self) -> int | None:
-        """The round that the ledger names; None where there are no rounds."""
-        return None
 
     @classmethod
     def asked_in(cls, settings: Settings) -> bool:
@@ -107,6 +114,16 @@ class Request:
     def without_evidence(self) -> Request:
         """Return it without what sites signed for this run: what it asks, in any run."""
         return self
+
+    @property
+    def ledger_round(self) -> int | None:
+        """The round that the site's ledger names; None if it asks for no round."""
+        return None
+
+    @property
+    def noted(self) -> dict[str, bytes]:
+        """What of it a site notes, so that a later question can be held against it."""
+        return {}
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,8 @@ from fedrulefit.protocol.public import Public, check_length
 from fedrulefit.protocol.solver_settings import make_schedule
 from fedrulefit.study import Settings
 
+__all__ = ["CurvatureRequest", "DualRequest", "SlopesRequest", "SpreadsRequest", "SummaryRequest"]
+
 MAX_NUMBERS = 2**25
 """Most numbers of one answer: 256 MB."""
 
@@ -69,8 +71,8 @@ class DualRequest(SumRequest):
     dual: Floats
 
     @property
-    def told_round(self) -> int:
-        """The round of the fit."""
+    def ledger_round(self) -> int:
+        """The round of FedDA."""
         return self.round
 
     @classmethod
@@ -129,8 +131,8 @@ class CurvatureRequest(SumRequest):
     queries: tuple[Query, ...]
 
     @property
-    def told_round(self) -> int:
-        """The exact solver's rounds are counted from the start of the run."""
+    def ledger_round(self) -> int:
+        """The step of the run: the solver's rounds have no number of their own."""
         return self.header.step
 
     @classmethod

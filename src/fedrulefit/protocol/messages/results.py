@@ -17,6 +17,8 @@ from fedrulefit.protocol.patients import Patients
 from fedrulefit.protocol.public import Public
 from fedrulefit.study import Settings
 
+__all__ = ["EvaluateRequest", "OfferRequest", "OfferSums", "ResultsReply", "ResultsRequest"]
+
 
 @dataclass(frozen=True, eq=False)
 class EvaluateRequest(SumRequest):
@@ -91,12 +93,17 @@ class OfferRequest(SumRequest):
     turn = Turn.OFFER
     release = "site-results"
     sums = (OfferSums,)
-    review = (
+    wording = (
         "for each rule of the model, and for the totals, whether this site has too few patients to "
         "tell results of its own (1) or enough (0)"
     )
 
     terms: Ints
+
+    @property
+    def noted(self) -> dict[str, bytes]:
+        """The model's terms: results are told of no other model."""
+        return {"offered": self.terms.tobytes()}
 
     @classmethod
     def tells(cls, settings: Settings) -> str:

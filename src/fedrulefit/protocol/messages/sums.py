@@ -24,6 +24,8 @@ from fedrulefit.protocol.messages.base import Reply, Request, released, stated
 from fedrulefit.protocol.patients import Patients
 from fedrulefit.protocol.public import Public
 
+__all__ = ["OpenReply", "OpenRequest", "SumReply", "SumRequest"]
+
 
 @dataclass(frozen=True, eq=False)
 class SumRequest(Request, ABC):

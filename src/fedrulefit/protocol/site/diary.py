@@ -205,7 +205,7 @@ class Diary:
             "study": self._study,
             "run": request.header.run,
             "step": request.header.step,
-            "round": request.told_round,
+            "round": request.ledger_round,
         }
 
 

@@ -53,7 +53,7 @@ class Review:
         cost : str
             What the histograms cost, in words.
         """
-        what = request.review or KINDS[kind]
+        what = request.wording or KINDS[kind]
         lines = [f"Study {public.study.name!r}, run {self.run}.", f"About to leave: {what}."]
         match reply:
             case m.GridReply():

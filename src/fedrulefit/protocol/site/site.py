@@ -127,26 +127,22 @@ class Site:
         self._run: str | None = None
         self._draft: _Draft | None = None
         self._changed = False
-        noise = noise if noise is not None else OpenDPLaplace()
-        private = study.epsilon_per_histogram is not None and noise.private
         patients = _deal(name, table, study, Dealer(study, name, dealing, policy.min_count))
         self._masking = Masking(
             name, policy, identity, trust, roster, self._memory, self._shared, charter
         )
-        self._door = Door(name, study, policy, self._masking, private=private)
-        self._handed = Handed(name, policy, self._masking, self._memory)
         self._work = Work(
             name,
             policy,
             self._masking,
             patients,
-            noise=noise,
-            private=private,
+            noise=noise if noise is not None else OpenDPLaplace(),
             memory=self._memory,
             shared=self._shared,
             n_threads=n_threads,
         )
-        self._private = private
+        self._door = Door(name, study, policy, self._masking, private=self._work.private)
+        self._handed = Handed(name, policy, self._masking, self._memory)
         self._known = Known(patients)
         self._diary = Diary(self._memory, self.ledger, study.name)
         self._remember()
@@ -258,7 +254,7 @@ class Site:
             )
 
     def _check_budget(self) -> None:
-        cost = self._work.histograms.cost(self.ledger) if self._private else 0.0
+        cost = self._work.histograms.cost(self.ledger) if self._work.private else 0.0
         self._door.check_budget(cost, self.ledger)
 
     def _check_handed(self, request: m.Request) -> None:
@@ -298,7 +294,7 @@ class Site:
             draft.known.patients.public,
             gated=self._work.gated,
             n_candidates=len(draft.known.candidates),
-            cost=self._work.histograms.words(self.ledger) if self._private else "",
+            cost=self._work.histograms.words(self.ledger) if self._work.private else "",
         )
 
     # --- 3. Masked, kept, recorded --------------------------------------------------------------
@@ -334,7 +330,7 @@ class Site:
         self, request: m.Request, received: bytes, data: bytes, releases: list[Release]
     ) -> None:
         """Keep the reply, and what a restarted site must know."""
-        beside: dict[str, bytes | None] = {}
+        beside: dict[str, bytes | None] = {**request.noted}
         match request:
             case m.JoinRequest():
                 beside["data"] = self._table.digest
@@ -343,8 +339,6 @@ class Site:
                 beside["secret"] = self._masking.drawn
             case m.PeersRequest():
                 beside["certificates"] = self._masking.pack_certificates(request)
-            case m.OfferRequest():
-                beside["offered"] = request.terms.tobytes()
             case m.GridRequest() | m.VoteRequest():
                 beside |= _own(from_bytes(data))
         if request.masked or isinstance(request, m.OpenRequest):

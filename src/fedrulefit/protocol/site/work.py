@@ -87,8 +87,7 @@ class Work:
     masking : Masking
         Signs what other sites must believe.
     noise : Noise
-    private : bool
-        Whether the noise guarantees the ε of the histograms.
+        Of the histograms.
     memory, shared : Memory
         Of the run, and of the data set across runs.
     n_threads : int
@@ -103,7 +102,6 @@ class Work:
         patients: Patients,
         *,
         noise: Noise,
-        private: bool,
         memory: Memory,
         shared: Memory,
         n_threads: int,
@@ -113,7 +111,6 @@ class Work:
         self._masking = masking
         self._patients = patients
         self._noise = noise
-        self._private = private
         self._memory = memory
         self._shared = shared
         self._n_threads = n_threads
@@ -161,6 +158,12 @@ class Work:
 
     # --- Histograms -------------------------------------------------------------------------
 
+    @property
+    def private(self) -> bool:
+        """Whether the noise of the histograms guarantees their ε."""
+        study = self._patients.public.study
+        return study.epsilon_per_histogram is not None and self._noise.private
+
     @cached_property
     def histograms(self) -> Histograms:
         """The histograms that the site releases in this study."""
@@ -181,7 +184,7 @@ class Work:
         """Paper 2.2.1, step 1."""
         counts, mechanism = self.histograms.release(), self.histograms.mechanism
         signature = self._masking.sign(histogram_claim(header, self._name, counts))
-        return m.GridReply(header, mechanism, self._private, counts, signature)
+        return m.GridReply(header, mechanism, self.private, counts, signature)
 
     # --- Rules ------------------------------------------------------------------------------
 

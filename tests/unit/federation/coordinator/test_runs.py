@@ -27,18 +27,10 @@ from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.wire import digest, from_bytes, to_bytes
 from fedrulefit.table.check import load_table
-from tests.federations import write_study
 from tests.loopback import COORDINATOR, POLICY, Loopback
-from tests.samples import SOLVERS, make_frame, study_facts
+from tests.samples import make_frame
 
 FRAMES = {site: make_frame(120 + 10 * k, seed=k) for k, site in enumerate("abc")}
-
-
-@pytest.fixture
-def study_path(tmp_path: Path) -> Path:
-    path = tmp_path / "study.toml"
-    write_study(study_facts(epsilon=1.0, **SOLVERS["exact"]), path)
-    return path
 
 
 @pytest.fixture

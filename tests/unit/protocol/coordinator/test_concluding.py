@@ -88,6 +88,54 @@ def test_without_histograms_no_spread_is_told() -> None:
     assert not any("known values" in line for line in bill(None, spreads="exact").sums)
 
 
+RULES = "the rules grown on the site's patients"
+OWN = (
+    "under the site's name and rounded, where no site has too few: its patients and outcomes, in "
+    "all and inside rules"
+)
+ALWAYS = (
+    "the gradient at the final coefficients, with and without the outcome apart",
+    "the number of patients and of outcomes in all and inside each rule of the final model, the "
+    "spread of its terms, and its loss",
+)
+AVERAGING = "a gradient sum, a loss and the number of patients in each of 300 rounds"
+CURVATURE = (
+    "gradients, second derivatives, losses and the number of patients (from which patients and "
+    "outcomes inside candidate rules follow) in each of 300 rounds"
+)
+
+
+def test_what_each_site_tells_without_noise_word_for_word() -> None:
+    exact = Protection("exact", private=False)
+    found = bill(exact, penalty="cv", folds=2, per_site=True, holdout=0.3)
+    assert list(found.exact) == [
+        "the histograms",
+        f"{RULES}, and without each of 2 folds",
+        f"{OWN}, and measures of its predictions",
+    ]
+    assert list(bill(per_site=True).exact) == [RULES, OWN]
+
+
+def test_what_is_summed_without_noise_word_for_word() -> None:
+    """In the order of the questions."""
+    before = (
+        "the spread and number of known values of each covariate",
+        "how many sites have enough patients in each candidate rule",
+    )
+    after = (
+        "histograms of the held-out patients' scores, with and without the outcome",
+        "how many sites have too few patients to tell results of their own",
+    )
+    most: dict[str, Any] = {"spreads": "exact", "holdout": 0.3, "per_site": True}
+    folds = ", of all patients and without each of 2 folds"
+    found = bill(**most, penalty="cv", folds=2)
+    assert list(found.sums) == [*before, CURVATURE + folds, *ALWAYS, *after]
+    found = bill(**most, solver="fedda")
+    assert list(found.sums) == [*before, AVERAGING, *ALWAYS, *after]
+    few = bill(votes=False, spreads="histogram", per_site=False)
+    assert list(few.sums) == [CURVATURE, *ALWAYS]
+
+
 def test_the_bill_counts_what_was_released() -> None:
     bill = run().privacy
     assert (bill.epsilon_per_histogram, bill.n_histograms) == (None, 5)

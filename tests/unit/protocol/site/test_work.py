@@ -228,7 +228,6 @@ def make_work(patients: Patients, policy: Policy = OPEN, noise: Any = None) -> t
         masking,  # type: ignore[arg-type]
         patients,
         noise=noise if noise is not None else UnsafeSeededLaplace(1, "north"),
-        private=False,
         memory=Transient(),
         shared=Transient(),
         n_threads=1,

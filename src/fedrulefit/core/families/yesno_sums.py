@@ -1,0 +1,145 @@
+r"""What a site adds up of yes/no predictions: coarse histograms of the probabilities.
+
+In: predicted probabilities and outcomes. Out: :class:`ScoreSums`, which add up over
+sites; :mod:`fedrulefit.core.families.yesno_measures` reads the usual measures off them.
+Leaves the site: the sums; no score of a patient.
+
+Scores are counted in 25 public bins between round probabilities (:data:`EDGES`), those
+that people use as thresholds of decisions. A model that somebody chose to tell patients
+apart by their scores so learns a few counts, and not a record each. Besides the counts
+three sums leave: of the probabilities, the squared errors and the log-losses. Each
+patient adds a multiple of 1/1024 (:data:`STEP`), so that they carry few bits, too. All
+are sums of what depends on one patient and on public facts alone: any split of the same
+patients into sites gives the same totals, to the last bit.
+
+Oracle: scikit-learn on the patients themselves, within the bounds that the bins leave
+(``tests/properties/test_yesno_scores.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.core.rounding import round_to
+from fedrulefit.core.sums import Sum, quantity
+
+EDGES: Final[Floats] = np.array(
+    [.005, .01, .015, .02, .03, .04, .05, .075, .1, .125, .15, .2, .25, .3, .35, .4, .5, .6, .7,
+     .8, .85, .9, .95, .98]
+)  # fmt: skip
+"""Between the bins, as probabilities: bin b holds EDGES[b − 1] ≤ p < EDGES[b]."""
+
+N_BINS: Final = len(EDGES) + 1
+
+STEP: Final = 1 / 1024
+"""What a patient adds to a sum of probabilities or errors is a multiple of this."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreSums(Sum):
+    """Sums over patients, of one site or of all.
+
+    Parameters
+    ----------
+    cases, others : (n_bins,) float64
+        Weights of patients with and without the outcome, per bin of the score.
+    chances, squares, loss : float
+        Summed predicted probability, squared error and log-loss.
+    edges : (n_bins - 1,) float64
+        Between the bins: :data:`EDGES`, or some of them where bins were merged.
+    means : (n_bins,) float64, optional
+        Estimated mean prediction of each bin; None: by the edges alone.
+    """
+
+    cases: Floats = quantity("Σ w·y per public bin of the probability", shape=f"{N_BINS}")
+    others: Floats = quantity("Σ w·(1 − y) per public bin of the probability", shape=f"{N_BINS}")
+    chances: float = quantity("Σ w·p, each p to 1/1024")
+    squares: float = quantity("Σ w·(p − y)², each square to 1/1024")
+    loss: float = quantity(
+        "Σ w·log-loss, each to 1/1024, p at least 1/1024 from 0 and 1", most="7·w"
+    )
+    edges: Floats = field(default_factory=lambda: EDGES)
+    means: Floats | None = None
+
+    @property
+    def n_cases(self) -> float:
+        """Weight of patients with the outcome."""
+        return float(self.cases.sum())
+
+    @property
+    def n_others(self) -> float:
+        """Weight of patients without it."""
+        return float(self.others.sum())
+
+    @property
+    def total(self) -> float:
+        """Weight of all patients."""
+        return self.n_cases + self.n_others
+
+    @property
+    def ends(self) -> Floats:
+        """Where bins begin and end, from 0 to 1, shape (n_bins + 1,)."""
+        return np.concatenate([[0.0], self.edges, [1.0]])
+
+
+def count_scores(chance: Floats, outcome: Floats, weights: Floats) -> ScoreSums:
+    """Return the sums of some patients.
+
+    Parameters
+    ----------
+    chance : (n_rows,) float64
+        Predicted probabilities.
+    outcome : (n_rows,) float64
+        1 with the outcome, 0 without.
+    weights : (n_rows,) float64
+    """
+    bins = np.searchsorted(EDGES, chance, side="right")
+
+    def per_bin(part: Floats) -> Floats:
+        return np.bincount(bins, part, N_BINS).astype(np.float64)
+
+    near = np.clip(chance, STEP, 1 - STEP)
+    losses = -np.where(outcome == 1, np.log(near), np.log1p(-near))
+    return ScoreSums(
+        cases=per_bin(weights * outcome),
+        others=per_bin(weights * (1 - outcome)),
+        chances=float(weights @ round_to(chance, STEP)),
+        squares=float(weights @ round_to((chance - outcome) ** 2, STEP)),
+        loss=float(weights @ round_to(losses, STEP)),
+    )
+
+
+def add_scores(parts: Sequence[ScoreSums]) -> ScoreSums:
+    """Add up over sites."""
+    names = ScoreSums.quantities()
+    return ScoreSums(**{name: sum(getattr(part, name) for part in parts) for name in names})
+
+
+def coarsen(sums: ScoreSums, least: float, *, each: bool = False) -> ScoreSums | None:
+    """Merge neighbouring bins until each holds a weight of at least `least`.
+
+    With `each` that is so of cases and of others. The bound of the AUC grows, and says by how
+    much; decisions are known at fewer thresholds. None where all together are too few.
+    """
+    parts = np.stack([sums.cases, sums.others] if each else [sums.cases + sums.others])
+    edges: list[int] = []
+    held, left = np.zeros(len(parts)), parts.sum(axis=1)
+    if (left < least).any():
+        return None
+    for b in range(parts.shape[1] - 1):
+        held, left = held + parts[:, b], left - parts[:, b]
+        if (held >= least).all() and (left >= least).all():  # the last takes what is left over
+            edges.append(b)
+            held = np.zeros(len(parts))
+    starts = [0, *(b + 1 for b in edges)]
+    cases, others = (np.add.reduceat(part, starts) for part in (sums.cases, sums.others))
+    means = None
+    if sums.means is not None:
+        chances = np.add.reduceat((sums.cases + sums.others) * sums.means, starts)
+        means = chances / np.maximum(cases + others, 1e-300)  # an empty bin has none
+    return replace(sums, cases=cases, others=others, edges=sums.edges[edges], means=means)
