@@ -1,4 +1,4 @@
-"""The command line, one file per command."""
+"""The command line, a file per command or group of commands."""
 
 from __future__ import annotations
 

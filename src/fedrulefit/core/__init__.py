@@ -4,10 +4,11 @@ Read the modules in the order the data walks through them, which is the paper's:
 
 * covariates: :mod:`bins` → :mod:`cutoffs` → :mod:`grid`;
 * rules: :mod:`boosting` → :mod:`rules`;
-* the model's terms: :mod:`layout` → :mod:`design`, and how large sums of them get:
-  :mod:`fixed`;
+* the model's terms: :mod:`layout` → :mod:`design`, and how sums over patients are declared
+  and bounded: :mod:`sums`, :mod:`fixed`;
 * the outcome: :mod:`families`;
 * the fit: :mod:`fedda`, or :mod:`curvature` → :mod:`quadratic` → :mod:`newton` → :mod:`path`;
   then :mod:`certificate`;
-* what it tells: :mod:`importance`, :mod:`scores`, :mod:`rounding`.
+* what it tells: :mod:`predictor`, :mod:`importance`, :mod:`rounding`; how it is judged is for
+  the outcome's family.
 """

@@ -29,7 +29,7 @@ linear term changes. A category's and a yes/no's points are its levels. "missing
 the last point, unless the study has the covariate complete.
 
 Oracle: predictions of the model itself, over all codes of the other covariates, and a
-naive loop over points and terms (``tests/unit/test_dependence.py``).
+naive loop over points and terms (``tests/unit/model/test_dependence.py``).
 """
 
 from __future__ import annotations

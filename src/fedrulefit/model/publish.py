@@ -27,7 +27,7 @@ the least for which that is a patient or more. Rounding then moves a coefficient
 :math:`1.3/\sqrt{nv}` of its standard error. A term that rounds to 0 leaves the model: it moved
 less than about one outcome.
 
-Oracle: ``tests/unit/test_publish.py``; what can be worked back: ``tests/attacks``.
+Oracle: ``tests/unit/model/test_publish.py``; what can be worked back: ``tests/attacks``.
 """
 
 from __future__ import annotations

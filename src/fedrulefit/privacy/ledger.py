@@ -7,7 +7,7 @@ never sees it. Kept in memory, and as JSON lines where the site gives a file.
 In the file every row carries the hash of the row before it and its own, so that
 no row can be changed, moved or taken out unseen; only rows cut off at the end
 need the last hash, noted elsewhere, to be missed. (A hospital's process notes it in
-its journal, :mod:`fedrulefit.federation.kept`.)
+its journal, :mod:`fedrulefit.federation.site.kept`.)
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Each covariate becomes a one-hot row of its codes, "missing" being the last. Put
 side by side they make Z, and a rule with conditions C holds where Z·A = |C|:
 A has a 1 for each code that satisfies a condition of the rule.
 
-Oracle: :meth:`fedrulefit.Model.predict_proba` (``tests/unit/export/test_onnx.py``).
+Oracle: :meth:`fedrulefit.Model.predict_proba` (``tests/unit/model/export/test_onnx.py``).
 """
 
 from __future__ import annotations

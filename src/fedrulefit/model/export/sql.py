@@ -16,7 +16,7 @@ A patient with a cell that is neither a value of the study nor missing gets
 NULL: Python would refuse the table, and a query must not guess. Only covariates
 that the model's terms name are read.
 
-Oracle: :meth:`fedrulefit.Model.predict_proba` (``tests/unit/export/test_sql.py``).
+Oracle: :meth:`fedrulefit.Model.predict_proba` (``tests/unit/model/export/test_sql.py``).
 """
 
 from __future__ import annotations
