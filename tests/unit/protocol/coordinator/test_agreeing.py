@@ -325,6 +325,9 @@ def test_a_rule_has_a_bounded_number_of_conditions(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(agreeing, "MAX_CONDITIONS", 1)
     with pytest.raises(ProtocolError, match="'south' sent a rule of 2 conditions, of at most 1"):
         collect({"north": [[]], "south": [[B]], "west": [[]]})
+    folds = {"north": [[]] * 4, "south": [[], [], [B], []], "west": [[]] * 4}
+    with pytest.raises(ProtocolError, match="'south' sent a rule of 2 conditions"):
+        collect(folds, penalty="cv", folds=3)
     collect({"north": [[]], "south": [[C]], "west": [[]]})
 
 

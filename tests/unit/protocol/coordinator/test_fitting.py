@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedrulefit.core.path import Path, PathSearch
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.fitting import (
@@ -205,6 +206,30 @@ def test_the_exact_fit_goes_back_up_the_path_until_few_enough_rules_stay(max_rul
     assert solution.penalty > free.penalty
     assert solution.path is not None
     assert np.isin(solution.penalty, solution.path.penalties)
+
+
+@pytest.mark.parametrize("max_rules", [0, 1])
+def test_where_the_exact_fit_keeps_more_rules_than_its_path_it_goes_back_up(
+    max_rules: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path is only near its optima: here it claims that its last λ keeps few enough."""
+    finish = PathSearch.finish
+
+    def choose_last(self: PathSearch, **options: Any) -> Path:
+        path = finish(self, **options)
+        return dataclasses.replace(path, chosen=len(path.penalties) - 1)
+
+    monkeypatch.setattr(PathSearch, "finish", choose_last)
+    study = make_study(**SOLVERS["cv"], linear_terms=False, max_rules=max_rules)
+    solution, asked = fit(study)
+    rules = make_public(study).layout.rules
+    assert (solution.coef[rules] != 0).sum() == max_rules
+    assert solution.path is not None
+    penalties = solution.path.penalties.tolist()
+    chosen = penalties.index(solution.penalty)
+    exact = study.with_settings(penalty=penalties[chosen + 1])
+    assert (fit(exact)[0].coef[rules] != 0).sum() > max_rules, "the next λ keeps more"
+    assert len(solution.history) == len(asked), "every round counts"
 
 
 def test_folds_of_nobody_are_an_error_that_says_what_to_do() -> None:

@@ -13,8 +13,9 @@ from fedrulefit.core.curvature import Query
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, from_units
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Condition, Rule
+from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.public import SITE_WEIGHT
+from fedrulefit.protocol.public import SITE_WEIGHT, Public
 from fedrulefit.protocol.site import Site
 from tests.alone import STUDY, head, join, make_site, refusal, shared_grid, summary
 from tests.samples import SOLVERS, make_study, make_tables, sums_of
@@ -234,3 +235,34 @@ def test_the_certificate_s_sums(weighting: str) -> None:
     conjugate = float(w @ (p * np.log(p) + (1 - p) * np.log(1 - p)))
     assert from_units(gap.conjugate) == pytest.approx(conjugate)
     assert reply.total == len(y) << 32
+
+
+# --- by hand ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "start", "code"),
+    [
+        ({}, 0.0, None),
+        # A step is η_c·G times the largest term: with rules alone that is 1.
+        ({"client_step": 100.0, "local_steps": 5}, 0.0, None),
+        ({"client_step": 100.1, "local_steps": 5}, 0.0, "overflow"),
+        ({"client_step": 0.1, "local_steps": 5001}, 0.0, "overflow"),
+        # Where the round starts: Σ |β|·b of three terms.
+        ({"penalty": 0.0}, 500.0 / 3, None),
+        ({"penalty": 0.0}, 501.0 / 3, "overflow"),
+        ({"penalty": 0.0}, -501.0 / 3, "overflow"),
+    ],
+)
+def test_a_round_of_the_paper_s_leads_no_further_than_a_sum_can_bear(
+    grid: Grid, settings: dict[str, Any], start: float, code: str | None
+) -> None:
+    study = make_study(**{"linear_terms": False, **settings})
+    rules = (Rule((Condition(3, 0b1),)), Rule((Condition(3, 0b10),)))
+    public = Public(study).with_grid(grid).with_rules(rules)
+    found = None
+    try:
+        m.DualRequest(head(study), 0, np.full(3, start)).check(public)
+    except ProtocolError as error:
+        found = error.code
+    assert found == code

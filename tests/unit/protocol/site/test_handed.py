@@ -321,6 +321,7 @@ def test_rules_without_a_vote_are_refused_where_the_policy_asks_for_one() -> Non
         ({"holdout": 0.2}, (True, True, True), None),
         ({"holdout": 0.2}, (False, False, False), None),
         ({"holdout": 0.2}, (True, True, False), "too-few-sites"),
+        ({"holdout": 0.2}, (True, False, False), "too-few-sites"),
     ],
 )
 def test_sums_over_some_of_the_sites_are_over_enough(

@@ -24,7 +24,7 @@ from fedrulefit.protocol.agreed import (
     sender_claim,
     unpack_votes,
 )
-from fedrulefit.protocol.dealing import NEVER
+from fedrulefit.protocol.dealing import NEVER, site_rng
 from fedrulefit.protocol.patients import Patients
 from fedrulefit.protocol.public import Public
 from fedrulefit.protocol.site import Site
@@ -311,6 +311,24 @@ def test_rules_are_grown_for_all_patients_and_without_each_fold(grid: Grid) -> N
         )
         assert again.fold_rules[fold] == reply.fold_rules[fold]
         assert again.rules != reply.rules
+
+
+def test_trees_of_all_patients_and_of_each_fold_have_random_streams_of_their_own(
+    grid: Grid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0 deals patients into folds, so it is not among them."""
+    drawn: list[tuple[int, str, int]] = []
+
+    def watched(seed: int, site: str, purpose: int) -> np.random.Generator:
+        drawn.append((seed, site, purpose))
+        return site_rng(seed, site, purpose)
+
+    monkeypatch.setattr("fedrulefit.protocol.site.work.site_rng", watched)
+    study = make_study(**SOLVERS["cv"], n_trees=2, seed=8)
+    patients = make_patients(study, folds=np.arange(70) % 3)
+    known = Known(patients).take_in(m.RulesRequest(HEAD, grid))
+    make_work(patients)[0].answer(m.RulesRequest(HEAD, grid), known)
+    assert drawn == [(8, "north", purpose) for purpose in (1, 2, 3, 4)]
 
 
 @pytest.mark.parametrize("min_count", [1, 8, 30])
