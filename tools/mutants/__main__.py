@@ -25,7 +25,7 @@ EXPLAINED = ROOT / "tests" / "mutants.toml"
 def main() -> int:
     """Return 0 if every mutant that was tried is noticed by a test, or explained."""
     asked = _read_arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # the copies are removed
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # tells what it found, and tidies up
     sources = {file: (ROOT / file).read_text(encoding="utf-8") for file in _files()}
     everything = [m for file, source in sources.items() for m in find_mutants(file, source)]
     reasons = read_explained(EXPLAINED)
@@ -112,6 +112,8 @@ def _try_all(
                 if verdict in {Verdict.SURVIVED, Verdict.NOT_RUN}:
                     survivors.append(mutant)
                     print(_describe(mutant, verdict, len(chosen), sources[mutant.file]), flush=True)
+        except KeyboardInterrupt:
+            print("stopped")
         finally:
             pool.shutdown(cancel_futures=True)
     return survivors, counts
