@@ -375,7 +375,7 @@ def forbid_patients(patch: pytest.MonkeyPatch) -> None:
 
     for name in ("sum_curvature", "sum_slopes", "sum_terms", "client_update"):
         patch.setattr(fit_messages, name, touched)
-    patch.setattr(patients_module, "count_scores", touched)
+    patch.setattr(patients_module, "predict", touched)
 
 
 def test_the_ring_s_limit_moved_through_every_value_counts_patients(
