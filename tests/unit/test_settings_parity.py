@@ -209,6 +209,7 @@ def test_no_other_file_lists_the_settings() -> None:
             case ast.Constant(value=str(name)):
                 listed.setdefault(path, set()).add(name)
     del listed[SOURCE / "study" / "settings.py"]
+    del listed[SOURCE / "testing" / "samples.py"]  # made-up studies choose values
     most = max(len(names & set(NAMES)) for names in listed.values())
     assert most <= len(NAMES) / 4
 

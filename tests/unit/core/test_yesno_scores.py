@@ -7,25 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fedrulefit.core.families.yesno_scores import (
-    EDGES,
-    STEP,
+from scipy.special import expit, logit
+
+from fedrulefit.core.families import yesno_measures, yesno_sums
+from fedrulefit.core.families.yesno_measures import (
     Group,
     Measures,
-    ScoreSums,
     bin_means,
     calibrate,
     calibration_groups,
-    coarsen,
-    count_scores,
     decide,
     discriminate,
     measure,
-    round_to,
 )
-from scipy.special import expit, logit
-
-from fedrulefit.core.families import yesno_scores as scores
+from fedrulefit.core.families.yesno_sums import EDGES, STEP, ScoreSums, coarsen, count_scores
+from fedrulefit.core.rounding import round_to
 
 NAN = float("nan")
 
@@ -43,9 +39,9 @@ def test_the_bins_are_frozen() -> None:
         0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.35,
         0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98,
     ]  # fmt: skip
-    assert scores.N_BINS == 25
+    assert yesno_sums.N_BINS == 25
     assert STEP == 1 / 1024
-    assert pytest.approx(1.959963984540054) == scores.Z95
+    assert pytest.approx(1.959963984540054) == yesno_measures.Z95
 
 
 def test_scores_are_counted_by_hand() -> None:
@@ -159,7 +155,7 @@ def test_an_area_by_hand() -> None:
     # DeLong: variance of the cases' places among the others, and of the others' among the cases.
     v_cases = np.var([1.5 / 4, 3.5 / 4, 1, 1], ddof=1) / 4
     v_others = np.var([3.5 / 4] * 3 + [2.5 / 4], ddof=1) / 4
-    wide = scores.Z95 * np.sqrt(v_cases + v_others) / (found.auc * (1 - found.auc))
+    wide = yesno_measures.Z95 * np.sqrt(v_cases + v_others) / (found.auc * (1 - found.auc))
     assert found.low == pytest.approx(expit(logit(found.auc) - wide))
     assert found.high == pytest.approx(expit(logit(found.auc) + wide))
 
@@ -250,10 +246,10 @@ def test_means_and_intervals_of_all_measures() -> None:
     found, fit = measure(sums), calibrate(sums)
     assert (found.patients, found.events) == (200, 70)
     assert (found.brier, found.log_loss) == (0.15, 0.55)
-    assert found.slope_low == fit.slope - scores.Z95 * fit.slope_error
-    assert found.slope_high == fit.slope + scores.Z95 * fit.slope_error
-    assert found.intercept_low == fit.intercept - scores.Z95 * fit.intercept_error
-    assert found.intercept_high == fit.intercept + scores.Z95 * fit.intercept_error
+    assert found.slope_low == fit.slope - yesno_measures.Z95 * fit.slope_error
+    assert found.slope_high == fit.slope + yesno_measures.Z95 * fit.slope_error
+    assert found.intercept_low == fit.intercept - yesno_measures.Z95 * fit.intercept_error
+    assert found.intercept_high == fit.intercept + yesno_measures.Z95 * fit.intercept_error
 
 
 GOOD = Measures(

@@ -259,13 +259,13 @@ def test_a_reply_that_could_not_be_recorded_does_not_leave(home: Path) -> None:
     talk = restart()
     talk.join(NAMES)
     good = talk.site.ledger
-    talk.site.ledger = killable.NoLedger()
+    talk.site._diary.ledger = killable.NoLedger()
     for _ in range(2):
         reply = talk.ask(m.GridRequest)
         assert isinstance(reply, m.Refusal)
         assert reply.code == "internal"
         assert "space" not in reply.reason
-    talk.site.ledger = good
+    talk.site._diary.ledger = good
     first = talk.ask(m.GridRequest)
     assert isinstance(first, m.GridReply)
     assert good.epsilon == pytest.approx(5.0)

@@ -117,7 +117,6 @@ class Site:
         self.name = name
         self.study = study
         self.policy = policy
-        self.ledger = ledger if ledger is not None else Ledger()
         self._table = table
         self._approver = approver
         self._memory = memory if memory is not None else Transient()
@@ -144,7 +143,7 @@ class Site:
         self._door = Door(name, study, policy, self._masking, private=self._work.private)
         self._handed = Handed(name, policy, self._masking, self._memory)
         self._known = Known(patients)
-        self._diary = Diary(self._memory, self.ledger, study.name)
+        self._diary = Diary(self._memory, Ledger() if ledger is None else ledger, study.name)
         self._remember()
 
     def handle(self, request: m.Request) -> m.Reply:
@@ -174,6 +173,11 @@ class Site:
             if refusal.code != "pending":  # asked again every few seconds
                 log.info("refused %s: %s", type(request).__name__, refusal.code)
             return to_bytes(refusal)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What left, and what it cost."""
+        return self._diary.ledger
 
     @property
     def patients(self) -> Patients:
