@@ -99,7 +99,13 @@ class CurvatureSums(Sum):
     @classmethod
     def packing(cls, query: Query, bounds: Bounds) -> Packing[CurvatureSums]:
         """Return how the numbers lie at a point."""
-        own, n_active = bounds.terms[query.active], len(query.active)
+        n_active = len(query.active)
+
+        def of_pairs() -> Floats:
+            own = bounds.terms[query.active]
+            scale: Floats = bounds.weight * pack_triangle(np.outer(own, own))
+            return scale
+
         return Packing(
             cls,
             {
@@ -107,7 +113,7 @@ class CurvatureSums(Sum):
                 "n_terms": len(bounds.terms),
                 "n_triangle": n_active * (n_active + 1) // 2,
             },
-            {"b": bounds.terms, "w_max·b_j·b_k": bounds.weight * pack_triangle(np.outer(own, own))},
+            {"b": bounds.terms, "w_max·b_j·b_k": of_pairs},
             {"query": query},
         )
 

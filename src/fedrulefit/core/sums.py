@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -98,15 +98,15 @@ class Packing(Generic[S]):
     of : type of Sum
     sizes : mapping of str to int
         Values of the names in shapes.
-    scales : mapping of str to float64 array
-        Values of the names of scales.
+    scales : mapping of str to float64 array, or to a callable that returns one
+        Values of the names of scales; only who reads totals needs them.
     public : mapping of str to object
         Fields of the sum that are no quantities.
     """
 
     of: type[S]
     sizes: Mapping[str, int] = field(default_factory=dict)
-    scales: Mapping[str, Floats] = field(default_factory=dict)
+    scales: Mapping[str, Floats | Callable[[], Floats]] = field(default_factory=dict)
     public: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -172,4 +172,7 @@ class Packing(Generic[S]):
         return int(name) if name.isdecimal() else self.sizes[name]
 
     def _scale(self, told: Quantity) -> Floats | float:
-        return self.scales[told.scale] if told.scale else 1.0
+        if not told.scale:
+            return 1.0
+        scale = self.scales[told.scale]
+        return scale() if callable(scale) else scale
