@@ -143,7 +143,7 @@ class Packing(Generic[S]):
         told = self.of.quantities()
         return self.pack(
             **{
-                name: to_units(np.asarray(getattr(numbers, name)) / self._scale(q), q.bits)
+                name: to_units(np.asarray(getattr(numbers, name)) / self.scale(q.scale), q.bits)
                 for name, q in told.items()
             }
         )
@@ -161,7 +161,7 @@ class Packing(Generic[S]):
         parts, told = self.split(flat), self.of.quantities()
         values: dict[str, Any] = dict(self.public)
         for name, q in told.items():
-            numbers = from_units(parts[name], q.bits) * self._scale(q)
+            numbers = from_units(parts[name], q.bits) * self.scale(q.scale)
             values[name] = numbers if q.shape else float(numbers[0])
         return self.of(**values)
 
@@ -171,8 +171,9 @@ class Packing(Generic[S]):
     def _extent(self, name: str) -> int:
         return int(name) if name.isdecimal() else self.sizes[name]
 
-    def _scale(self, told: Quantity) -> Floats | float:
-        if not told.scale:
+    def scale(self, name: str) -> Floats | float:
+        """Return the value of a scale's name; 1 for no name."""
+        if not name:
             return 1.0
-        scale = self.scales[told.scale]
+        scale = self.scales[name]
         return scale() if callable(scale) else scale

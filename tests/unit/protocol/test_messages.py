@@ -195,7 +195,7 @@ def test_how_numbers_lie_depends_on_public_facts_alone() -> None:
                 assert one.lengths == other.lengths
                 assert one.scales.keys() == other.scales.keys()
                 for name in one.scales:
-                    np.testing.assert_array_equal(one.scales[name], other.scales[name])
+                    np.testing.assert_array_equal(one.scale(name), other.scale(name))
 
 
 @pytest.mark.parametrize("kind", m.SUM_REQUESTS)
