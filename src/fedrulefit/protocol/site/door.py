@@ -90,12 +90,15 @@ class Door:
         """Refuse a run of which the policy would refuse a release later."""
         settings, policy = self._study.settings, self._policy
         asked = [kind for kind in m.REQUESTS if kind.asked_in(settings)]
-        if not (secure and policy.min_votes > 0):
+        if not secure:
             asked.remove(m.VoteRequest)
+        # Another site's policy may ask for votes: they count here, too.
         others = sum(kind.masked for kind in asked if kind.turn != m.Turn.FIT)
         if settings.solver == "fedda" and settings.rounds + others > policy.max_sums:
             self._refuse_number()
         for kind in asked:
+            if kind is m.VoteRequest and policy.min_votes == 0:
+                continue
             release = self.kind_of(kind)
             if release is not None:
                 self.check_allowed(release)

@@ -250,7 +250,7 @@ def test_sums_and_votes_leave_under_masks_and_up_to_a_number() -> None:
         # 7 rounds, slopes and the summary
         ({}, False, 0, 9),
         ({}, False, 2, 9),
-        ({}, True, 0, 9),
+        ({}, True, 0, 10),  # a vote that the policy of another site may ask for
         ({}, True, 2, 10),  # and a vote
         ({"spreads": "exact"}, False, 0, 10),
         ({"holdout": 0.3}, False, 0, 10),
