@@ -417,8 +417,8 @@ class Masking:
 
     @place.setter
     def place(self, kept: Any) -> None:
-        sealed, self._opened = kept
-        self._last = None if sealed is None else (sealed[0], sealed[1], sealed[2])
+        last, self._opened = kept
+        self._last = None if last is None else (last[0], last[1], last[2])
 
     def _check_question(self, asked: bytes) -> None:
         """Refuse to answer one question among two sets of sites that are too near."""

@@ -50,7 +50,8 @@ class Patients:
 
     def on_grid(self, public: Public) -> Patients:
         """Return the patients on the shared cut-offs."""
-        return replace(self, public=public, codes=encode(self.learnt.values, public.grid))
+        codes = encode(self.learnt.values, public.grid)
+        return replace(self, public=public, codes=codes, built=None)
 
     def with_terms(self, public: Public) -> Patients:
         """Return the patients with the design of the fit."""

@@ -49,8 +49,8 @@ class Public:
     rules: tuple[Rule, ...] | None = None
 
     def with_grid(self, grid: Grid) -> Public:
-        """Return what is known once cut-offs are shared."""
-        return replace(self, agreed=grid)
+        """Return what is known once cut-offs are shared; rules on others are none."""
+        return replace(self, agreed=grid, rules=None)
 
     def with_rules(self, rules: tuple[Rule, ...]) -> Public:
         """Return what is known once the rules of the fit are shared."""

@@ -291,6 +291,7 @@ class Site:
 
     def _words(self, kind: ReleaseKind, request: m.Request, draft: _Draft) -> list[str]:
         sums = self.policy.max_sums
+        priced = isinstance(draft.reply, m.GridReply) and self._work.private
         return Review(self.name, str(self._run), self._masking.sites, sums).words(
             kind,
             request,
@@ -298,7 +299,7 @@ class Site:
             draft.known.patients.public,
             gated=self._work.gated,
             n_candidates=len(draft.known.candidates),
-            cost=self._work.histograms.words(self.ledger) if self._work.private else "",
+            cost=self._work.histograms.words(self.ledger) if priced else "",
         )
 
     # --- 3. Masked, kept, recorded --------------------------------------------------------------

@@ -67,8 +67,7 @@ class Known:
         public = patients.public
         match request:
             case m.RulesRequest():
-                fresh = replace(patients, codes=None, built=None)
-                on_grid = fresh.on_grid(replace(public, agreed=request.grid, rules=None))
+                on_grid = patients.on_grid(public.with_grid(request.grid))
                 return Known(on_grid, add_histograms(request, public.study))
             case m.VoteRequest():
                 return replace(self, candidates=request.rules)
