@@ -440,7 +440,7 @@ def test_the_first_golden_file_still_loads_and_predicts(tmp_path: Path) -> None:
     for term in facts["terms"]:
         if term["kind"] == "rule":
             assert not {*LATER_OF_RULES} & {*term}
-            term |= LATER_OF_RULES
+            term.update(LATER_OF_RULES)
     facts |= {"version": 2, "rounding": None, "evaluation": None, "validation": None}
     assert json.loads(again.read_text(encoding="utf-8")) == facts
 
@@ -460,9 +460,8 @@ def test_the_second_golden_file_still_loads_and_predicts(tmp_path: Path) -> None
     facts["study"]["outcome"] = {"kind": "yes/no", **facts["study"]["outcome"]}
     for term in facts["terms"]:
         if term["kind"] == "rule":
-            facts_since = {k: v for k, v in LATER_OF_RULES.items() if k not in term}
-            assert {*facts_since} == {"held_out", "held_out_by_site"}
-            term |= facts_since
+            assert {*LATER_OF_RULES} - {*term} == {"held_out", "held_out_by_site"}
+            term.update({name: LATER_OF_RULES[name] for name in LATER_OF_RULES if name not in term})
     assert json.loads((tmp_path / "again.json").read_bytes()) == facts
 
 
