@@ -113,8 +113,10 @@ def test_intervals_hold(total: int, share: float, rates: Any, step: float) -> No
 
 
 @pytest.mark.parametrize("step", [0.0, 5.0])
-@pytest.mark.parametrize("total", [100, 500, 2000])
-@pytest.mark.parametrize("events", [2, 5, 20, 100])
+@pytest.mark.parametrize(
+    ("total", "events"),
+    [(n, cases) for n in (100, 500, 2000) for cases in (2, 5, 20, 100) if cases < n],
+)
 def test_with_few_events_nothing_is_told_rather_than_something_wrong(
     total: int, events: int, step: float
 ) -> None:
@@ -122,8 +124,6 @@ def test_with_few_events_nothing_is_told_rather_than_something_wrong(
 
     At most one in twenty; that more than .07 of 4,000 do then has a chance below 10⁻⁸.
     """
-    if events == total:
-        return
     rng = np.random.default_rng([total, events, int(step)])
     found = draw_told(rng, total, 0.25, [events / total] * 2, step)
     missed = np.zeros(1) if not len(found) else (found[:, 7] > 0) | (found[:, 8] < 0)
