@@ -68,7 +68,7 @@ def own_site(study: Study, *, offered: bool = True, **options: Any) -> Site:
     grid = shared_grid(study)
     rare = conjoin([Condition(0, 0b1), Condition(2, 0b1), Condition(3, 0b1000)], grid)
     assert rare is not None
-    rules = (Rule((Condition(3, 0b1),)), rare)
+    rules = (Rule((Condition(3, 0b11),)), rare)
     for request in (
         join(study),
         m.GridRequest(head(study)),
@@ -81,5 +81,11 @@ def own_site(study: Study, *, offered: bool = True, **options: Any) -> Site:
 
 
 def ask_results(**changes: Any) -> m.ResultsRequest:
-    facts: dict[str, Any] = {"rules": np.array([0]), "totals": True, "evaluation": True, **changes}
+    facts: dict[str, Any] = {
+        "rules": np.array([0]),
+        "totals": True,
+        "evaluation": True,
+        "held_out": np.array([0]),
+        **changes,
+    }
     return m.ResultsRequest(head(OWN), TERMS, COEF, **facts)

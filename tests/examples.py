@@ -61,10 +61,23 @@ EXAMPLES: dict[str, m.Message] = {
         m.EvaluateRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
         m.OfferRequest(HEADER, np.array([0, 2])),
         m.ResultsRequest(
-            HEADER, np.array([0, 2]), np.array([0.1, 0.2]), np.array([0]), True, False
+            HEADER,
+            np.array([0, 2]),
+            np.array([0.1, 0.2]),
+            np.array([0]),
+            True,
+            False,
+            np.array([0]),
         ),
         m.ResultsReply(
-            HEADER, np.array([9.0, 3.0]), np.ones(1), np.zeros(1), np.array([2]), np.array([0.8])
+            HEADER,
+            np.array([9.0, 3.0]),
+            np.ones(1),
+            np.zeros(1),
+            np.array([2]),
+            np.array([0.8]),
+            np.ones(1),
+            np.zeros(1),
         ),
         m.Refusal(HEADER, "bad-request", "why"),
     )

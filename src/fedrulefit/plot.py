@@ -12,9 +12,11 @@ import numpy as np
 
 from fedrulefit.errors import printable
 from fedrulefit.model import Model
+from fedrulefit.model.subgroups import Among, choose_patients
 from fedrulefit.study import Number
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -23,6 +25,10 @@ LOWERS = "#2166ac"
 NEUTRAL = "#4d4d4d"
 INSIDE = "#762a83"
 OUTSIDE = "#bdbdbd"
+SUBGROUP_TITLES: dict[Among, str] = {
+    "held-out": "held-out patients",
+    "training": "training patients\n(differences look larger than they are)",
+}
 _WIDEST = 48
 
 
@@ -72,40 +78,59 @@ def importance(model: Model, ax: Axes | None = None) -> Axes:
 
 
 def subgroups(
-    model: Model, ax: Axes | None = None, *, top: int = 5, min_support: float = 0.1
+    model: Model,
+    ax: Axes | None = None,
+    *,
+    top: int = 5,
+    min_support: float = 0.1,
+    patients: Among | None = None,
 ) -> Axes:
     """Draw outcome rates inside and outside rules (:meth:`Model.subgroups_frame`).
 
-    Dots are the sites' own rates, where the model tells them.
+    Of held-out patients, where the model tells of them, with 95 % intervals; else of those that
+    the rules were learnt from, and the title says so. Dots are the sites' own rates of the same
+    patients, where the model tells them.
     """
     ax = _axes(ax)
-    frame = model.subgroups_frame(top=top, min_support=min_support)
+    among = choose_patients(model, patients)
+    frame = model.subgroups_frame(top=top, min_support=min_support, patients=among)
     if frame.empty:
         return _say(ax, f"No rule with support above {min_support:g}")
-    of_sites = model.subgroups_frame(top=top, min_support=min_support, by_site=True)
+    of_sites = _site_rates(model, top, min_support, among)
     place = np.arange(len(frame))[::-1]
     for shift, column, colour, label in (
         (0.2, "inside", INSIDE, "patients inside the rule"),
         (-0.2, "outside", OUTSIDE, "patients outside"),
     ):
         ax.barh(place + shift, 100 * frame[f"rate_{column}"], 0.38, color=colour, label=label)
-        for y, rule, rate in zip(place, frame["rule"], frame[f"rate_{column}"], strict=True):
-            own = of_sites.loc[of_sites["rule"] == rule, f"rate_{column}"]
-            ax.plot(100 * own, np.full(len(own), y + shift), "o", color=NEUTRAL, markersize=4)
-            end = 100 * max(rate, *own) if len(own) else 100 * rate
-            words, spot = f"{100 * rate:.0f} %", (end, y + shift)
+        for y, row in zip(place + shift, frame.to_dict("records"), strict=True):
+            rate, low, high = (row[f"{end}_{column}"] for end in ("rate", "low", "high"))
+            own = of_sites.loc[of_sites["rule"] == row["rule"], f"rate_{column}"]
+            ax.plot([100 * low, 100 * high], [y, y], color=NEUTRAL, linewidth=1)
+            ax.plot(100 * own, np.full(len(own), y), "o", color=NEUTRAL, markersize=4)
+            words, spot = f"{100 * rate:.0f} %", (100 * np.nanmax([rate, high, *own, 0.0]), y)
             if np.isnan(rate):
-                words, spot = "too few to tell", (0.0, y + shift)
+                words, spot = "too few to tell", (0.0, y)
             ax.annotate(words, spot, (4, 0), textcoords="offset points", va="center")
+    if among == "held-out":
+        ax.plot([], [], color=NEUTRAL, linewidth=1, label="95 % interval")
     if not of_sites.empty:
         ax.plot([], [], "o", color=NEUTRAL, markersize=4, label="each site")
     ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
     ax.set_xlim(0, 110)
     ax.set_ylim(-0.6, len(frame) - 0.4)
     ax.set_xlabel(f"{_shorten(model.study.outcome.label or model.study.outcome.column)} (%)")
-    ax.set_title("Subgroups")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, frameon=False)
+    ax.set_title(f"Subgroups: {SUBGROUP_TITLES[among]}")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=4, frameon=False)
     return ax
+
+
+def _site_rates(model: Model, top: int, min_support: float, among: Among) -> pd.DataFrame:
+    """Return the sites' own rates of the same patients; none where they are not told."""
+    known = choose_patients(model, None, by_site=True)
+    asked = among if among == "training" else known
+    frame = model.subgroups_frame(top=top, min_support=min_support, by_site=True, patients=asked)
+    return frame if asked == among else frame[:0]
 
 
 def history(model: Model, ax: Axes | None = None) -> Axes:

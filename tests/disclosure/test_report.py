@@ -58,10 +58,11 @@ def visible_text(page: str) -> str:
 
 
 def static_numbers() -> set[str]:
-    """Numbers in our own words: the checklist's reference, "largest = 100", column counts."""
+    """Numbers in our own words: the checklist's reference, "largest = 100", the advice to hold
+    out a share of 0.2, that fewer than 5 held-out patients are not told of."""
     return set(
         NUMBER.findall(
-            "100 95 BMJ 2024;385:e078378 BMJ 2023;380:e071018 SHA-256 Apache-2.0 fig. 3 0.4 0 "
+            "100 95 BMJ 2024;385:e078378 BMJ 2023;380:e071018 SHA-256 Apache-2.0 fig. 3 0.4 0.2 5 0 "
             "below 1e-09"
         )
     )
@@ -117,9 +118,10 @@ def derivable(model: Model) -> set[str]:
     numbers += [sum(j in t.features for t in model.terms) for j in range(model.study.n_features)]
     known |= {text for number in numbers for text in spellings(float(number))}
     known.update(NUMBER.findall(model.privacy.words()))
-    rates = model.subgroups_frame(by_site=True)[["rate_inside", "rate_outside", "outside"]]
+    frames = [model.subgroups_frame(by_site=by_site) for by_site in (False, True)]
+    cells = [f.select_dtypes("number").to_numpy().ravel().tolist() for f in frames]
     shares = [100 * counts.events / counts.patients for counts in origin.by_site]
-    for number in (*rates.to_numpy().ravel().tolist(), *shares):
+    for number in (*itertools.chain(*cells), *shares):
         known |= spellings(number) | spellings(100 * number)
     return known | evaluation_numbers(model) | effect_numbers(model)
 
@@ -190,6 +192,10 @@ JUDGED = {
     "their probabilities": ("ScoreSums", "chances"),
     "their Brier score": ("ScoreSums", "squares"),
     "their log-loss": ("ScoreSums", "loss"),
+    "held-out patients inside rules": ("SubgroupSums", "inside"),
+    "with the outcome inside, of them": ("SubgroupSums", "events_inside"),
+    "held-out patients inside rules at each site": ("ResultsReply", "held_out"),
+    "with the outcome inside at each site, of them": ("ResultsReply", "held_out_events"),
     "patients of each site": ("ResultsReply", "totals"),
     "inside rules at each site": ("ResultsReply", "inside"),
     "with the outcome inside at each site": ("ResultsReply", "events_inside"),
@@ -205,7 +211,8 @@ def test_results_that_the_page_shows_were_released_as_the_ledger_says(secure: bo
     fitted = inprocess.fit(study, tables, make_ledger=ledgers.__getitem__, secure=secure)
     model, page = fitted.model, render_report(fitted.model)
     n_told = sum(bool(term.by_site) for term in model.rule_terms)
-    assert n_told > 0
+    n_held = sum(bool(term.held_out_by_site) for term in model.rule_terms)
+    assert n_told > n_held > 0
     for ledger in ledgers.values():
         left = {(r.message, r.quantity): r for r in ledger.releases}
         assert [what for what, release in JUDGED.items() if release not in left] == []
@@ -214,11 +221,12 @@ def test_results_that_the_page_shows_were_released_as_the_ledger_says(secure: bo
         if secure:
             assert openly == {"GridReply", "RulesReply", "ResultsReply"}
         assert left["ResultsReply", "inside"].shape == (n_told,)
+        assert left["ResultsReply", "held_out"].shape == (n_held,)
     table = page[page.index('id="site-subgroups-table"') :]
     counts = re.findall(
         r'<span class="name">of ([\d\u202f]+)</span>', table[: table.index("</table>")]
     )
-    assert len(counts) == 2 * 3 * n_told
+    assert len(counts) == 2 * 3 * n_held
     assert all(int(count.replace("\u202f", "")) % 5 == 0 for count in counts), "rounded"
     # Nothing of a single site is shown where the study does not ask for it.
     silent = inprocess.fit(study.with_settings(per_site=False), tables, secure=secure)

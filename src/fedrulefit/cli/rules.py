@@ -14,6 +14,7 @@ from fedrulefit.cli.console import friendly_errors, stdout
 from fedrulefit.cli.options import JsonOption, ModelArgument
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model import Model
+from fedrulefit.model.subgroups import Among, choose_patients
 
 EPILOG = "Example: fedrulefit rules model.json --top 5 --min-support 0.1"
 
@@ -28,6 +29,13 @@ def rules(
     subgroups: Annotated[
         bool, typer.Option("--subgroups", help="Outcome rates inside and outside each rule.")
     ] = False,
+    patients: Annotated[
+        Among | None,
+        typer.Option(
+            help="Of which patients --subgroups tells: 'held-out' (where the model has them) or "
+            "'training', whose differences look larger than they are.",
+        ),
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Also draw the model to this file (png, svg, pdf).")
     ] = None,
@@ -38,8 +46,11 @@ def rules(
     Example: fedrulefit rules model.json --top 5 --min-support 0.1
     """
     loaded = Model.load(model)
-    make = loaded.subgroups_frame if subgroups else loaded.rules_frame
-    frame = make(top=top, min_support=min_support)
+    among = choose_patients(loaded, patients)
+    if subgroups:
+        frame = loaded.subgroups_frame(top=top, min_support=min_support, patients=among)
+    else:
+        frame = loaded.rules_frame(top=top, min_support=min_support)
     if figure is not None:
         _draw(loaded, figure)
     if as_json:
@@ -48,8 +59,12 @@ def rules(
     console = stdout()
     show.print_summary(console, loaded, model)
     console.print()
-    table = show.subgroups_table(loaded, frame) if subgroups else show.rules_table(loaded, frame)
-    console.print(table if len(frame) else Text("No rule meets these bounds."))
+    if not len(frame):
+        console.print(Text("No rule meets these bounds."))
+    elif subgroups:
+        show.print_subgroups(console, loaded, frame, among)
+    else:
+        console.print(show.rules_table(loaded, frame))
     console.print()
     console.print(Text(f"Covariates by importance: {show.importance_line(loaded)}"))
 

@@ -19,6 +19,7 @@ from fedrulefit.core.certificate import FINEST, tell_distance
 from fedrulefit.model import Model
 from fedrulefit.model.evaluation import ALL_SITES, Evaluation
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
+from fedrulefit.model.subgroups import NAMES, Among, tell_patients
 from fedrulefit.protocol.coordinator import Progress
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ def progress_bar(console: Console, *, quiet: bool) -> Iterator[Callable[[Progres
 
 
 def rules_table(model: Model, frame: pd.DataFrame) -> Table:
-    """Return the rule table; importance is scaled so that the largest is 100."""
+    """Return the rule table; importance is scaled so that the largest is 100.
+
+    Support is the share of training patients who satisfy a rule.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("rule", overflow="fold", ratio=1)
     words = model.study.family.words
@@ -89,22 +93,41 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     return table
 
 
-def subgroups_table(model: Model, frame: pd.DataFrame) -> Table:
+def print_subgroups(console: Console, model: Model, frame: pd.DataFrame, among: Among) -> None:
+    """Print outcome rates inside and outside each rule, and of whom they are."""
+    label = model.study.outcome.label or model.study.outcome.column
+    console.print(Text(f"{printable(label)} inside and outside rules: {NAMES[among]}", "bold"))
+    console.print(line(tell_patients(model, among)))
+    console.print()
+    console.print(_subgroups_table(model, frame))
+
+
+def _subgroups_table(model: Model, frame: pd.DataFrame) -> Table:
     """Return outcome rates inside and outside each rule."""
-    rate = ".0f" if model.is_rounded else ".1f"  # rounded counts tell no finer
+    form = ".0f" if model.is_rounded else ".1f"  # rounded counts tell no finer
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("rule", overflow="fold", ratio=1)
-    for name in ("inside", "rate", "outside", "rate"):
-        table.add_column(name, justify="right", no_wrap=True)
+    interval = "\n95 % interval" * bool(frame["low_inside"].notna().any())
+    for name in ("inside", "rate", "outside", "rate", "difference"):
+        counts = name in ("inside", "outside")
+        table.add_column(name if counts else name + interval, justify="right", no_wrap=True)
     for row in frame.to_dict("records"):
-        table.add_row(
-            printable(row["rule"]),
-            _tell(row["inside"], ",.0f"),
-            _tell(100 * row["rate_inside"], rate, " %"),
-            _tell(row["outside"], ",.0f"),
-            _tell(100 * row["rate_outside"], rate, " %"),
-        )
+        cells = [printable(row["rule"])]
+        for side in ("inside", "outside"):
+            ends = row[f"low_{side}"], row[f"high_{side}"]
+            cells += [
+                _tell(row[side], ",.0f"),
+                _tell(100 * row[f"rate_{side}"], form, " %") + _tell_ends(*ends, form),
+            ]
+        ends = row["low_difference"], row["high_difference"]
+        cells.append(_tell(100 * row["difference"], f"+z{form}") + _tell_ends(*ends, form))
+        table.add_row(*cells)
     return table
+
+
+def _tell_ends(low: float, high: float, form: str) -> str:
+    """Return the ends of an interval in percent, on a line of their own; or nothing."""
+    return "" if math.isnan(low) else f"\n{100 * low:z{form}} to {100 * high:z{form}}"
 
 
 def _tell(value: float, form: str, unit: str = "") -> str:

@@ -44,6 +44,7 @@ from fedrulefit.study import Study
 
 _EXACT: Final = {
     *("intercept", "coefficient", "cutoffs", "limits", "inside", "events_inside", "by_site"),
+    *("held_out", "held_out_by_site"),
     *("patients", "events", "others", "above", "below", "epsilon_per_histogram"),
 }
 """Numbers of a model that are the same on every machine, once the points of the fit are."""

@@ -9,12 +9,11 @@ pandas loads when a frame is asked for: a hospital's process makes models, and n
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from fedrulefit.model.terms import Counts, RuleTerm, Told, rate_of
+from fedrulefit.model.subgroups import NAMES, Among, choose_patients, list_subgroups
+from fedrulefit.model.terms import RuleTerm
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,49 +43,30 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
     return pd.DataFrame(rows[:top], columns=columns)
 
 
-def subgroups_frame(model: Model, top: int | None, min_support: float) -> pd.DataFrame:
-    """Return :meth:`Model.subgroups_frame` of all sites together."""
+def subgroups_frame(
+    model: Model, top: int | None, min_support: float, patients: Among | None, *, by_site: bool
+) -> pd.DataFrame:
+    """Return :meth:`Model.subgroups_frame`."""
     import pandas as pd
 
-    whole = (model.provenance.patients, model.provenance.events)
+    among = choose_patients(model, patients, by_site=by_site)
+    found = list_subgroups(model, among, top=top, min_support=min_support, by_site=by_site)
     rows = [
-        {"rule": model.describe(term), **_sides((term.inside, term.events_inside), whole)}
-        for term in model.top_rules(top=top, min_support=min_support)
+        {
+            "site": one.site,
+            "rule": model.describe(one.term),
+            "among": NAMES[among],
+            "inside": one.inside,
+            "outside": one.outside,
+            **asdict(one.rates),
+        }
+        for one in found
     ]
-    return pd.DataFrame(rows, columns=["rule", *_SIDES])
-
-
-def site_subgroups_frame(model: Model, top: int | None, min_support: float) -> pd.DataFrame:
-    """Return :meth:`Model.subgroups_frame` by site."""
-    import pandas as pd
-
-    rows = [
-        {"site": site, "rule": model.describe(term), **_sides(inside, whole)}
-        for term in model.top_rules(top=top, min_support=min_support)
-        for site, inside, whole in _by_site(model, term)
-    ]
-    return pd.DataFrame(rows, columns=["site", "rule", *_SIDES])
-
-
-def _by_site(model: Model, term: RuleTerm) -> Iterator[tuple[str, Counts, Counts]]:
-    """Return each site with its patients inside a rule, and all; nothing where not told."""
-    origin = model.provenance
-    if term.by_site:
-        yield from zip(origin.sites, term.by_site, origin.by_site, strict=True)
-
-
-_SIDES = ("inside", "rate_inside", "outside", "rate_outside")
-
-
-def _sides(inside: Told, whole: Told) -> dict[str, float]:
-    """Return patients and rates inside and outside a rule."""
-    outside = tuple(
-        None if part is None or all_of is None else all_of - part
-        for part, all_of in zip(inside, whole, strict=True)
-    )
-    counts = [math.nan if patients is None else patients for patients, _ in (inside, outside)]
-    values = (counts[0], rate_of(*inside), counts[1], rate_of(*outside))
-    return dict(zip(_SIDES, values, strict=True))
+    columns = [*["site"] * by_site, "rule", "among"]
+    columns += ["inside", "rate_inside", "low_inside", "high_inside"]
+    columns += ["outside", "rate_outside", "low_outside", "high_outside"]
+    columns += ["difference", "low_difference", "high_difference"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def importance_frame(model: Model) -> pd.DataFrame:

@@ -26,9 +26,11 @@ from fedrulefit.core.rules import Rule
 from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.model import frames
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.subgroups import Among
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
 from fedrulefit.model.wording import describe_term, unit_change
 from fedrulefit.privacy.bill import PrivacyBill
+from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.study import Study
 
 if TYPE_CHECKING:
@@ -170,7 +172,7 @@ class Model:
         return self.study.family.effect(term.coefficient * change)
 
     def support(self, term: Term) -> float:
-        """Return the share of patients who satisfy a rule; NaN where none is told.
+        """Return the share of training patients who satisfy a rule; NaN where none is told.
 
         That is so for a linear term, and where too few are inside or outside the rule.
         """
@@ -206,6 +208,14 @@ class Model:
             f"{self.study.family.words.have_or_not} there."
         )
 
+    @property
+    def few_held_out(self) -> str:
+        """Of which held-out patients nothing is told even where all counts are, in words."""
+        return (
+            f"“Not told”: fewer than {MIN_COUNT} held-out patients are inside or outside the "
+            f"rule, or {self.study.family.words.have_or_not} there."
+        )
+
     def top_rules(self, *, top: int | None = None, min_support: float = 0.0) -> list[RuleTerm]:
         """Return the rules of more than `min_support`, most important first, at most `top`."""
         return [term for term in self.rule_terms if self.is_supported(term, min_support)][:top]
@@ -218,7 +228,8 @@ class Model:
         """Return the terms as a data frame, most important first.
 
         Columns ``rule``, ``kind``, ``coefficient``, its effect (of a yes/no outcome
-        ``odds_ratio``), ``importance`` and ``support``.
+        ``odds_ratio``), ``importance`` and ``support`` (the share of training patients who
+        satisfy the rule).
 
         Parameters
         ----------
@@ -231,17 +242,38 @@ class Model:
         return frames.rules_frame(self, top, min_support)
 
     def subgroups_frame(
-        self, *, top: int | None = None, min_support: float = 0.0, by_site: bool = False
+        self,
+        *,
+        top: int | None = None,
+        min_support: float = 0.0,
+        by_site: bool = False,
+        patients: Among | None = None,
     ) -> pd.DataFrame:
         """Return the outcome rate inside and outside each rule (paper, fig. 3).
 
-        NaN where too few patients are inside or outside to tell.
+        Columns ``rule``, ``among`` (of which patients), ``inside`` and ``outside`` (how many),
+        ``rate_inside`` and ``rate_outside``, ``difference`` (inside − outside), and 95 %
+        intervals: ``low_inside``, ``high_inside`` and so on (Wilson), ``low_difference`` and
+        ``high_difference`` (Newcombe). NaN where too few patients are inside or outside to tell.
 
-        With `by_site` a row per rule and site, for the rules of which that is known
-        (see the setting ``per_site``), and a first column ``site``.
+        Parameters
+        ----------
+        top, min_support
+            As for :meth:`rules_frame`.
+        by_site : bool
+            A row per rule and site, for the rules of which that is known (see the setting
+            ``per_site``), and a first column ``site``; no intervals.
+        patients : {"held-out", "training"}, optional
+            By default those that were held out, if the model tells of them. Rates of training
+            patients, which the rules were learnt from, differ by more than they will in new
+            patients, and have no intervals.
+
+        Raises
+        ------
+        FedRuleFitError
+            If held-out patients are asked for, and the model tells nothing of them.
         """
-        make = frames.site_subgroups_frame if by_site else frames.subgroups_frame
-        return make(self, top, min_support)
+        return frames.subgroups_frame(self, top, min_support, patients, by_site=by_site)
 
     def importance_frame(self) -> pd.DataFrame:
         """Return the covariates with their importance (paper 2.3), most important first."""

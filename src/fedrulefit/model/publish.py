@@ -16,6 +16,7 @@ coefficients along λ   not told, nor the losses round by round: each λ is anot
 certificate            two digits
 results per site       as counts; none where one site has too few
 evaluation             merged bins, rounded counts, measures to three decimals
+held-out inside rules  as counts, and never fewer than five in a cell of the table rule × outcome
 =====================  ==================================================================
 
 Why coefficients: at the optimum the outcomes inside a rule are
@@ -37,7 +38,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import Family
@@ -52,6 +53,8 @@ from fedrulefit.core.rounding import (
 )
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import Counts, LinearTerm, Model, Provenance, RuleTerm, Term
+from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.privacy.policy import MIN_COUNT
 
 AnyTerm = TypeVar("AnyTerm", RuleTerm, LinearTerm)
 
@@ -148,8 +151,8 @@ def _sizes(term: Term, model: Model) -> tuple[float, ...]:
 def round_model(model: Model, rounding: Rounding) -> Model:
     """Return the model to publish; nothing gets finer than it is.
 
-    :data:`~fedrulefit.core.rounding.EXACT` leaves all as it is, but the evaluation, whose bins
-    hold at least five patients in any model.
+    :data:`~fedrulefit.core.rounding.EXACT` leaves all as it is, but what is told of held-out
+    patients: of fewer than five nothing, in any model.
 
     Raises
     ------
@@ -157,8 +160,11 @@ def round_model(model: Model, rounding: Rounding) -> Model:
         If it has fewer patients than may be told.
     """
     rounding, unit = rounding.join(model.rounding or EXACT), model.study.most_weight
+    if rounding == model.rounding != EXACT:
+        return model
+    judged = model.evaluation
     model = replace(
-        model,
+        _hide_few_held_out(model, rounding, unit),
         evaluation=model.evaluation and model.evaluation.rounded(rounding, unit),
         validation=model.validation and model.validation.rounded(rounding, unit),
         rounding=rounding,
@@ -169,7 +175,7 @@ def round_model(model: Model, rounding: Rounding) -> Model:
     fewest = max(rounding.smallest, rounding.multiple)
     if origin.patients < fewest * unit:
         raise FedRuleFitError(f"a model of fewer than {fewest} patients may not be published")
-    cells = _Cells.of(model, rounding)
+    cells = _Cells.of(model, rounding, judged)
     whole = 0.5 * cells.information(cells.patients, cells.events)  # scores spread, v is less
     terms = [_round_term(term, cells) for term in model.terms]
     kept = [term for term in terms if term.coefficient != 0]
@@ -182,12 +188,36 @@ def round_model(model: Model, rounding: Rounding) -> Model:
     )
 
 
+def _hide_few_held_out(model: Model, rounding: Rounding, unit: float) -> Model:
+    """Return the model without what its rules tell of too few held-out patients."""
+    judged = model.evaluation
+    told = judged and judged.rounded(rounding, unit)
+    least = max(MIN_COUNT, rounding.smallest, rounding.multiple) * unit
+    whole = Counts(0, 0) if judged is None else _total(judged.total)
+
+    def hide(term: RuleTerm) -> RuleTerm:
+        found = term.held_out
+        if told is None or (found is not None and _smallest(*found, whole) < least):
+            found = None
+        by_site = term.held_out_by_site if told is not None and told.sites else ()
+        return replace(term, held_out=found, held_out_by_site=by_site)
+
+    terms = (hide(term) if isinstance(term, RuleTerm) else term for term in model.terms)
+    return replace(model, terms=tuple(terms))
+
+
+def _total(found: Any) -> Counts:
+    """Return how many patients were judged."""
+    return Counts(found.patients, found.events)
+
+
 @dataclass(frozen=True)
 class _Cells:
     """The counts of a model, exact (of each site, too, where known) and as told."""
 
     exact: Counts
     sites: tuple[Counts, ...]
+    judged: tuple[Counts, ...]
     patients: float
     events: float | None
     rounding: Rounding
@@ -195,7 +225,7 @@ class _Cells:
     family: Family
 
     @classmethod
-    def of(cls, model: Model, rounding: Rounding) -> _Cells:
+    def of(cls, model: Model, rounding: Rounding, judged: Evaluation | None) -> _Cells:
         origin, unit = model.provenance, model.study.most_weight
         events, least = origin.events, rounding.smallest * unit
         if events is not None and min(events, origin.patients - events) < least:
@@ -203,6 +233,7 @@ class _Cells:
         return cls(
             Counts(origin.patients, math.nan if origin.events is None else origin.events),
             origin.by_site,
+            () if judged is None else tuple(map(_total, judged.sites.values())),
             rounding.count(origin.patients, unit),
             None if events is None else rounding.count(events, unit),
             rounding,
@@ -224,6 +255,11 @@ class _Cells:
         if events is None or self.events is None or _smallest(inside, events, whole) < self.least:
             return rounded, None
         return rounded, self.rounding.count(events, self.unit)
+
+    def held_out(self, term: RuleTerm) -> Counts | None:
+        """Return who of the held-out patients is inside a rule, if that is told at all."""
+        found = term.held_out
+        return found and Counts(*(self.rounding.count(x, self.unit) for x in found))
 
     def information(self, patients: float, events: float | None) -> float:
         """Return roughly what patients, some with the outcome, tell of a coefficient: n·v.
@@ -275,6 +311,8 @@ def _round_term(term: Term, cells: _Cells) -> Term:
         inside=inside,
         events_inside=events,
         by_site=cells.round_rule_sites(term),
+        held_out=cells.held_out(term),
+        held_out_by_site=cells.round_sites(term.held_out_by_site, cells.judged),
     )
 
 

@@ -27,10 +27,10 @@ def rate_of(patients: float | None, events: float | None) -> float:
 
 
 class Counts(NamedTuple):
-    """Patients of one site, and those of them with the outcome.
+    """Patients, and those of them with the outcome.
 
-    With their weights, and rounded as the site told them: to multiples of five, or of
-    its policy's smallest count.
+    With their weights. Those of one site are rounded as it told them: to multiples of five, or
+    of its policy's smallest count.
     """
 
     patients: float
@@ -53,14 +53,19 @@ class RuleTerm:
     importance : float
         ``|β|·std`` (paper 2.3), on the scale of F.
     inside, events_inside : float or None
-        Patients who satisfy the rule, and those of them with the outcome,
-        summed over sites (with their weights). None where that is not told: too few
-        are inside or outside, or have, or have not, the outcome there.
+        Patients who satisfy the rule, and those of them with the outcome, among those that
+        the rules were learnt from, summed over sites (with their weights). None where that is
+        not told: too few are inside or outside, or have, or have not, the outcome there.
     path : tuple of float
         Coefficient at each λ of the path; empty where λ was given, and in a rounded model.
     by_site : tuple of Counts
         Who satisfies the rule at each of ``Provenance.sites``; empty where that is not
         told: the study did not ask for it, or some site has too few.
+    held_out : Counts or None
+        Who satisfies the rule among all patients that were held out; None where none were, or
+        too few are inside or outside, with or without the outcome.
+    held_out_by_site : tuple of Counts
+        The same at each site; empty where that is not told.
     """
 
     rule: Rule
@@ -70,6 +75,8 @@ class RuleTerm:
     events_inside: float | None
     path: tuple[float, ...] = ()
     by_site: tuple[Counts, ...] = ()
+    held_out: Counts | None = None
+    held_out_by_site: tuple[Counts, ...] = ()
 
     @property
     def features(self) -> tuple[int, ...]:

@@ -13,7 +13,8 @@ import numpy as np
 from fedrulefit.core.arrays import Codes, Floats, Ints
 from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.grid import encode, linear_values
-from fedrulefit.core.predictor import predict
+from fedrulefit.core.predictor import evaluate_terms, predict
+from fedrulefit.core.subgroups import sum_subgroups
 from fedrulefit.core.sums import Sum
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.policy import MIN_COUNT
@@ -113,11 +114,27 @@ class Patients:
         public, test = self.public, self.held_out
         rules, linear = public.rules_of(terms), public.linear_of(terms)
         predictor = predict(test.values, public.grid, rules, linear, coef, alone=True)
-        # In units, so that the sums are exact: they do not depend on how sites share patients.
-        weights = np.rint(test.weights * WEIGHT_UNIT) / WEIGHT_UNIT
-        family = public.family
+        family, weights = public.family, self._held_weights
         counted: Sum = family.judge.count(family.link.inverse(predictor), outcome_of(test), weights)
         return counted
+
+    def count_subgroups(self, terms: Ints) -> Ints:
+        """Return who of the patients that were held out satisfies a model's rules: whole units."""
+        return sum_subgroups(self.held_design(terms), outcome_of(self.held_out), self._held_weights)
+
+    def held_design(self, terms: Ints) -> Design:
+        """Return a model's rules for the patients that were held out."""
+        rules = self.public.rules_of(terms)
+        return evaluate_terms(self.held_out.values, self.public.grid, rules, ())
+
+    @property
+    def _held_weights(self) -> Floats:
+        """What those who are held out count.
+
+        In units, so that sums are exact: they do not depend on how sites share patients.
+        """
+        weights: Floats = np.rint(self.held_out.weights * WEIGHT_UNIT) / WEIGHT_UNIT
+        return weights
 
 
 def outcome_of(table: Table) -> Floats:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fedrulefit.model import Model
+from fedrulefit.model.subgroups import NAMES, choose_patients
 from fedrulefit.report.contents import (
     Fact,
     format_count,
@@ -107,9 +108,10 @@ def list_cluster_items(model: Model) -> list[Fact]:
     """Return what TRIPOD-Cluster asks about sites, by topic."""
     by_site = bool(model.provenance.by_site)
     shown = "See “Sites and patients”." if by_site else "Only the total was released."
+    among = NAMES[choose_patients(model, None, by_site=True)]
     effects = (
-        "Outcome rates inside and outside rules by site: see “Subgroups”."
-        if any(term.by_site for term in model.rule_terms)
+        f"Outcome rates inside and outside rules by site, of {among}: see “Subgroups”."
+        if any(term.by_site or term.held_out_by_site for term in model.rule_terms)
         else _NOT_TOLD
     )
     left_out = (
@@ -216,10 +218,17 @@ def _sites_in_fit(model: Model) -> str:
 
 def _performance(model: Model) -> str:
     if model.evaluation is not None or model.validation is not None:
-        return "See “Performance”."
+        return f"See “Performance”.{_subgroups(model)}"
     if model.provenance.path:
         return "Only the cross-validated deviance is in this model, see “Certificate and settings”."
     return "Not evaluated in this run."
+
+
+def _subgroups(model: Model) -> str:
+    """Return where outcome rates of held-out patients stand, if they do."""
+    if choose_patients(model, None) == "training":
+        return ""
+    return " Outcome rates of held-out patients inside and outside rules: see “Subgroups”."
 
 
 def _numbers(model: Model) -> str:

@@ -338,7 +338,8 @@ class Settings(Frozen):
         paper=0.0,
         group="Patients and sites",
         meaning="Share of each site's patients that the model is not learnt from, but judged on "
-        "in the end; 0 judges on none.",
+        "in the end; 0 judges on none. Outcome rates of subgroups are then of these patients; of "
+        "those that rules were learnt from, differences look larger than they are.",
         ge=0,
         le=0.9,
     )

@@ -61,7 +61,7 @@ _IDENTIFIER: Final = re.compile(
     r"(?:^|[_\W])(?:id|mrn|ssn|nhs|bsn|uuid|name|patient|pat_?no|case_?no|record)(?:$|[_\W])",
     re.IGNORECASE,
 )
-_SHOWN: Final = {"epsilon_total": "10.0", "penalty": "0.01", "max_rules": "10"}
+_SHOWN: Final = {"epsilon_total": "10.0", "penalty": "0.01", "max_rules": "10", "holdout": "0.2"}
 """Settings that a draft shows, with a value to start from."""
 
 _DATE: Final = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?")

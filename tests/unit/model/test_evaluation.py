@@ -128,6 +128,7 @@ def test_results_per_site_leave_openly_while_sums_are_masked(model: Model) -> No
         rows = [r for r in ledger.releases if r.message in ("OfferSums", "ResultsReply")]
         assert {r.quantity for r in rows} == {
             "rules", "totals", "evaluation", "inside", "events_inside", "known", "measures",
+            "held_out", "held_out_events",
         }  # fmt: skip
         assert {(r.message, r.sum_of) for r in rows} == {("OfferSums", 3), ("ResultsReply", None)}
         assert all(r.epsilon is None for r in rows)
@@ -179,7 +180,7 @@ def test_subgroups_by_site_are_those_of_the_patients(model: Model) -> None:
             assert abs(counts.events - cases) <= MIN_COUNT / 2
         shown += bool(term.by_site)
     assert 0 < shown < len(model.rule_terms)
-    frame = model.subgroups_frame(by_site=True)
+    frame = model.subgroups_frame(by_site=True, patients="training")
     assert len(frame) == shown * 3
     assert frame[["rate_inside", "rate_outside"]].stack().between(0, 1).all()
     assert fit().model.subgroups_frame(by_site=True).empty

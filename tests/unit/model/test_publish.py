@@ -35,7 +35,7 @@ from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.report import render_report
-from fedrulefit.report.contents import NOT_TOLD, list_subgroups, list_terms, tell_model
+from fedrulefit.report.contents import NOT_TOLD, list_terms, tabulate_subgroups, tell_model
 from fedrulefit.study import Study
 from tests.oracles import fires
 from tests.reports import evaluated_model, path_model, sample_model
@@ -260,7 +260,7 @@ def test_what_is_not_told_is_said_to_be(tmp_path: Path) -> None:
     assert first not in model.top_rules(min_support=0.001)
     frame = model.subgroups_frame()
     assert frame.loc[0, ["inside", "rate_inside", "outside", "rate_outside"]].isna().all()
-    assert list_subgroups(model)[0].inside == NOT_TOLD
+    assert tabulate_subgroups(model).rows[0].inside.patients == NOT_TOLD
     assert list_terms(model)[0].support == -1
     page = render_report(model)
     assert "fewer than 10 patients are inside or outside the rule" in page

@@ -27,17 +27,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.yesno_sums import STEP, ScoreSums
 from fedrulefit.core.rounding import round_to
-
-Z95: Final = float(ndtri(0.975))
-"""Standard errors on either side in a 95 % interval."""
+from fedrulefit.core.shares import Z95, wilson
 
 
 def bin_means(sums: ScoreSums) -> Floats:
@@ -221,18 +218,11 @@ def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> list[Group]:
         above,
         below,
         observed,
-        *_wilson(observed, patients),
+        *wilson(observed, patients),
         patients,
         cases[held],
     ]
     return [Group(*row) for row in np.column_stack(columns).tolist()]
-
-
-def _wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
-    """Wilson's 95 % interval of a share."""
-    middle = (share + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
-    wide = Z95 * np.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2)) / (1 + Z95**2 / n)
-    return np.minimum(middle - wide, share), np.maximum(middle + wide, share)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -129,6 +129,7 @@ def _check_counts(file: FilePart) -> None:
             raise ModelFileError("a rule counts other sites than the model")
         for inside, whole in zip(part.by_site, origin.by_site, strict=False):
             pairs += [(inside[1], inside[0]), (inside[0], whole[0]), (inside[1], whole[1])]
+        pairs += _held_out_pairs(part, file.evaluation)
     if origin.by_site and len(origin.by_site) != len(origin.sites):
         raise ModelFileError("the counts per site do not fit the sites")
     for judged in (file.evaluation, file.validation):
@@ -137,6 +138,20 @@ def _check_counts(file: FilePart) -> None:
     told = [(few, many) for few, many in pairs if few is not None and many is not None]
     if any(few > many * (1 + 1e-9) for few, many in told):
         raise ModelFileError("a part has more patients than the whole")
+
+
+def _held_out_pairs(part: RulePart, judged: EvaluationPart | None) -> Iterator[tuple[float, float]]:
+    """Yield what of a rule's held-out patients cannot be more than what."""
+    counts = [*([] if part.held_out is None else [part.held_out]), *part.held_out_by_site]
+    if not counts:
+        return
+    if judged is None:
+        raise ModelFileError("a rule counts held-out patients, and none were judged")
+    if part.held_out_by_site and len(part.held_out_by_site) != len(judged.sites):
+        raise ModelFileError("a rule counts held-out patients of other sites than were judged")
+    wholes = [*([] if part.held_out is None else [judged.overall]), *judged.sites.values()]
+    for (inside, events), whole in zip(counts, wholes, strict=False):
+        yield from ((events, inside), (inside, whole.patients), (events, whole.events))
 
 
 def _axis(part: AxisPart, kind: str, complete: bool) -> Axis:
@@ -177,6 +192,8 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
         part.events_inside,
         tuple(part.path),
         tuple(Counts(*counts) for counts in part.by_site),
+        None if part.held_out is None else Counts(*part.held_out),
+        tuple(Counts(*counts) for counts in part.held_out_by_site),
     )
 
 

@@ -81,8 +81,8 @@ class RulePart(Part):
         description="|β_k|·std, see [method](method.md#5-interpretation).",
     )
     inside: Annotated[float, Field(ge=0)] | None = Field(
-        description="Patients who satisfy the rule, over all sites (with weights); null where "
-        "too few do, or do not."
+        description="Patients who satisfy the rule, of those it was learnt from, over all sites "
+        "(with weights); null where too few do, or do not."
     )
     events_inside: Annotated[float, Field(ge=0)] | None = Field(
         description="Those of them with the event; null where too few inside or outside have "
@@ -96,6 +96,16 @@ class RulePart(Part):
         default=[],
         description="`[inside, events_inside]` of each site, rounded; empty where the study "
         "does not ask for it (`per_site`), or where a site has too few.",
+    )
+    held_out: CountsPart | None = Field(
+        default=None,
+        description="`[inside, events_inside]` of the patients that were held out, over all "
+        "sites; null where none were, or where too few are inside or outside, with or without "
+        "the event; never fewer than five.",
+    )
+    held_out_by_site: list[CountsPart] = Field(
+        default=[],
+        description="The same of each site in `evaluation.sites`, rounded; empty like `by_site`.",
     )
 
 

@@ -122,6 +122,8 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
         "inside": term.inside,
         "events_inside": term.events_inside,
         "by_site": [list(counts) for counts in term.by_site],
+        "held_out": None if term.held_out is None else list(term.held_out),
+        "held_out_by_site": [list(counts) for counts in term.held_out_by_site],
         "path": list(term.path),
     }
 

@@ -5,7 +5,7 @@ What is judged is what is published: the model as its coefficients are rounded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.rules import Rule
+from fedrulefit.core.subgroups import SubgroupSums
 from fedrulefit.errors import ProtocolError
 from fedrulefit.model import Counts, Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
@@ -39,8 +40,9 @@ def judge(
     if m.EvaluateRequest.asked_in(asker.settings):
         asker.progress = replace(asker.progress, step="evaluation")
         question = partial(m.EvaluateRequest, terms=terms, coef=coef)
-        (scores,) = yield from asker.sum(question, public)
+        scores, subgroups = yield from asker.sum(question, public)
         evaluation = Evaluation(scores, judged=rounding, family=public.family)
+        model = _with_subgroups(model, public.rules_of(terms), subgroups)
         model = replace(model, evaluation=evaluation)
     if m.ResultsRequest.asked_in(asker.settings):
         model = yield from _add_results(asker, model, terms, coef, public)
@@ -64,20 +66,27 @@ def _add_results(
 ) -> Talk[Model]:
     """Add the sites' own results: those that no site keeps back."""
     asker.progress = replace(asker.progress, step="results")
-    rules = public.rules_of(terms)
     (kept_back,) = yield from asker.sum(partial(m.OfferRequest, terms=terms), public)
     # Sums of zeros and ones, in fixed point.
     totals, judged = kept_back.totals < 0.5, kept_back.evaluation < 0.5
-    told = np.flatnonzero(kept_back.rules < 0.5) if totals else np.empty(0, dtype=np.int64)
+    told, held_out = (
+        np.flatnonzero(kept < 0.5) if among else np.empty(0, dtype=np.int64)
+        for kept, among in ((kept_back.rules, totals), (kept_back.held_out, judged))
+    )
     question = partial(
-        m.ResultsRequest, terms=terms, coef=coef, rules=told, totals=totals, evaluation=judged
+        m.ResultsRequest,
+        terms=terms,
+        coef=coef,
+        rules=told,
+        totals=totals,
+        evaluation=judged,
+        held_out=held_out,
     )
     replies = yield from asker.ask(m.ResultsReply, question)
     names = [field.name for field in fields(public.family.judge.measures)]
     for reply in replies:
-        _check_results(reply, told, names, totals=totals, evaluation=judged)
+        _check_results(reply, told, held_out, names, totals=totals, evaluation=judged)
     by_site = tuple(Counts(*reply.totals.tolist()) for reply in replies) if totals else ()
-    counts = {rules[k]: _inside(replies, place) for place, k in enumerate(told.tolist())}
     evaluation = model.evaluation
     if judged and evaluation is not None:
         measures = {
@@ -86,28 +95,63 @@ def _add_results(
         }
         evaluation = replace(evaluation, sites=measures)
     return replace(
-        _with_counts(model, counts),
+        _with_sites(model, public.rules_of(terms), replies, told, held_out),
         provenance=replace(model.provenance, by_site=by_site),
         evaluation=evaluation,
     )
 
 
-def _inside(replies: Sequence[m.ResultsReply], place: int) -> tuple[Counts, ...]:
-    """Return who satisfies a rule at each site."""
-    return tuple(Counts(float(r.inside[place]), float(r.events_inside[place])) for r in replies)
+def _with_subgroups(model: Model, rules: Sequence[Rule], subgroups: SubgroupSums) -> Model:
+    """Return the model with who of the held-out patients satisfies its rules."""
+    counts = map(Counts, subgroups.inside.tolist(), subgroups.events_inside.tolist())
+    held_out = dict(zip(rules, counts, strict=True))
+    return _change_rules(model, lambda term: replace(term, held_out=held_out.get(term.rule)))
 
 
-def _with_counts(model: Model, counts: Mapping[Rule, tuple[Counts, ...]]) -> Model:
+def _with_sites(
+    model: Model,
+    rules: Sequence[Rule],
+    replies: Sequence[m.ResultsReply],
+    told: Ints,
+    held_out: Ints,
+) -> Model:
     """Return the model with the sites' own counts at its rules."""
-    terms = tuple(
-        replace(term, by_site=counts.get(term.rule, ())) if isinstance(term, RuleTerm) else term
-        for term in model.terms
+    learnt = _by_rule(rules, told, [(r.inside, r.events_inside) for r in replies])
+    judged = _by_rule(rules, held_out, [(r.held_out, r.held_out_events) for r in replies])
+    return _change_rules(
+        model,
+        lambda term: replace(
+            term,
+            by_site=learnt.get(term.rule, ()),
+            held_out_by_site=judged.get(term.rule, ()),
+        ),
     )
-    return replace(model, terms=terms)
+
+
+def _by_rule(
+    rules: Sequence[Rule], told: Ints, counts: Sequence[tuple[Floats, Floats]]
+) -> dict[Rule, tuple[Counts, ...]]:
+    """Return, for each rule that was told, the sites' patients inside and their outcomes."""
+    return {
+        rules[k]: tuple(Counts(float(inside[at]), float(events[at])) for inside, events in counts)
+        for at, k in enumerate(told.tolist())
+    }
+
+
+def _change_rules(model: Model, change: Callable[[RuleTerm], RuleTerm]) -> Model:
+    """Return the model with its rules changed."""
+    terms = (change(term) if isinstance(term, RuleTerm) else term for term in model.terms)
+    return replace(model, terms=tuple(terms))
 
 
 def _check_results(
-    reply: m.ResultsReply, rules: Ints, names: Sequence[str], *, totals: bool, evaluation: bool
+    reply: m.ResultsReply,
+    rules: Ints,
+    held_out: Ints,
+    names: Sequence[str],
+    *,
+    totals: bool,
+    evaluation: bool,
 ) -> None:
     """Refuse results that are not those asked for."""
     site, n_known = reply.header.site, len(reply.known)
@@ -115,6 +159,8 @@ def _check_results(
         (reply.totals, 2 if totals else 0),
         (reply.inside, len(rules)),
         (reply.events_inside, len(rules)),
+        (reply.held_out, len(held_out)),
+        (reply.held_out_events, len(held_out)),
         (reply.measures, n_known),
     )
     places = set(reply.known.tolist())
@@ -125,11 +171,13 @@ def _check_results(
         raise ProtocolError(f"site {site!r} sent other results than were asked for")
     if not places <= set(range(len(names))):
         raise ProtocolError(f"site {site!r} sent a measure that does not exist")
-    parts = [(reply.events_inside, reply.inside)]
+    parts = [(reply.events_inside, reply.inside), (reply.held_out_events, reply.held_out)]
     if totals:
         parts.append((reply.totals[1:], reply.totals[:1]))
-        parts.append((reply.inside, np.full(len(rules), reply.totals[0])))
-        parts.append((reply.events_inside, np.full(len(rules), reply.totals[1])))
+        parts += [(reply.inside, reply.totals[:1]), (reply.events_inside, reply.totals[1:])]
+    if evaluation:
+        patients, events = (reply.measures[reply.known == place] for place in (0, 1))
+        parts += [(reply.held_out, patients), (reply.held_out_events, events)]
     if any((few < 0).any() or (few > many * (1 + 1e-9)).any() for few, many in parts):
         raise ProtocolError(f"site {site!r} counts more patients in a part than in the whole")
 

@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.design import Design
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.subgroups import SubgroupSums
 from fedrulefit.core.sums import Packing, Sum, quantity
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol.messages.base import Reply, Request, Turn, released
 from fedrulefit.protocol.messages.sums import SumRequest
-from fedrulefit.protocol.patients import Patients
+from fedrulefit.protocol.patients import Patients, outcome_of
 from fedrulefit.protocol.public import Public
 from fedrulefit.study import Settings
+from fedrulefit.table.patients import Table
 
 __all__ = ["EvaluateRequest", "OfferRequest", "OfferSums", "ResultsReply", "ResultsRequest"]
 
@@ -24,13 +27,14 @@ __all__ = ["EvaluateRequest", "OfferRequest", "OfferSums", "ResultsReply", "Resu
 class EvaluateRequest(SumRequest):
     """Ask how well the finished model predicts the patients that were held out.
 
-    `terms` are the positions of its terms, the intercept first, and `coef` their
+    And how many of them, with and without the outcome, satisfy each of its rules: the rates that
+    people read. `terms` are the positions of its terms, the intercept first, and `coef` their
     coefficients.
     """
 
     turn = Turn.EVALUATION
     release = "evaluation"
-    sums = tuple(family.judge.sums for family in FAMILIES.values())
+    sums = (*(family.judge.sums for family in FAMILIES.values()), SubgroupSums)
 
     terms: Ints
     coef: Floats
@@ -39,25 +43,30 @@ class EvaluateRequest(SumRequest):
     def tells(cls, settings: Settings) -> str:
         """Return what the total tells."""
         del settings
-        return "histograms of the held-out patients' scores, with and without the outcome"
+        return (
+            "histograms of the held-out patients' scores, with and without the outcome, and how "
+            "many of these patients satisfy each rule"
+        )
 
     @classmethod
     def asked_in(cls, settings: Settings) -> bool:
         """Whether the study holds patients out."""
         return settings.holdout > 0
 
-    def packings(self, public: Public) -> tuple[Packing[Any]]:
-        """Return how the numbers lie: as the outcome's family judges."""
-        return (public.family.judge.packing(),)
+    def packings(self, public: Public) -> tuple[Packing[Any], Packing[SubgroupSums]]:
+        """Return how the numbers lie: as the outcome's family judges, and by rule."""
+        n_rules = public.layout.among(self.terms).n_rules
+        return public.family.judge.packing(), SubgroupSums.packing(n_rules)
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's."""
         public.check_coefs(self.terms, self.coef)
 
-    def add_up(self, patients: Patients) -> tuple[Ints]:
+    def add_up(self, patients: Patients) -> tuple[Ints, Ints]:
         """Return the site's sums over the patients that it holds out."""
-        (packing,) = self.packings(patients.public)
-        return (packing.round(patients.count_scores(self.terms, self.coef)),)
+        scores, _ = self.packings(patients.public)
+        judged = scores.round(patients.count_scores(self.terms, self.coef))
+        return judged, patients.count_subgroups(self.terms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +84,9 @@ class OfferSums(Sum):
     )
     totals: float = quantity("1 where too few have, or have not, the outcome", most="1 per site")
     evaluation: float = quantity("the same among held-out patients", most="1 per site")
+    held_out: Floats = quantity(
+        "as of rules, among held-out patients", shape="n_rules", most="1 per site"
+    )
 
     @classmethod
     def packing(cls, n_rules: int) -> Packing[OfferSums]:
@@ -94,8 +106,8 @@ class OfferRequest(SumRequest):
     release = "site-results"
     sums = (OfferSums,)
     wording = (
-        "for each rule of the model, and for the totals, whether this site has too few patients to "
-        "tell results of its own (1) or enough (0)"
+        "for each rule of the model, and for the totals, whether this site has too few patients "
+        "(learnt from, held out) to tell results of its own (1) or enough (0)"
     )
 
     terms: Ints
@@ -132,28 +144,36 @@ class OfferRequest(SumRequest):
 
 def offer_results(patients: Patients, terms: Ints) -> OfferSums:
     """Return 1 for each result of the site's own that rests on too few patients."""
-    public, own = patients.public, patients.design.take(terms)
-    rules = own.layout.rules
-    counted = (patients.weights > 0).astype(np.float64)
-    ill = counted * patients.outcome
-    inside, sick = (own.transpose_dot(part)[rules] for part in (counted, ill))
-    # Every cell of the table rule × outcome.
+    learnt, held_out = patients.learnt, patients.held_out
+    judged = patients.public.settings.holdout > 0 and patients.has_enough(held_out)
+    cells = _smallest_cells(patients.design.take(terms), learnt)
+    held = _smallest_cells(patients.held_design(terms), held_out)
+    return OfferSums(
+        rules=(cells < patients.fewest).astype(np.float64),
+        totals=float(not patients.has_enough(learnt)),
+        evaluation=float(not judged),
+        held_out=(held < patients.fewest).astype(np.float64),
+    )
+
+
+def _smallest_cells(design: Design, table: Table) -> Floats:
+    """Return the fewest patients in a cell of the table rule × outcome, shape (n_rules,)."""
+    rules = design.layout.rules
+    counted = (table.weights > 0).astype(np.float64)
+    ill = counted * outcome_of(table)
+    inside, sick = (design.transpose_dot(part)[rules] for part in (counted, ill))
     healthy, missed = inside - sick, ill.sum() - sick
     well = (counted.sum() - inside) - missed
-    smallest = np.minimum.reduce([sick, healthy, missed, well])
-    judged = public.settings.holdout > 0 and patients.has_enough(patients.held_out)
-    return OfferSums(
-        rules=(smallest < patients.fewest).astype(np.float64),
-        totals=float(not patients.has_enough(patients.learnt)),
-        evaluation=float(not judged),
-    )
+    smallest: Floats = np.minimum.reduce([sick, healthy, missed, well])
+    return smallest
 
 
 @dataclass(frozen=True, eq=False)
 class ResultsRequest(Request):
     """Ask for a site's own results: those that no site keeps back.
 
-    `terms` and `coef` are the final model; `rules` are positions among its rules.
+    `terms` and `coef` are the final model; `rules` are positions among its rules, and so is
+    `held_out`, of counts among held-out patients.
     """
 
     turn = Turn.RESULTS
@@ -164,14 +184,19 @@ class ResultsRequest(Request):
     rules: Ints
     totals: bool
     evaluation: bool
+    held_out: Ints
 
     @classmethod
     def tells(cls, settings: Settings) -> str:
         """Return what the site's own results tell."""
-        measures = ", and measures of its predictions" * (settings.holdout > 0)
+        judged = (
+            "; the same of its held-out patients, and measures of their predictions"
+            if settings.holdout > 0
+            else ""
+        )
         return (
             "under the site's name and rounded, where no site has too few: its patients and "
-            f"outcomes, in all and inside rules{measures}"
+            f"outcomes, in all and inside rules{judged}"
         )
 
     @classmethod
@@ -183,9 +208,10 @@ class ResultsRequest(Request):
         """Refuse coefficients that are none of this fit's, and what are no rules of it."""
         public.check_coefs(self.terms, self.coef)
         n_rules = public.layout.among(self.terms).n_rules
-        places = (self.rules >= 0) & (self.rules < n_rules)
-        if not (places.all() and (np.diff(self.rules) > 0).all()):
-            raise ProtocolError("rules must be increasing positions among the model's")
+        for rules in (self.rules, self.held_out):
+            places = (rules >= 0) & (rules < n_rules)
+            if not (places.all() and (np.diff(rules) > 0).all()):
+                raise ProtocolError("rules must be increasing positions among the model's")
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,4 +226,10 @@ class ResultsReply(Reply):
         "held-out patients and outcomes, to multiples of k, and measures of the predictions for "
         "them (AUC, Brier score …), to 3 decimals",
         shape="≤ 16",
+    )
+    held_out: Floats = released(
+        "Σ w·r of the held-out patients, to multiples of k", shape="rules asked for"
+    )
+    held_out_events: Floats = released(
+        "Σ w·y·r of the held-out patients, to multiples of k", shape="rules asked for"
     )

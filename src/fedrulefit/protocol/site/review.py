@@ -95,6 +95,9 @@ class Review:
         if len(reply.inside):
             told.append(f"inside {len(reply.inside)} rules: {_list(reply.inside)}")
             told.append(f"with the outcome inside them: {_list(reply.events_inside)}")
+        if len(reply.held_out):
+            told.append(f"held out, inside {len(reply.held_out)} rules: {_list(reply.held_out)}")
+            told.append(f"with the outcome inside them: {_list(reply.held_out_events)}")
         if len(reply.measures):
             names = [field.name for field in dataclasses.fields(public.family.judge.measures)]
             pairs = zip(reply.known.tolist(), reply.measures.tolist(), strict=True)

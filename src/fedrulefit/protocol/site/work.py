@@ -21,6 +21,7 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.core.importance import TermSums, sum_terms
 from fedrulefit.core.rounding import round_to
 from fedrulefit.core.rules import Rule, merge_rules
+from fedrulefit.core.subgroups import SubgroupSums
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.gate import Gated, gate_rules, have_enough
 from fedrulefit.privacy.mechanisms import Noise
@@ -255,6 +256,8 @@ class Work:
         own = patients.design.take(terms)
         packing = TermSums.packing(own.layout.n_rules, own.layout.n_linear)
         units = packing.split(sum_terms(own, patients.outcome, patients.weights, bounds))
+        judged = SubgroupSums.packing(own.layout.n_rules).split(patients.count_subgroups(terms))
+        held, held_events = (part[request.held_out] for part in judged.values())
         measures = self._judge(request, patients, base)
         known = np.flatnonzero(np.isfinite(measures))
         totals = np.concatenate([units["total"], units["events"]])
@@ -265,6 +268,8 @@ class Work:
             round_to(from_units(units["events_inside"][rules]), base),
             known,
             measures[known],
+            round_to(from_units(held), base),
+            round_to(from_units(held_events), base),
         )
 
     def _check_offered(self, request: m.ResultsRequest, patients: Patients) -> None:
@@ -275,6 +280,7 @@ class Work:
             or offer.rules[request.rules].any()
             or (request.totals and offer.totals)
             or (request.evaluation and offer.evaluation)
+            or offer.held_out[request.held_out].any()
         ):
             # That much is told of the patients, and no more: every further request is refused.
             self._memory.put({"kept-back": b"yes"})

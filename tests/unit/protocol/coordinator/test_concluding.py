@@ -111,7 +111,7 @@ def test_what_each_site_tells_without_noise_word_for_word() -> None:
     assert list(found.exact) == [
         "the histograms",
         f"{RULES}, and without each of 2 folds",
-        f"{OWN}, and measures of its predictions",
+        f"{OWN}; the same of its held-out patients, and measures of their predictions",
     ]
     assert list(bill(per_site=True).exact) == [RULES, OWN]
 
@@ -123,7 +123,8 @@ def test_what_is_summed_without_noise_word_for_word() -> None:
         "how many sites have enough patients in each candidate rule",
     )
     after = (
-        "histograms of the held-out patients' scores, with and without the outcome",
+        "histograms of the held-out patients' scores, with and without the outcome, and how many "
+        "of these patients satisfy each rule",
         "how many sites have too few patients to tell results of their own",
     )
     most: dict[str, Any] = {"spreads": "exact", "holdout": 0.3, "per_site": True}

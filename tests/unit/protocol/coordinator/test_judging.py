@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedrulefit.core.grid import encode
 from fedrulefit.core.rounding import EXACT
 from fedrulefit.errors import ProtocolError
 from fedrulefit.model import Counts, LinearTerm, Model, RuleTerm
@@ -16,6 +17,7 @@ from fedrulefit.protocol.coordinator.judging import judge, told_coef
 from fedrulefit.protocol.messages import OfferSums
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
+from tests.oracles import fires
 from tests.samples import SOLVERS, fit_model, make_study, make_tables
 from tests.talks import SITES, add_up, make_asker, make_patients, make_public, play
 from tests.tampered import change, run
@@ -25,10 +27,12 @@ from tests.tampered import change, run
     ("kind", "fields", "why"),
     [
         (m.ResultsReply, {"known": np.arange(1, 16), "measures": np.ones(15)}, "other results"),
-        (m.ResultsReply, {"measures": np.full(16, 7.0)}, "between 0 and 1"),
+        (m.ResultsReply, {"measures": np.full(16, 1e3)}, "between 0 and 1"),
         (m.ResultsReply, {"totals": np.ones(3)}, "other results than were asked for"),
         (m.ResultsReply, {"inside": np.ones(77)}, "other results than were asked for"),
         (m.ResultsReply, {"events_inside": np.empty(0)}, "other results than were asked for"),
+        (m.ResultsReply, {"held_out": np.ones(77)}, "other results than were asked for"),
+        (m.ResultsReply, {"held_out_events": np.empty(0)}, "other results than were asked for"),
         (m.ResultsReply, {"measures": np.ones(3)}, "other results than were asked for"),
         (m.ResultsReply, {"known": np.zeros(16, np.int64)}, "other results than were asked for"),
         (m.ResultsReply, {"known": np.r_[0:15, 16]}, "a measure that does not exist"),
@@ -101,23 +105,42 @@ def test_the_scores_are_those_of_all_held_out_patients_together() -> None:
     np.testing.assert_allclose(overall.cases, sum(one.cases for one in each))
     assert overall.loss == pytest.approx(sum(one.loss for one in each))
     assert (model.evaluation.judged, model.evaluation.sites) == (EXACT, {})
+    public = make_public(study)
+    for term in model.rule_terms:
+        hits = [fires(term.rule, encode(p.held_out.values, public.grid)) for p in patients.values()]
+        outcomes = [p.held_out.outcome for p in patients.values()]
+        cases = sum(y[hit].sum() for y, hit in zip(outcomes, hits, strict=True))
+        assert term.held_out == Counts(sum(hit.sum() for hit in hits), cases)
 
 
-MEASURES = [60.0, 20.0, 0.75, 0.7, 0.8, 0.01, 0.2, 0.5, 1.0, 0.9, 1.1, 0.0, -0.1, 0.1, 0.3, 0.3]
+MEASURES = [60.0, 30.0, 0.75, 0.7, 0.8, 0.01, 0.2, 0.5, 1.0, 0.9, 1.1, 0.0, -0.1, 0.1, 0.3, 0.3]
 
 
 class Telling:
     """Sites of which some keep results of their own back."""
 
-    def __init__(self, study: Study, *, rules: Any = (0, 0), totals: int = 0, judged: int = 0):
+    def __init__(
+        self,
+        study: Study,
+        *,
+        rules: Any = (0, 0),
+        totals: int = 0,
+        judged: int = 0,
+        held: Any = (0, 0),
+    ):
         self.patients = make_patients(study)
-        self.kept = OfferSums(np.array(rules, dtype=float), float(totals), float(judged))
+        self.kept = OfferSums(
+            np.array(rules, dtype=float),
+            float(totals),
+            float(judged),
+            np.array(held, dtype=float),
+        )
         self.asked: Any = None
 
     def __call__(self, site: str, request: m.Request) -> m.Reply:
         if isinstance(request, m.OfferRequest):
             (packing,) = request.packings(self.patients[site].public)
-            nothing = OfferSums(np.zeros(2), 0.0, 0.0)
+            nothing = OfferSums(np.zeros(2), 0.0, 0.0, np.zeros(2))
             numbers = packing.round(self.kept if site == "south" else nothing)
             return m.SumReply(request.header, False, numbers)
         if not isinstance(request, m.ResultsRequest):
@@ -133,6 +156,8 @@ class Telling:
             np.full(n_rules, 2 * size),
             np.arange(len(measures)),
             measures,
+            np.full(len(request.held_out), 30.0),
+            np.full(len(request.held_out), size),
         )
 
 
@@ -148,23 +173,25 @@ def test_results_of_single_sites_stand_at_the_model_its_rules_and_its_evaluation
     assert model.provenance.by_site == (Counts(100, 50), Counts(200, 100), Counts(300, 150))
     for term in model.rule_terms:
         assert term.by_site == (Counts(40, 20), Counts(80, 40), Counts(120, 60))
+        assert term.held_out_by_site == (Counts(30, 10), Counts(30, 20), Counts(30, 30))
     assert model.evaluation is not None
     assert list(model.evaluation.sites) == list(SITES)
     assert list(vars(model.evaluation.sites["west"]).values()) == MEASURES
 
 
 @pytest.mark.parametrize(
-    ("kept", "rules", "totals", "judged"),
+    ("kept", "rules", "totals", "judged", "held"),
     [
-        ({"rules": (1, 0)}, [1], True, True),
-        ({"rules": (0, 1)}, [0], True, True),
-        ({"totals": 1}, [], False, True),  # a rule's counts tell of the totals
-        ({"judged": 1}, [0, 1], True, False),
-        ({"rules": (1, 1), "totals": 1, "judged": 1}, [], False, False),
+        ({"rules": (1, 0)}, [1], True, True, [0, 1]),
+        ({"rules": (0, 1)}, [0], True, True, [0, 1]),
+        ({"totals": 1}, [], False, True, [0, 1]),  # a rule's counts tell of the totals
+        ({"judged": 1}, [0, 1], True, False, []),
+        ({"held": (1, 0)}, [0, 1], True, True, [1]),
+        ({"rules": (1, 1), "totals": 1, "judged": 1}, [], False, False, []),
     ],
 )
 def test_what_one_site_keeps_back_no_site_is_asked_for(
-    kept: Any, rules: list[int], totals: bool, judged: bool
+    kept: Any, rules: list[int], totals: bool, judged: bool, held: list[int]
 ) -> None:
     """With the total known, what one site hides the others would tell."""
     study = make_study(**BOTH)
@@ -172,10 +199,12 @@ def test_what_one_site_keeps_back_no_site_is_asked_for(
     model, _, _ = play_judge(study, telling)
     assert telling.asked.rules.tolist() == rules
     assert (telling.asked.totals, telling.asked.evaluation) == (totals, judged)
+    assert telling.asked.held_out.tolist() == held
     assert (model.provenance.by_site != ()) == totals
     told = make_public(study).rules_of(TERMS)
     for term in model.rule_terms:
         assert (term.by_site != ()) == (told.index(term.rule) in rules)
+        assert (term.held_out_by_site != ()) == (told.index(term.rule) in held)
     assert model.evaluation is not None
     assert (model.evaluation.sites != {}) == judged
 
@@ -188,12 +217,12 @@ def test_measures_that_a_site_cannot_tell_are_not_numbers() -> None:
         reply = telling(site, request)
         if isinstance(reply, m.ResultsReply) and site == "south":
             return dataclasses.replace(
-                reply, known=np.array([0, 1, 6]), measures=np.array([60.0, 20.0, 0.2])
+                reply, known=np.array([0, 1, 6]), measures=np.array([60.0, 30.0, 0.2])
             )
         return reply
 
     model, _, _ = play_judge(study, answer)
     assert model.evaluation is not None
     south = model.evaluation.sites["south"]
-    assert (south.patients, south.events, south.brier) == (60, 20, 0.2)
+    assert (south.patients, south.events, south.brier) == (60, 30, 0.2)
     assert np.isnan([south.auc, south.slope, south.expected]).all()

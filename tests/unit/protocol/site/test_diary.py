@@ -408,8 +408,9 @@ def test_a_row_for_each_quantity_with_its_shape_and_nothing_for_what_is_empty(gr
     ]  # fmt: skip
     assert tell(m.KeyRequest(head), m.KeyReply(head, b"k", b"c", "wait", b"s"), public) == []
     nothing, some = np.empty(0), np.array([9.0, 3.0])
-    results = m.ResultsReply(head, some, nothing, nothing, np.array([0, 1]), some)
-    ask = m.ResultsRequest(head, np.array([0]), one, np.empty(0, np.int64), True, True)
+    results = m.ResultsReply(head, some, nothing, nothing, np.array([0, 1]), some, some, nothing)
+    none = np.empty(0, np.int64)
+    ask = m.ResultsRequest(head, np.array([0]), one, none, True, True, none)
     assert [quantity for _, quantity, _, _ in tell(ask, results, public)] == [
-        "totals", "known", "measures",
+        "totals", "known", "measures", "held_out",
     ]  # fmt: skip

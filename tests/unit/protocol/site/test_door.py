@@ -49,7 +49,7 @@ ASKED: dict[str, m.Request] = {
     "summary": m.SummaryRequest(HEAD, WHOLE, EMPTY, EMPTY),
     "scores": m.EvaluateRequest(HEAD, WHOLE, EMPTY),
     "offer": m.OfferRequest(HEAD, WHOLE),
-    "results": m.ResultsRequest(HEAD, WHOLE, EMPTY, WHOLE, False, False),
+    "results": m.ResultsRequest(HEAD, WHOLE, EMPTY, WHOLE, False, False, WHOLE),
     "open": m.OpenRequest(HEAD, 0),
 }
 

@@ -165,9 +165,9 @@ NOISY = m.GridReply(HEAD, "Laplace", True, np.zeros(9, np.int64), b"")
 SENT = m.RulesReply(HEAD, RULES[:1], (RULES[1:], ()), b"")
 RESULTS = m.ResultsReply(
     HEAD, np.array([140.0, 60.0]), np.array([70.0]), np.array([35.0]), np.array([0, 2]),
-    np.array([60.0, 0.75]),
+    np.array([60.0, 0.75]), np.array([30.0]), np.array([10.0]),
 )  # fmt: skip
-ASKED = m.ResultsRequest(HEAD, PLACES, COEF, np.array([0]), True, True)
+ASKED = m.ResultsRequest(HEAD, PLACES, COEF, np.array([0]), True, True, np.array([0]))
 SHOWN: dict[str, tuple[ReleaseKind, m.Request, m.Reply, list[str]]] = {
     "histograms": ("histograms", m.GridRequest(HEAD), NOISY, [
         "9 noisy counts (Laplace) of: age, lactate, gcs, ward, sex.",
@@ -202,6 +202,8 @@ SHOWN: dict[str, tuple[ReleaseKind, m.Request, m.Reply, list[str]]] = {
         "  patients, and with the outcome: 140, 60",
         "  inside 1 rules: 70",
         "  with the outcome inside them: 35",
+        "  held out, inside 1 rules: 30",
+        "  with the outcome inside them: 10",
         "  predictions: patients = 60, auc = 0.75",
     ]),
 }  # fmt: skip
@@ -220,7 +222,7 @@ def test_an_offer_says_that_it_tells_no_results_yet() -> None:
     assert words("site-results", request, SUM) == [
         FIRST,
         "About to leave: for each rule of the model, and for the totals, whether this site has too "
-        "few patients to tell results of its own (1) or enough (0).",
+        "few patients (learnt from, held out) to tell results of its own (1) or enough (0).",
         UNDER,
     ]
 
@@ -232,7 +234,7 @@ def test_sums_without_masks_are_called_so() -> None:
 
 
 def test_results_that_some_site_keeps_back_are_called_nothing() -> None:
-    none = m.ResultsReply(HEAD, NOTHING, NOTHING, NOTHING, NOTHING.astype(np.int64), NOTHING)
+    none = m.ResultsReply(HEAD, *[NOTHING] * 3, NOTHING.astype(np.int64), NOTHING, NOTHING, NOTHING)
     assert words("site-results", ASKED, none)[3:] == [
         "  nothing: some site has too few patients"
     ]  # fmt: skip

@@ -58,7 +58,13 @@ def test_nothing_is_answered_before_joining(grid: Grid) -> None:
         m.EvaluateRequest(head(), empty.astype(np.int64), empty),
         m.OfferRequest(head(), empty.astype(np.int64)),
         m.ResultsRequest(
-            head(), empty.astype(np.int64), empty, empty.astype(np.int64), False, False
+            head(),
+            empty.astype(np.int64),
+            empty,
+            empty.astype(np.int64),
+            False,
+            False,
+            empty.astype(np.int64),
         ),
     )
     assert {type(request) for request in requests} == {*m.REQUESTS} - {m.JoinRequest}

@@ -99,15 +99,20 @@ def test_weights_are_counted_in_whole_units_with_their_bound() -> None:
     assert Spy.asked == [2560] * 5
 
 
+NONE = np.empty(0, np.int64)
+
+
 def test_a_site_offers_only_results_on_enough_patients() -> None:
     site = own_site(OWN, offered=False)
     (offer,) = sums_of(site, m.OfferRequest(head(OWN), TERMS))
     assert offer.rules.tolist() == [0, 1 << 32], "the other rule holds for too few"
     assert (offer.totals, offer.evaluation) == (0, 0)
+    assert offer.held_out.tolist() == [0, 1 << 32]
     policy = Policy.model_validate({**OPEN.model_dump(), "min_count": 60})
     careful = own_site(OWN, offered=False, policy=policy)
     (offer,) = sums_of(careful, m.OfferRequest(head(OWN), TERMS))
     assert offer.rules.tolist() == [1 << 32] * 2, "the policy's own count"
+    assert offer.held_out.tolist() == [1 << 32] * 2
     assert offer.evaluation == 1 << 32
 
 
@@ -117,27 +122,29 @@ def test_a_site_tells_its_own_results_and_only_those_asked_for() -> None:
     assert isinstance(reply, m.ResultsReply)
     assert reply.totals[0] == 140
     assert 0 < reply.events_inside[0] < reply.inside[0] < 140
-    counts = np.concatenate([reply.totals, reply.inside, reply.events_inside, reply.measures[:2]])
+    assert 0 < reply.held_out_events[0] < reply.held_out[0] < 60
+    held = [reply.held_out, reply.held_out_events, reply.measures[:2]]
+    counts = np.concatenate([reply.totals, reply.inside, reply.events_inside, *held])
     assert (counts % 5 == 0).all(), "rounded"
     assert reply.known.tolist() == list(range(16))
     assert reply.measures[0] == 60
     np.testing.assert_array_equal(reply.measures, reply.measures.round(3))
     nothing = own_site(OWN).handle(
-        ask_results(rules=np.empty(0, np.int64), totals=False, evaluation=False)
+        ask_results(rules=NONE, totals=False, evaluation=False, held_out=NONE)
     )
     assert isinstance(nothing, m.ResultsReply)
-    for name in ("totals", "inside", "events_inside", "known", "measures"):
-        assert len(getattr(nothing, name)) == 0
+    names = "totals", "inside", "events_inside", "known", "measures", "held_out", "held_out_events"
+    assert [len(getattr(nothing, name)) for name in names] == [0] * len(names)
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"rules": np.array([1])}, {"rules": np.array([0, 1])}, {"rules": np.array([0, 0])},
-     {"rules": np.array([-1])}, {"rules": np.array([7])}],
-)  # fmt: skip
-def test_what_a_site_keeps_back_it_does_not_tell(changes: Any) -> None:
-    code = "policy" if 1 in changes["rules"] else "bad-request"
-    reason = refusal(own_site(OWN), ask_results(**changes), code)
+    [np.array([1]), np.array([0, 1]), np.array([0, 0]), np.array([-1]), np.array([7])],
+)
+@pytest.mark.parametrize("among", ["rules", "held_out"])
+def test_what_a_site_keeps_back_it_does_not_tell(changes: Any, among: str) -> None:
+    code = "policy" if 1 in changes else "bad-request"
+    reason = refusal(own_site(OWN), ask_results(**{among: changes}), code)
     assert "keeps these results" in reason or "increasing positions" in reason
 
 
@@ -146,7 +153,7 @@ def test_a_site_tells_once_at_most_that_it_keeps_something_back() -> None:
     site = own_site(OWN)
     assert "keeps these results" in refusal(site, ask_results(rules=np.array([1])), "policy")
     assert "keeps these results" in refusal(site, ask_results(rules=np.array([0])), "policy")
-    empty = ask_results(rules=np.empty(0, np.int64), totals=False, evaluation=False)
+    empty = ask_results(rules=NONE, totals=False, evaluation=False, held_out=NONE)
     assert "keeps these results" in refusal(site, empty, "policy")
 
 
