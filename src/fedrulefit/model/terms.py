@@ -61,6 +61,10 @@ class RuleTerm:
     by_site : tuple of Counts
         Who satisfies the rule at each of ``Provenance.sites``; empty where that is not
         told: the study did not ask for it, or some site has too few.
+    between_sites : float or None
+        Share of its variance that lies between the sites, roughly
+        (:mod:`fedrulefit.core.between`); None where that is not told: not asked for, one
+        site, or too few inside or outside.
     """
 
     rule: Rule
@@ -70,6 +74,7 @@ class RuleTerm:
     events_inside: float | None
     path: tuple[float, ...] = ()
     by_site: tuple[Counts, ...] = ()
+    between_sites: float | None = None
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -85,6 +90,7 @@ class LinearTerm:
     coefficient: float
     importance: float
     path: tuple[float, ...] = ()
+    between_sites: float | None = None
 
     @property
     def features(self) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from fedrulefit.model.dependence import strongest_pairs
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file import model_text
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
+from fedrulefit.model.wording import STANDS_FOR_SITE
 from fedrulefit.report import charts, curves
 from fedrulefit.report import contents as facts
 from fedrulefit.report.embedded import dump_island, write_family
@@ -86,6 +87,8 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "unjudged": model.unjudged,
         "paragraph": facts.tell_model(model),
         "terms": facts.list_terms(model),
+        "between": model.tells_between,
+        "stands_for_site": STANDS_FOR_SITE,
         "subgroups": facts.list_subgroups(model),
         "site_subgroups": facts.list_subgroups(model, by_site=True),
         "fields": facts.list_fields(model),

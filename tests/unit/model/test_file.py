@@ -268,6 +268,7 @@ LATER: dict[tuple[str, ...], Any] = {
     ("study", "settings", "epsilon_total"): 10.0,
     ("study", "settings", "holdout"): 0.0,
     ("study", "settings", "per_site"): False,
+    ("study", "settings", "between_sites"): False,
     ("provenance", "by_site"): [],
 }
 """Fields that came after the first files of version 1, and what they stand for there."""
@@ -438,8 +439,16 @@ def test_the_first_golden_file_still_loads_and_predicts(tmp_path: Path) -> None:
         if term["kind"] == "rule":
             assert "by_site" not in term
             term["by_site"] = []
+        term["between_sites"] = None
     facts |= {"version": 2, "rounding": None, "evaluation": None, "validation": None}
     assert json.loads(again.read_text(encoding="utf-8")) == facts
+
+
+def _insert(facts: dict[str, Any], place: str, **new: Any) -> dict[str, Any]:
+    """Return facts with new ones before `place`."""
+    left = list(facts).index(place)
+    items = list(facts.items())
+    return {**dict(items[:left]), **new, **dict(items[left:])}
 
 
 def test_the_second_golden_file_still_loads_and_predicts(tmp_path: Path) -> None:
@@ -455,6 +464,12 @@ def test_the_second_golden_file_still_loads_and_predicts(tmp_path: Path) -> None
     facts = json.loads((GOLDEN / "model-v2.json").read_bytes())
     assert "kind" not in facts["study"]["outcome"]
     facts["study"]["outcome"] = {"kind": "yes/no", **facts["study"]["outcome"]}
+    settings = facts["study"]["settings"]
+    facts["study"]["settings"] = _insert(settings, "seed", between_sites=False)
+    facts["terms"] = [
+        _insert(term, "inside" if term["kind"] == "rule" else "path", between_sites=None)
+        for term in facts["terms"]
+    ]
     text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
     assert (tmp_path / "again.json").read_bytes() == text.encode()
 
