@@ -29,7 +29,8 @@ lie in sites. Exact, it would give every site's counts away, since few whole num
   makes steps finer only as far as the variance is too small. So no rule is asked for with less
   than :data:`LEAST_SHARE` of all patients, nor fewer than :data:`LEAST_COUNT`, inside or outside,
   and no linear term whose spread is below a tenth of what it is scaled to. A site sees to it on
-  public grounds. It answers once in a run; an audit finds means that are not those of the totals.
+  public grounds. It answers once in a run, and runs are counted; an audit finds means that are not
+  those of the totals.
 
 Of two sites it tells roughly by how much their means differ. Who knows the numbers of all other
 sites learns nothing new: exact totals have told them the last one's.
