@@ -58,6 +58,7 @@ EXAMPLES: dict[str, m.Message] = {
         ),
         m.SlopesRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
         m.SummaryRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2]), np.array([0.5, 1.0])),
+        m.BetweenRequest(HEADER, 3, np.array([0, 2]), 150.0, np.array([0.25]), np.empty(0)),
         m.EvaluateRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
         m.OfferRequest(HEADER, np.array([0, 2])),
         m.ResultsRequest(

@@ -63,7 +63,7 @@ def add_up(patients: Mapping[str, Patients]) -> Answer:
 
 def make_public(study: Study) -> Public:
     """Return what a run has agreed on before the fit: a grid of its sample tables, three rules."""
-    return Public(study).with_grid(grid_of(study)).with_rules(RULES)
+    return Public(study, n_sites=len(SITES)).with_grid(grid_of(study)).with_rules(RULES)
 
 
 def grid_of(study: Study) -> Grid:

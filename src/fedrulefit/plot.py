@@ -13,11 +13,13 @@ import numpy as np
 from fedrulefit.errors import printable
 from fedrulefit.model import Model
 from fedrulefit.model.subgroups import Among, choose_patients
+from fedrulefit.model.wording import STANDS_FOR_SITE
 from fedrulefit.study import Number
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
     from matplotlib.figure import Figure
 
 RAISES = "#b2182b"
@@ -36,7 +38,7 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     """Draw the most important terms (:meth:`Model.rules_frame`).
 
     Importance is scaled so that the largest is 100; colour tells whether a
-    term raises or lowers the prediction.
+    term raises or lowers the prediction, stripes that it stands for the hospital.
     """
     ax, words = _axes(ax), model.study.family.words
     frame = model.rules_frame(top=top, min_support=min_support)
@@ -45,7 +47,7 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     scaled = 100 * frame["importance"] / max(frame["importance"].max(), 1e-300)
     colours = np.where(frame["coefficient"] > 0, RAISES, LOWERS)
     place = np.arange(len(frame))[::-1]
-    ax.barh(place, scaled, color=colours)
+    _stripe(ax.barh(place, scaled, color=colours), frame)
     ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
     for y, x, effect in zip(place, scaled, frame[words.effect_column], strict=True):
         label = f"{words.effect_short} {effect:.2f}"
@@ -57,6 +59,7 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
         handles=[
             _patch(RAISES, f"raises the {words.level}"),
             _patch(LOWERS, f"lowers the {words.level}"),
+            *_stripes(frame),
         ],
         loc="lower right",
         frameon=False,
@@ -65,12 +68,17 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
 
 
 def importance(model: Model, ax: Axes | None = None) -> Axes:
-    """Draw the importance of the covariates (:meth:`Model.importance_frame`)."""
+    """Draw the importance of the covariates (:meth:`Model.importance_frame`).
+
+    Stripes tell that one stands for the hospital.
+    """
     ax = _axes(ax)
     frame = model.importance_frame()[:20][::-1]
     place = np.arange(len(frame))
     largest = max(frame["importance"].max(), 1e-300)
-    ax.barh(place, 100 * frame["importance"] / largest, color=NEUTRAL)
+    _stripe(ax.barh(place, 100 * frame["importance"] / largest, color=NEUTRAL), frame)
+    if frame["stands_for_site"].any():
+        ax.legend(handles=_stripes(frame), loc="lower right", frameon=False)
     ax.set_yticks(place, [_shorten(name) for name in frame["covariate"]])
     ax.set_xlabel("Importance (largest = 100)")
     ax.set_title("Covariates")
@@ -371,6 +379,21 @@ def _patch(colour: str, label: str) -> object:
     from matplotlib.patches import Patch
 
     return Patch(color=colour, label=label)
+
+
+def _stripe(bars: BarContainer, frame: pd.DataFrame) -> None:
+    """Draw white stripes over the bars of what stands for the hospital."""
+    for bar, stands in zip(bars, frame["stands_for_site"], strict=True):
+        if stands:
+            bar.set(hatch="//", edgecolor="white")
+
+
+def _stripes(frame: pd.DataFrame) -> list[object]:
+    """Return the legend of the stripes; nothing where there are none."""
+    from matplotlib.patches import Patch
+
+    striped = Patch(facecolor=NEUTRAL, hatch="//", edgecolor="white", label=STANDS_FOR_SITE)
+    return [striped] if frame["stands_for_site"].any() else []
 
 
 def _say(ax: Axes, text: str) -> Axes:

@@ -62,7 +62,7 @@ def case(request: pytest.FixtureRequest) -> tuple[dict[str, Table], Seen]:
     spreads = {m.SpreadsRequest} if study.settings.spreads == "exact" else set()
     assert {type(request) for _, request, _ in seen} == spreads | {
         m.JoinRequest, m.GridRequest, m.RulesRequest, m.TermsRequest, fitted, m.SlopesRequest,
-        m.SummaryRequest,
+        m.SummaryRequest, m.BetweenRequest,
     }  # fmt: skip
     return tables, seen
 

@@ -2,7 +2,8 @@
 
 Two splits of the same patients into the same number of sites give identical bytes for every
 total of the exact solver. So whatever is computed from totals says nothing about who has
-which patient. The naive twin adds Python's integers, one patient at a time.
+which patient. (The share of variance between sites says just that, and so is coarse:
+``tests/attacks/test_between.py``.) The naive twin adds Python's integers, one patient at a time.
 """
 
 from __future__ import annotations

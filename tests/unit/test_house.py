@@ -111,6 +111,8 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
     m.SummaryRequest: {
         "core/certificate.py": "two sums in one answer: of the terms, and of the duality gap",
         "protocol/site/work.py": "a site's own results are the same sums, over itself alone",
+        "core/between.py": "means of all patients follow from these totals",
+        "protocol/messages/between.py": "and a site's own means from its own",
     },
     m.EvaluateRequest: {
         "core/families/yesno_judge.py": "the family says how its outcome is judged",

@@ -15,11 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from fedrulefit.cli.console import line, printable, stderr
+from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import FINEST, tell_distance
 from fedrulefit.model import Model
 from fedrulefit.model.evaluation import ALL_SITES, Evaluation
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.model.subgroups import NAMES, Among, tell_patients
+from fedrulefit.model.wording import STANDS_FOR_SITE, tell_stand_ins
 from fedrulefit.protocol.coordinator import Progress
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ STEPS = {
     "path": "cross-validation",
     "fit": "fit together",
     "summary": "supports of the rules",
+    "between": "differences between sites",
     "evaluation": "held-out patients",
     "results": "each site's own results",
     "done": "done",
@@ -78,7 +81,8 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("rule", overflow="fold", ratio=1)
     words = model.study.family.words
-    for name in (words.effect, "importance", "support"):
+    between = ["between sites"] if model.tells_between else []
+    for name in (words.effect, "importance", "support", *between):
         table.add_column(name, justify="right", no_wrap=True)
     largest = max((term.importance for term in model.terms), default=1.0) or 1.0
     for row in frame.to_dict("records"):
@@ -89,6 +93,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
             Text(f"{row[words.effect_column]:.2f}", style=style),
             f"{100 * row['importance'] / largest:.0f}",
             support,
+            *[_tell(100 * row["between_sites"], ".0f", " %") for _ in between],
         )
     return table
 
@@ -140,8 +145,12 @@ def importance_line(model: Model) -> str:
     value = model.variable_importance()
     largest = value.max() or 1.0
     order = sorted(range(len(value)), key=lambda j: -value[j])
-    names = model.study.names
-    return ", ".join(f"{printable(names[j])} {100 * value[j] / largest:.0f}" for j in order)
+    names, between = model.study.names, model.variable_between()
+    return ", ".join(
+        f"{printable(names[j])} {100 * value[j] / largest:.0f}"
+        f"{f' ({STANDS_FOR_SITE})' * bool(between[j] > MOSTLY)}"
+        for j in order
+    )
 
 
 def print_summary(console: Console, model: Model, file: Path) -> None:
@@ -155,6 +164,7 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
     digits = 0 if model.is_rounded else 1
     rate = "too few to tell" if origin.events is None else f"{100 * model.rate:.{digits}f} %"
     warning = warn_exact(model, str(file))
+    stand_ins = tell_stand_ins([f"“{model.describe(term)}”" for term in model.stand_ins])
     label = model.study.outcome.label or model.study.outcome.column
     kind = "SYNTHETIC data, " if model.study.synthetic else ""
     return [
@@ -165,6 +175,7 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
         f"({origin.solver}, λ = {origin.penalty:.3g}{' by cross-validation' * bool(origin.path)}).",
         _certificate_line(model),
         *([f"Note: {warning}."] if warning else []),
+        *([f"Note: {stand_ins}"] if stand_ins else []),
     ]
 
 

@@ -54,7 +54,7 @@ def leave_one_site_out(
     """
     if len(tables) < 2:
         raise FitError("to leave one site out, two are needed")
-    learnt = study.with_settings(holdout=0.0, per_site=False)
+    learnt = study.with_settings(holdout=0.0, per_site=False, between_sites=False)
     found, judge = {}, study.family.judge
     for site, table in tables.items():
         if on_site is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from fedrulefit.core.between import MOSTLY
 from fedrulefit.model.subgroups import NAMES, Among, choose_patients, list_subgroups
 from fedrulefit.model.terms import RuleTerm
 
@@ -27,6 +28,7 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
     import pandas as pd
 
     effect = model.study.family.words.effect_column
+    within = model.importance_within.tolist()
     rows = [
         {
             "rule": model.describe(term),
@@ -35,12 +37,18 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
             effect: model.effect(term),
             "importance": term.importance,
             "support": model.support(term),
+            "between_sites": model.between_sites(term),
+            "importance_within": size,
+            "stands_for_site": model.stands_for_site(term),
         }
-        for term in model.terms
+        for term, size in zip(model.terms, within, strict=True)
         if model.is_supported(term, min_support)
     ]
-    columns = ["rule", "kind", "coefficient", effect, "importance", "support"]
+    columns = ["rule", "kind", "coefficient", effect, "importance", "support", *_BETWEEN]
     return pd.DataFrame(rows[:top], columns=columns)
+
+
+_BETWEEN = ("between_sites", "importance_within", "stands_for_site")
 
 
 def subgroups_frame(
@@ -73,7 +81,14 @@ def importance_frame(model: Model) -> pd.DataFrame:
     """Return :meth:`Model.importance_frame`."""
     import pandas as pd
 
-    columns = {"covariate": list(model.study.names), "importance": model.variable_importance()}
+    between = model.variable_between()
+    columns = {
+        "covariate": list(model.study.names),
+        "importance": model.variable_importance(),
+        "between_sites": between,
+        "importance_within": model.variable_importance(within=True),
+        "stands_for_site": between > MOSTLY,
+    }
     return pd.DataFrame(columns).sort_values(
         "importance", ascending=False, kind="stable", ignore_index=True
     )

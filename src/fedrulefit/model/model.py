@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.between import MOSTLY, within_importance
 from fedrulefit.core.grid import RULE_SPREAD, Grid
 from fedrulefit.core.importance import variable_importance
 from fedrulefit.core.predictor import evaluate_terms, predict
@@ -180,6 +181,30 @@ class Model:
             return float("nan")
         return term.inside / self.provenance.patients
 
+    def between_sites(self, term: Term) -> float:
+        """Return roughly which share of a term's variance lies between the sites (η²).
+
+        Right within 0.05 for up to ten sites; NaN where that is not told.
+        """
+        return float("nan") if term.between_sites is None else term.between_sites
+
+    def stands_for_site(self, term: Term) -> bool:
+        """Whether more than half of a term's variance lies between the sites.
+
+        Then it says which hospital a patient is in, more than anything else of the patient.
+        """
+        return self.between_sites(term) > MOSTLY
+
+    @property
+    def tells_between(self) -> bool:
+        """Whether it is told of any term which share of its variance lies between sites."""
+        return any(term.between_sites is not None for term in self.terms)
+
+    @property
+    def stand_ins(self) -> tuple[Term, ...]:
+        """The terms that stand for the hospital, most important first."""
+        return tuple(term for term in self.terms if self.stands_for_site(term))
+
     @property
     def rate(self) -> float:
         """The share of patients with the outcome; NaN where that is not told."""
@@ -228,8 +253,10 @@ class Model:
         """Return the terms as a data frame, most important first.
 
         Columns ``rule``, ``kind``, ``coefficient``, its effect (of a yes/no outcome
-        ``odds_ratio``), ``importance`` and ``support`` (the share of training patients who
-        satisfy the rule).
+        ``odds_ratio``), ``importance``, ``support`` (the share of training patients who
+        satisfy the rule); ``between_sites``, roughly the share of its variance that lies between sites, NaN where that is not told;
+        ``importance_within``, its importance by its spread within sites, as the paper has it;
+        and ``stands_for_site``, whether more than half of its variance lies between them.
 
         Parameters
         ----------
@@ -276,7 +303,13 @@ class Model:
         return frames.subgroups_frame(self, top, min_support, patients, by_site=by_site)
 
     def importance_frame(self) -> pd.DataFrame:
-        """Return the covariates with their importance (paper 2.3), most important first."""
+        """Return the covariates with their importance (paper 2.3), most important first.
+
+        Columns ``covariate``, ``importance``; ``between_sites``, the mean of its terms', each
+        by its part of the importance, NaN where none of them tells it;
+        ``importance_within``, its importance by its terms' spread within sites; and
+        ``stands_for_site``, whether ``between_sites`` is more than half.
+        """
         return frames.importance_frame(self)
 
     def history_frame(self) -> pd.DataFrame:
@@ -323,13 +356,45 @@ class Model:
 
         return describe_dependence(self, (feature,) if isinstance(feature, str) else feature)
 
-    def variable_importance(self) -> Floats:
-        """Return the importance of every covariate (paper 2.3), (n_features,)."""
-        return variable_importance(
-            np.array([t.importance for t in self.terms]),
-            [t.features for t in self.terms],
-            self.study.n_features,
-        )
+    def variable_importance(self, *, within: bool = False) -> Floats:
+        """Return the importance of every covariate (paper 2.3), (n_features,).
+
+        Parameters
+        ----------
+        within : bool
+            By the terms' spread within sites; NaN where one of its terms does not tell it.
+        """
+        return self._share(self.importance_within if within else self.importance)
+
+    @property
+    def importance(self) -> Floats:
+        """Importance of each term, (n_terms,)."""
+        return np.array([term.importance for term in self.terms])
+
+    @property
+    def importance_within(self) -> Floats:
+        """Importance of each term by its spread within sites, (n_terms,); NaN if not told.
+
+        As the paper has it: importance² is this² plus what lies between the sites.
+        """
+        between = np.array([self.between_sites(term) for term in self.terms])
+        return within_importance(self.importance, between)
+
+    def variable_between(self) -> Floats:
+        """Return roughly which share of the covariates' variance lies between the sites.
+
+        The mean of each one's terms that tell it, by their parts of its importance; NaN where
+        none does. Shape (n_features,).
+        """
+        between = np.array([self.between_sites(term) for term in self.terms])
+        known = np.where(np.isnan(between), 0.0, self.importance)
+        whole, part = self._share(known), self._share(known * np.nan_to_num(between))
+        return np.divide(part, whole, out=np.full_like(whole, np.nan), where=whole > 0)
+
+    def _share(self, importance: Floats) -> Floats:
+        """Share what the terms have among their covariates."""
+        features = [term.features for term in self.terms]
+        return variable_importance(importance, features, self.study.n_features)
 
     def rounded(
         self, multiple: int = PUBLISHED.multiple, smallest: int = PUBLISHED.smallest

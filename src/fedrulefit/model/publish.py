@@ -8,6 +8,7 @@ them:
 counts                 to multiples; None where they, or their complement, are too small
 importance of a rule   follows from the rounded count and coefficient; three digits
 other importances      three digits
+share between sites    in steps of 0.05; None for a rule of which the count is
 coefficients           four digits at most, and no finer than one or two patients' outcomes
 λ from the data        its largest to two digits; the others keep their ratio to it
 mean losses            no finer than 1/N; four digits at most
@@ -62,6 +63,7 @@ DIGITS: Final = 4
 """Most significant digits of a coefficient, a penalty or a mean loss."""
 _IMPORTANCE_DIGITS: Final = 3
 _ROUGH_DIGITS: Final = 2
+_SHARE_STEP: Final = 0.05
 
 BEFORE_ROUNDING: Final = "The measures on held-out patients are of the model before it was rounded."
 
@@ -299,7 +301,8 @@ def _round_term(term: Term, cells: _Cells) -> Term:
     if isinstance(term, LinearTerm):
         information = RULE_SPREAD**2 * cells.information(cells.patients, cells.events)
         size = round_digits(term.importance, _IMPORTANCE_DIGITS)
-        return replace(_round_coefficients(term, information), importance=size)
+        told = _round_share(term.between_sites)
+        return replace(_round_coefficients(term, information), importance=size, between_sites=told)
     inside, events = cells.inside(term)
     known = cells.least if inside is None else inside
     rounded = _round_coefficients(term, cells.information(known, events))
@@ -313,7 +316,12 @@ def _round_term(term: Term, cells: _Cells) -> Term:
         by_site=cells.round_rule_sites(term),
         held_out=cells.held_out(term),
         held_out_by_site=cells.round_sites(term.held_out_by_site, cells.judged),
+        between_sites=None if inside is None else _round_share(term.between_sites),
     )
+
+
+def _round_share(share: float | None) -> float | None:
+    return None if share is None else round_step(share, _SHARE_STEP)
 
 
 def _round_coefficients(term: AnyTerm, information: float) -> AnyTerm:

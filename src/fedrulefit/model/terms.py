@@ -66,6 +66,10 @@ class RuleTerm:
         too few are inside or outside, with or without the outcome.
     held_out_by_site : tuple of Counts
         The same at each site; empty where that is not told.
+    between_sites : float or None
+        Share of its variance that lies between the sites, roughly
+        (:mod:`fedrulefit.core.between`); None where that is not told: not asked for, one
+        site, or too few inside or outside.
     """
 
     rule: Rule
@@ -77,6 +81,7 @@ class RuleTerm:
     by_site: tuple[Counts, ...] = ()
     held_out: Counts | None = None
     held_out_by_site: tuple[Counts, ...] = ()
+    between_sites: float | None = None
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -92,6 +97,7 @@ class LinearTerm:
     coefficient: float
     importance: float
     path: tuple[float, ...] = ()
+    between_sites: float | None = None
 
     @property
     def features(self) -> tuple[int, ...]:

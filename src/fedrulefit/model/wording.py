@@ -7,11 +7,32 @@ its family's (:class:`~fedrulefit.core.families.base.Words`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Final
 
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
 from fedrulefit.model.terms import LinearTerm, RuleTerm, Term
 from fedrulefit.study import Category, Number, Study, YesNo
+
+STANDS_FOR_SITE: Final = "stands for the hospital"
+"""What is said of a term whose variance lies mostly between sites."""
+
+
+def tell_stand_ins(terms: Sequence[str]) -> str:
+    """Return what terms that stand for the hospital mean for a reader; nothing for none."""
+    if not terms:
+        return ""
+    if len(terms) == 1:
+        return (
+            f"{terms[0]} {STANDS_FOR_SITE}: more than half of its variance lies between the sites, "
+            "so it tells hospitals apart more than patients of one hospital."
+        )
+    named = f"{', '.join(terms[:-1])} and {terms[-1]}"
+    return (
+        f"{named} stand for the hospital: more than half of the variance of each lies between the "
+        "sites, so they tell hospitals apart more than patients of one hospital."
+    )
 
 
 def describe_term(term: Term, grid: Grid, study: Study) -> str:

@@ -29,6 +29,7 @@ ReleaseKind = Literal[
     "curvature",
     "slopes",
     "summary",
+    "between-sites",
     "evaluation",
     "site-results",
 ]
@@ -44,6 +45,8 @@ KINDS: Final[dict[ReleaseKind, str]] = {
     "curvature": "rounds of the exact solver: gradients, second derivatives and losses",
     "slopes": "the gradient at the final coefficients, for the certificate",
     "summary": "patients and outcomes in all and inside each rule of the model",
+    "between-sites": "how far this site's means of the model's terms lie from the mean of all, in "
+    "coarse steps",
     "evaluation": "histograms of the model's scores, and held-out patients inside each of its "
     "rules, with and without the outcome",
     "site-results": "this site's own results, by name and without masks: patients and outcomes in "
@@ -78,7 +81,9 @@ min_changed = 10           # a table in which fewer patients changed since an ea
 # Kinds of release. Not here: "spreads" and "exact-histograms", which leave without noise;
 # "dual", the paper's solver, whose sums depend on how each hospital walks by itself, so that a
 # coordinator can take them apart; and "site-results", which leave under the hospital's name.
-allow = ["histograms", "rules", "votes", "curvature", "slopes", "summary", "evaluation"]
+allow = [
+    "histograms", "rules", "votes", "curvature", "slopes", "summary", "between-sites", "evaluation",
+]
 
 # Sums leave only masked, so that the coordinator sees the total over the sites.
 secure_sums = true

@@ -42,11 +42,18 @@ class Public:
         The shared cut-offs, once they are handed out.
     rules : tuple of Rule or None
         The rules of the fit, once they are handed out.
+    n_sites : int
+        Sites with which the run began.
     """
 
     study: Study
     agreed: Grid | None = None
     rules: tuple[Rule, ...] | None = None
+    n_sites: int = 1
+
+    def with_sites(self, n_sites: int) -> Public:
+        """Return what is known once a run begins among so many sites."""
+        return replace(self, n_sites=n_sites)
 
     def with_grid(self, grid: Grid) -> Public:
         """Return what is known once cut-offs are shared; rules on others are none."""

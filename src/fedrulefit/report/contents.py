@@ -13,12 +13,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import tell_distance
 from fedrulefit.core.rules import format_number
 from fedrulefit.model import LinearTerm, Model, RuleTerm, level_words
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.subgroups import NAMES, choose_patients, tell_patients
+from fedrulefit.model.wording import tell_stand_ins
 from fedrulefit.study import Category, Number, YesNo
 
 
@@ -41,6 +43,10 @@ class TermRow:
     support : float
         In percent; −1 for a linear term, which has none, and where too few are inside or
         outside the rule to tell.
+    between : float
+        Share of its variance between sites, in percent; −1 where that is not told.
+    stands_for_site : bool
+        Whether that is more than half.
     """
 
     words: str
@@ -50,6 +56,8 @@ class TermRow:
     size: float
     importance: float
     support: float
+    between: float
+    stands_for_site: bool
 
 
 @dataclass(frozen=True)
@@ -90,12 +98,18 @@ class SubgroupTable:
 
 @dataclass(frozen=True)
 class VariableRow:
-    """A covariate, and how much the model relies on it (largest = 100)."""
+    """A covariate, and how much the model relies on it (largest = 100).
+
+    `between` is the share of its terms' variance between sites, in percent; −1 where that is
+    not told.
+    """
 
     name: str
     label: str
     importance: float
     terms: int
+    between: float
+    stands_for_site: bool
 
 
 @dataclass(frozen=True)
@@ -148,10 +162,17 @@ def list_terms(model: Model) -> list[TermRow]:
             effect=format_effect(model.effect(term)),
             size=model.effect(term),
             importance=100 * term.importance / largest,
-            support=-1.0 if math.isnan(model.support(term)) else 100 * model.support(term),
+            support=_told(model.support(term)),
+            between=_told(model.between_sites(term)),
+            stands_for_site=model.stands_for_site(term),
         )
         for term in model.terms
     ]
+
+
+def _told(share: float) -> float:
+    """Return a share in percent; −1 where it is not told."""
+    return -1.0 if math.isnan(share) else 100 * share
 
 
 def tabulate_subgroups(model: Model, *, by_site: bool = False) -> SubgroupTable:
@@ -197,14 +218,21 @@ def _percent_range(low: float, high: float, digits: int) -> str:
 
 def list_variables(model: Model) -> list[VariableRow]:
     """Return the covariates, most important first."""
-    value = model.variable_importance().tolist()
+    value, between = model.variable_importance().tolist(), model.variable_between().tolist()
     largest = max(value) or 1.0
     counts = [0] * model.study.n_features
     for term in model.terms:
         for j in term.features:
             counts[j] += 1
     rows = [
-        VariableRow(name, model.study.covariates[name].label, 100 * value[j] / largest, counts[j])
+        VariableRow(
+            name,
+            model.study.covariates[name].label,
+            100 * value[j] / largest,
+            counts[j],
+            _told(between[j]),
+            between[j] > MOSTLY,
+        )
         for j, name in enumerate(model.study.names)
     ]
     return sorted(rows, key=lambda row: -row.importance)
@@ -274,8 +302,25 @@ def tell_model(model: Model) -> list[str]:
         f"{words.acts}.",
         f"What counts most is {_quote(model.describe(first))}, which {verb} the {words.level} "
         f"({effect}).",
+        *_warn_stand_ins(model),
         words.effect_caveat,
     ]
+
+
+_MOST_NAMED: Final = 3
+
+
+def _warn_stand_ins(model: Model) -> list[str]:
+    """Return which of the first terms stand for the hospital, in a sentence or two."""
+    found = model.stand_ins
+    if not found:
+        return []
+    names = [_quote(model.describe(term)) for term in found]
+    if found[0] is model.terms[0]:
+        names[0] = "It" if len(names) == 1 else f"It ({names[0]})"
+    more = len(names) - _MOST_NAMED
+    rest = f" So do {more} more of its terms, marked below." if more > 0 else ""
+    return [tell_stand_ins(names[:_MOST_NAMED]) + rest]
 
 
 def _tell_patients(model: Model) -> str:

@@ -25,6 +25,7 @@ from fedrulefit.model.dependence import strongest_pairs
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file import model_text
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
+from fedrulefit.model.wording import STANDS_FOR_SITE
 from fedrulefit.report import charts, curves
 from fedrulefit.report import contents as facts
 from fedrulefit.report.embedded import dump_island, write_family
@@ -89,6 +90,8 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "terms": facts.list_terms(model),
         "subgroups": facts.tabulate_subgroups(model),
         "site_subgroups": facts.tabulate_subgroups(model, by_site=True),
+        "between": model.tells_between,
+        "stands_for_site": STANDS_FOR_SITE,
         "fields": facts.list_fields(model),
         "performance": _list_judged(model),
         "origin": facts.list_origin(model, file),

@@ -350,6 +350,14 @@ class Settings(Frozen):
         meaning="Whether the model also tells each site's own results: outcome rates inside and "
         "outside rules, and the evaluation. Every site's policy must allow `site-results`.",
     )
+    between_sites: bool = setting(
+        True,
+        paper=True,
+        group="Patients and sites",
+        meaning="Whether the model tells of each term roughly which share of its variance lies "
+        "between the sites, where there are several. Every site's policy must allow "
+        "`between-sites`.",
+    )
     seed: int = setting(
         0,
         paper=UNUSED,

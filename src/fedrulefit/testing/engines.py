@@ -130,7 +130,7 @@ class EngineSuite:
         model, _ = fit(engine, study, make_tables(study), on_progress=seen.append)
         assert [p.step for p in seen] == [
             "join", "histograms", "rules", "terms", "fit", "fit", "fit", "fit", "summary",
-            "summary", "done",
+            "summary", "between", "done",
         ]  # fmt: skip
         fits = [p for p in seen if p.step == "fit"]
         assert [(p.round, p.rounds) for p in fits] == [(0, 4), (1, 4), (2, 4), (3, 4)]
@@ -168,7 +168,7 @@ class EngineSuite:
         model, _ = fit(engine, study, make_tables(study), on_progress=seen.append)
         steps = [p.step for p in seen]
         n_path, n_fit = steps.count("path"), steps.count("fit")
-        assert steps[4 : -3 - n_fit] == ["path"] * n_path
+        assert steps[4 : -4 - n_fit] == ["path"] * n_path
         assert n_path > 5
         assert n_path + n_fit == model.provenance.rounds == len(model.provenance.history)
         assert len(model.provenance.path) <= 10

@@ -295,7 +295,8 @@ def test_pending_refusals_are_asked_again_until_a_person_has_decided() -> None:
     assert model_bytes(model) == expected(study)
     waits = [status.pending for status in seen if status.pending]
     kinds = {kind for _, kind in thinking}
-    assert kinds == {"exact-histograms", "spreads", "rules", "dual", "slopes", "summary"}
+    assert kinds == {"exact-histograms", "spreads", "rules", "dual", "slopes", "summary",
+                     "between-sites"}  # fmt: skip
     assert waits == [("north", "west"), *[("north",)] * 3] * len(kinds)
     assert {count for (name, _), count in thinking.items() if name == "south"} == {1}
     assert not seen[-1].pending
@@ -375,7 +376,7 @@ def test_a_run_that_may_goes_on_without_a_lost_site(solver: str, kind: str, secu
     if secure:
         opens = sum(name == "OpenRequest" for name in kinds)
         sums = {"SpreadsRequest", "DualRequest", "CurvatureRequest", "SlopesRequest",
-                "SummaryRequest"}  # fmt: skip
+                "SummaryRequest", "BetweenRequest"}  # fmt: skip
         given_up = kind in sums
         assert opens == sum(name in sums for name in kinds) - given_up
     if solver == "exact":

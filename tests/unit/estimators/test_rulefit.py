@@ -162,6 +162,7 @@ def test_attributes(make: Make) -> None:
     rules = fitted.rules_
     assert isinstance(rules, pd.DataFrame)
     columns = ["rule", "kind", "coefficient", "odds_ratio", "importance", "support"]
+    columns += ["between_sites", "importance_within", "stands_for_site"]
     assert list(rules.columns) == columns
     assert len(rules) == len(fitted.model_.terms) > 0
     importance = fitted.variable_importance_

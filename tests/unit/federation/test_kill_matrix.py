@@ -36,7 +36,8 @@ NAMES = ("north", "south", "west")
 ROOT = Path(__file__).resolve().parents[3]
 BEFORE = ("JoinRequest", "KeyRequest", "PeersRequest", "GridRequest", "SpreadsRequest",
           "RulesRequest", "TermsRequest")  # fmt: skip
-AFTER = ("SlopesRequest", "SummaryRequest", "EvaluateRequest", "OfferRequest", "ResultsRequest")
+AFTER = ("SlopesRequest", "SummaryRequest", "BetweenRequest", "EvaluateRequest", "OfferRequest",
+         "ResultsRequest")  # fmt: skip
 SITE_PHASES = ("unkept", "kept", "unsent")
 POLICY = killable.policy_of({"dropouts": "wait"})
 LEADER_PHASES = ("asking", "unkept", "kept")

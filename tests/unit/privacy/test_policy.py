@@ -167,7 +167,8 @@ def test_the_defaults_by_heart() -> None:
     """A default that changes by one is a promise to hospitals that changes."""
     facts = Policy().model_dump()
     assert facts.pop("allow") == (
-        "histograms", "rules", "votes", "curvature", "slopes", "summary", "evaluation",
+        "histograms", "rules", "votes", "curvature", "slopes", "summary", "between-sites",
+        "evaluation",
     )  # fmt: skip
     assert facts == {
         "dataset": "patients",
@@ -284,4 +285,4 @@ def test_the_words_come_in_their_order() -> None:
         "Data", "May", "A", "A", "Cross-validation", "A", "Sums", "All", "Budget", "Counts",
         "Releases",
     ]  # fmt: skip
-    assert "A rule is summed" in words[words.index("May leave:") + 1 + 7 + 1]
+    assert "A rule is summed" in words[words.index("May leave:") + 1 + 8 + 1]

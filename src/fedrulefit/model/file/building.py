@@ -182,7 +182,9 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
         feature = _place(part.covariate, places)
         if not grid.axes[feature].has_linear:
             raise ModelFileError(f"covariate {part.covariate!r} has no linear term")
-        return LinearTerm(feature, part.coefficient, part.importance, tuple(part.path))
+        return LinearTerm(
+            feature, part.coefficient, part.importance, tuple(part.path), part.between_sites
+        )
     conditions = (_condition(c, places) for c in part.conditions)
     return RuleTerm(
         Rule(tuple(conditions)),
@@ -194,6 +196,7 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
         tuple(Counts(*counts) for counts in part.by_site),
         None if part.held_out is None else Counts(*part.held_out),
         tuple(Counts(*counts) for counts in part.held_out_by_site),
+        part.between_sites,
     )
 
 

@@ -65,6 +65,18 @@ class ConditionPart(Part):
 CountsPart = Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=2, max_length=2)]
 
 
+def _between() -> Any:
+    return Field(
+        default=None,
+        description="Roughly, the share of its variance that lies between the sites, in a rounded "
+        "model in steps of 0.05; null where that is not told (not asked for, one site, too few "
+        "inside or outside), and in older files.",
+    )
+
+
+ShareBetween = Annotated[float, Field(ge=0, le=1)] | None
+
+
 class RulePart(Part):
     """A rule, its coefficient, and who satisfies it."""
 
@@ -80,6 +92,7 @@ class RulePart(Part):
         ge=0,
         description="|β_k|·std, see [method](method.md#5-interpretation).",
     )
+    between_sites: ShareBetween = _between()
     inside: Annotated[float, Field(ge=0)] | None = Field(
         description="Patients who satisfy the rule, of those it was learnt from, over all sites "
         "(with weights); null where too few do, or do not."
@@ -119,6 +132,7 @@ class LinearPart(Part):
         ge=0,
         description="|β*_j|·std.",
     )
+    between_sites: ShareBetween = _between()
     path: list[float] = Field(
         description="Its coefficient at each λ of the path; empty where λ was given, and in a "
         "rounded model."

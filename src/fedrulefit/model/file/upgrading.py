@@ -66,8 +66,11 @@ def _upgrade_evaluation(facts: Any) -> dict[str, Any] | None:
 
 
 def upgrade_study(facts: dict[str, Any]) -> dict[str, Any]:
-    """Say "no noise" as we do now; older files say it by no ε."""
+    """Say what older files leave out: no noise by no ε, and that nobody asked between sites."""
     settings = facts.get("settings")
-    if not isinstance(settings, dict) or settings.get("epsilon", 1.0) is not None:
+    if not isinstance(settings, dict):
         return facts
-    return {**facts, "settings": {"noise": False, **settings}}
+    before = {"between_sites": False}
+    if settings.get("epsilon", 1.0) is None:
+        before["noise"] = False
+    return {**facts, "settings": {**before, **settings}}

@@ -111,6 +111,7 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
             "covariate": model.study.names[term.feature],
             "coefficient": term.coefficient,
             "importance": term.importance,
+            "between_sites": term.between_sites,
             "path": list(term.path),
         }
     return {
@@ -119,6 +120,7 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
         "conditions": [_condition_facts(c, model) for c in term.rule],
         "coefficient": term.coefficient,
         "importance": term.importance,
+        "between_sites": term.between_sites,
         "inside": term.inside,
         "events_inside": term.events_inside,
         "by_site": [list(counts) for counts in term.by_site],

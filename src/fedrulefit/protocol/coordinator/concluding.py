@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from fedrulefit import __version__
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.between import Moments, find_tellable, share_between
 from fedrulefit.core.certificate import Certificate, certify, choose_scales
 from fedrulefit.core.importance import TermSums, squares_of, term_importance
 from fedrulefit.core.path import Path
@@ -69,6 +70,7 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
         scales=np.array(scales or (0.0, 0.0)),
     )
     sums, gap = yield from asker.sum(summary, public)
+    _check_totals(sums)
     objective = gap.loss / solution.weight + float(found.penalties @ np.abs(coef))
     if asker.settings.solver == "fedda":
         check_converges(objective, solution.history[0], n_rounds, asker.settings)
@@ -81,37 +83,69 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
         objective=objective,
         conjugate=None if scales is None else gap.conjugate,
     )
-    return _build_model(asker, found, sums, objective, certificate)
+    between = yield from _find_between(asker, found, sums)
+    return _build_model(asker, found, sums, between, objective, certificate)
+
+
+def _check_totals(sums: TermSums) -> None:
+    """Refuse totals from which nothing can be learnt."""
+    if not 0 < sums.events < positive(sums.total):
+        raise FitError("all patients of all sites are of one outcome class: nothing to learn")
+
+
+def _find_between(asker: Asker, found: Found, sums: TermSums) -> Talk[Floats]:
+    """Return which share of each term's variance lies between sites, (n_kept,); NaN if untold."""
+    public, terms = found.candidates.public, found.terms
+    own, pooled = public.layout.among(terms), Moments.of(sums)
+    shares = np.full(len(terms), np.nan)
+    kind, n_sites = m.BetweenRequest, len(asker.sites)
+    if not kind.asked_in(asker.settings) or n_sites < kind.least_sites:
+        return shares
+    asker.progress = replace(asker.progress, step="between")
+    bounds = public.bounds.terms[terms]
+    kept = find_tellable(own, pooled, bounds, asker.study.most_weight)
+    places = own.with_baseline(own.effects.start + np.flatnonzero(kept))
+    told = pooled.among(kept, own)
+    question = partial(
+        kind,
+        n_sites=n_sites,
+        terms=terms[places],
+        total=told.total,
+        means=told.means,
+        squares=told.squares,
+    )
+    (levels,) = yield from asker.sum(question, public)
+    shares[own.effects][kept] = share_between(levels, n_sites)
+    return shares
 
 
 def _build_model(
     asker: Asker,
     found: Found,
     sums: TermSums,
+    between: Floats,
     objective: float,
     certificate: Certificate,
 ) -> Model:
     solution, public = found.solution, found.candidates.public
-    patients, events = positive(sums.total), sums.events
-    if not 0 < events < patients:
-        raise FitError("all patients of all sites are of one outcome class: nothing to learn")
     n_rounds = len(solution.history)
     return Model(
         study=asker.study,
         grid=public.grid,
         intercept=float(solution.coef[public.layout.baseline][0]),
-        terms=_make_terms(found, sums),
+        terms=_make_terms(found, sums, between),
         privacy=make_bill(
             asker.study,
             found.protection,
             n_rounds,
+            n_sites=len(asker.sites),
             sum_of=len(asker.sites) if asker.secure else None,
             votes=found.min_votes > 0,
         ),
         provenance=Provenance(
             sites=asker.sites,
-            patients=patients,
-            events=events,
+            patients=sums.total,
+            events=sums.events,
             candidates=found.candidates.n_allowed,
             solver=asker.settings.solver,
             penalty=solution.penalty,
@@ -125,7 +159,7 @@ def _build_model(
     )
 
 
-def _make_terms(found: Found, sums: TermSums) -> tuple[Term, ...]:
+def _make_terms(found: Found, sums: TermSums, between: Floats) -> tuple[Term, ...]:
     """Return the terms that stayed, most important first."""
     solution, public, terms = found.solution, found.candidates.public, found.terms
     own, coef = public.layout.among(terms), solution.coef[terms]
@@ -133,13 +167,20 @@ def _make_terms(found: Found, sums: TermSums) -> tuple[Term, ...]:
     importance = term_importance(own, coef, squares, sums.total - 1)
     points = [point.coef[terms] for point in solution.path.points] if solution.path else []
     ways: list[list[float]] = np.transpose(points).tolist() if points else [[]] * len(coef)
-    facts = list(zip(coef.tolist(), importance.tolist(), ways, strict=True))
+    shares = [None if np.isnan(share) else share for share in between.tolist()]
+    facts = list(zip(coef.tolist(), importance.tolist(), ways, shares, strict=True))
     counts = zip(sums.inside.tolist(), sums.events_inside.tolist(), strict=True)
     rules = zip(public.rules_of(terms), facts[own.rules], counts, strict=True)
     linear = zip(public.linear_of(terms), facts[own.linear], strict=True)
     made: list[Term] = [
-        *(RuleTerm(rule, beta, size, *n, path=tuple(way)) for rule, (beta, size, way), n in rules),
-        *(LinearTerm(feature, beta, size, tuple(way)) for feature, (beta, size, way) in linear),
+        *(
+            RuleTerm(rule, beta, size, *n, path=tuple(way), between_sites=share)
+            for rule, (beta, size, way, share), n in rules
+        ),
+        *(
+            LinearTerm(feature, beta, size, tuple(way), between_sites=share)
+            for feature, (beta, size, way, share) in linear
+        ),
     ]
     return tuple(sorted(made, key=lambda term: -term.importance))
 
@@ -149,6 +190,7 @@ def make_bill(
     protection: Protection | None,
     rounds: int,
     *,
+    n_sites: int,
     sum_of: int | None,
     votes: bool,
 ) -> PrivacyBill:
@@ -160,6 +202,8 @@ def make_bill(
         Of the histograms; None where none left a site.
     rounds : int
         Of the fit.
+    n_sites : int
+        In the run, at its end.
     sum_of : int or None
         Sites in the masked sums.
     votes : bool
@@ -175,7 +219,10 @@ def make_bill(
     asked = [
         kind
         for kind in m.REQUESTS
-        if kind.asked_in(settings) and not left_out.get(kind, False) and kind.tells(settings)
+        if kind.asked_in(settings)
+        and kind.least_sites <= n_sites
+        and not left_out.get(kind, False)
+        and kind.tells(settings)
     ]
     return PrivacyBill(
         mechanism="none" if protection is None else protection.mechanism,

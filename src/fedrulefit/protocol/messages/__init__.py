@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 # Each module says in its ``__all__`` what it gives to this package, and no list here repeats it.
 from fedrulefit.protocol.messages.agreement import *
 from fedrulefit.protocol.messages.base import *
+from fedrulefit.protocol.messages.between import *
 from fedrulefit.protocol.messages.fit import *
 from fedrulefit.protocol.messages.results import *
 from fedrulefit.protocol.messages.sums import *

@@ -47,9 +47,10 @@ class Turn(IntEnum):
     FIT = 8
     SLOPES = 9
     SUMMARY = 10
-    EVALUATION = 11
-    OFFER = 12
-    RESULTS = 13
+    BETWEEN = 11
+    EVALUATION = 12
+    OFFER = 13
+    RESULTS = 14
 
 
 def released(formula: str, *, shape: str = "", mechanism: str = "exact") -> Any:
@@ -93,6 +94,9 @@ class Request:
 
     masked: ClassVar[bool] = False
     """Whether it is answered under masks, where there are some."""
+
+    least_sites: ClassVar[int] = 1
+    """Fewest sites of a run that ever asks it."""
 
     wording: ClassVar[str] = ""
     """What is about to leave in answer, for the person who lets it out; empty: as its release."""

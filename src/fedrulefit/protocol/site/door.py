@@ -86,10 +86,10 @@ class Door:
         if request.masked and place.n_sums >= self._policy.max_sums:
             self._refuse_number()
 
-    def check_run(self, *, secure: bool) -> None:
+    def check_run(self, *, secure: bool, n_sites: int) -> None:
         """Refuse a run of which the policy would refuse a release later."""
         settings, policy = self._study.settings, self._policy
-        asked = [kind for kind in m.REQUESTS if kind.asked_in(settings)]
+        asked = [k for k in m.REQUESTS if k.asked_in(settings) and k.least_sites <= n_sites]
         if not secure:
             asked.remove(m.VoteRequest)
         # Another site's policy may ask for votes: they count here, too.

@@ -187,7 +187,12 @@ class Site:
     @property
     def finished(self) -> bool:
         """Whether the run has asked for everything that it can."""
-        asked = [kind.turn for kind in m.REQUESTS if kind.asked_in(self.study.settings)]
+        settings, n_sites = self.study.settings, self.patients.public.n_sites
+        asked = [
+            kind.turn
+            for kind in m.REQUESTS
+            if kind.asked_in(settings) and kind.least_sites <= n_sites
+        ]
         return self._diary.place.turn == max(turn for turn in asked if turn is not None)
 
     def _respond(self, request: m.Request, received: bytes) -> bytes:
@@ -246,7 +251,7 @@ class Site:
             learnt=patients.learnt,
             held_out=patients.held_out,
         )
-        self._door.check_run(secure=request.secure)
+        self._door.check_run(secure=request.secure, n_sites=len(request.sites))
         self._check_budget()
 
     def _check_peers(self, request: m.PeersRequest) -> None:

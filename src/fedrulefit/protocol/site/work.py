@@ -67,6 +67,9 @@ class Known:
         patients = self.patients
         public = patients.public
         match request:
+            case m.JoinRequest():
+                joined = public.with_sites(len(request.sites))
+                return replace(self, patients=replace(patients, public=joined))
             case m.RulesRequest():
                 on_grid = patients.on_grid(public.with_grid(request.grid))
                 return Known(on_grid, add_histograms(request, public.study))

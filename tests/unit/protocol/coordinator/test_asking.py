@@ -189,7 +189,9 @@ def test_a_run_goes_on_without_a_lost_site_only_where_it_may(
     assert asker.sites == SITES
 
 
-LATE = [m.Turn.SLOPES, m.Turn.SUMMARY, m.Turn.EVALUATION, m.Turn.OFFER, m.Turn.RESULTS]
+LATE = [
+    m.Turn.SLOPES, m.Turn.SUMMARY, m.Turn.BETWEEN, m.Turn.EVALUATION, m.Turn.OFFER, m.Turn.RESULTS,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("turn", m.Turn)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.errors import FitError
 from fedrulefit.model import Model
 from fedrulefit.privacy.bill import PrivacyBill
@@ -19,6 +20,7 @@ from fedrulefit.protocol.coordinator.fitting import Solution
 from fedrulefit.study import Study
 from tests.oracles import fista, objective, pool
 from tests.samples import SOLVERS, make_study, make_tables
+from tests.talks import RULES as SHARED
 from tests.talks import add_up, make_asker, make_candidates, make_patients, make_public, play
 from tests.tampered import run
 
@@ -30,7 +32,7 @@ def bill(
 ) -> PrivacyBill:
     facts: dict[str, Any] = {"solver": "exact", "penalty": 0.1, "epsilon": 1.0, **settings}
     study = make_study(**facts)
-    return make_bill(study, protection, 300, sum_of=None, votes=votes)
+    return make_bill(study, protection, 300, n_sites=3, sum_of=None, votes=votes)
 
 
 def test_every_question_that_asks_for_a_release_says_what_it_tells() -> None:
@@ -74,7 +76,7 @@ def test_the_bill_names_all_that_is_summed_without_noise(
     assert any("known values" in line for line in words) == (spreads == "exact")
     assert any("candidate rule" in line and "sites" in line for line in words) == votes
     always = [w for w in words if "known values" not in w and "how many sites" not in w]
-    rounds, slopes, inside = always
+    rounds, slopes, inside, between = always
     assert ("without each of 5 folds" in rounds) == (facts["penalty"] == "cv")
     assert "gradient" in rounds
     assert "loss" in rounds
@@ -82,6 +84,7 @@ def test_the_bill_names_all_that_is_summed_without_noise(
     assert "300 rounds" in rounds
     assert "with and without the outcome" in slopes
     assert "outcomes" in inside
+    assert "between the sites" in between
 
 
 def test_without_histograms_no_spread_is_told() -> None:
@@ -97,6 +100,7 @@ ALWAYS = (
     "the gradient at the final coefficients, with and without the outcome apart",
     "the number of patients and of outcomes in all and inside each rule of the final model, the "
     "spread of its terms, and its loss",
+    "roughly, which share of each term's variance lies between the sites",
 )
 AVERAGING = "a gradient sum, a loss and the number of patients in each of 300 rounds"
 CURVATURE = (
@@ -114,6 +118,13 @@ def test_what_each_site_tells_without_noise_word_for_word() -> None:
         f"{OWN}; the same of its held-out patients, and measures of their predictions",
     ]
     assert list(bill(per_site=True).exact) == [RULES, OWN]
+
+
+def test_one_site_tells_nothing_of_what_lies_between_sites() -> None:
+    facts = {"sum_of": None, "votes": False}
+    for study, n_sites in ((make_study(), 1), (make_study(between_sites=False), 3)):
+        sums = make_bill(study, NOISY, 300, n_sites=n_sites, **facts).sums  # type: ignore[arg-type]
+        assert not any("between" in words for words in sums)
 
 
 def test_what_is_summed_without_noise_word_for_word() -> None:
@@ -195,14 +206,46 @@ def test_terms_are_those_that_stayed_and_the_baseline() -> None:
 
 def test_only_terms_of_the_model_are_asked_for() -> None:
     _, asked, asker = play_conclude(make_study(**SOLVERS["exact"]))
-    slopes, summary = asked
+    slopes, summary, between = asked
     assert isinstance(slopes, m.SlopesRequest)
     assert isinstance(summary, m.SummaryRequest)
     for request in (slopes, summary):
         assert request.terms.tolist() == [0, 2, 5]
         assert request.coef.tolist() == [0.1, 0.8, -0.3]
     assert ((summary.scales >= 0) & (summary.scales <= 1)).all()
-    assert (asker.progress.step, asker.progress.round) == ("summary", 2)
+    assert isinstance(between, m.BetweenRequest)
+    assert (between.n_sites, between.terms.tolist()) == (3, [0, 2, 5])
+    assert (asker.progress.step, asker.progress.round) == ("between", 2)
+
+
+def test_what_lies_between_sites_is_asked_of_terms_that_vary_enough() -> None:
+    """And by what totals tell: means over all sites' patients."""
+    study = make_study(**SOLVERS["exact"])
+    rare = Rule((Condition(0, 0b1), Condition(3, 0b1)))
+    public = make_public(study).with_rules((SHARED[0], rare, SHARED[2]))
+    patients = make_patients(study, public)
+    found = dataclasses.replace(found_of(study, COEF), candidates=make_candidates(public))
+    model, asked = play(conclude(make_asker(study), found), add_up(patients))
+    question = asked[-1]
+    assert isinstance(question, m.BetweenRequest)
+    assert question.terms.tolist() == [0, 5], "the rare rule is left out"
+    X, _, w = pool([(p.design, p.outcome, p.weights) for p in patients.values()])
+    assert question.total == w.sum()
+    scaled = X[:, 5] / public.bounds.terms[5]
+    assert question.means == pytest.approx([scaled.mean()])
+    assert question.squares == pytest.approx([(scaled**2).mean()])
+    (rule,), (linear,) = model.rule_terms, model.linear_terms
+    assert rule.between_sites is None
+    assert linear.between_sites is not None
+
+
+def test_of_a_site_that_is_left_alone_nothing_lies_between() -> None:
+    study = make_study(**SOLVERS["exact"])
+    asker = make_asker(study)
+    asker.sites = ("north",)
+    model, asked = play(conclude(asker, found_of(study, COEF)), add_up(make_patients(study)))
+    assert not isinstance(asked[-1], m.BetweenRequest)
+    assert not model.tells_between
 
 
 def test_counts_importance_and_objective_are_those_of_all_patients() -> None:

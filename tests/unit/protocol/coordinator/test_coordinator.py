@@ -59,7 +59,9 @@ def test_steps_count_up_and_runs_have_a_name() -> None:
         assert {h.run for h in headers} == {coordinator.run}
         steps += sorted({h.step for h in headers})
         requests = coordinator.step({n: sites[n].handle(r) for n, r in requests.items()})
-    assert steps == list(range(4 + 2 + 2))  # join, grid, rules, terms; rounds; slopes, summary
+    assert steps == list(
+        range(4 + 2 + 3)
+    )  # join, grid, rules, terms; rounds; slopes, summary, between
     assert Coordinator(STUDY, ["a", "b"]).run == Coordinator(STUDY, ["b", "a"]).run
     assert Coordinator(STUDY, ["a", "b"]).run != Coordinator(STUDY, ["a", "c"]).run
     assert Coordinator(STUDY, ["a"], run="mine").run == "mine"
@@ -84,19 +86,23 @@ def test_a_site_that_asks_for_votes_that_nobody_can_give_is_named(votes: int) ->
 @pytest.mark.parametrize(
     ("settings", "secure", "dropouts", "expected"),
     [
-        ({}, False, "wait", "Join Grid Rules Terms Dual Dual Slopes Summary"),
+        ({}, False, "wait", "Join Grid Rules Terms Dual Dual Slopes Summary Between"),
+        (
+            {"between_sites": False}, False, "wait",
+            "Join Grid Rules Terms Dual Dual Slopes Summary",
+        ),
         (
             {"spreads": "exact", "holdout": 0.3, "per_site": True}, False, "wait",
-            "Join Grid Spreads Rules Terms Dual Dual Slopes Summary Evaluate Offer Results",
+            "Join Grid Spreads Rules Terms Dual Dual Slopes Summary Between Evaluate Offer Results",
         ),
         (
             {}, True, "wait",
-            "Join Key Peers Grid Rules Vote Terms Dual Dual Slopes Summary",
+            "Join Key Peers Grid Rules Vote Terms Dual Dual Slopes Summary Between",
         ),
         (
             {"spreads": "exact"}, True, "continue",
             "Join Key Peers Grid Spreads Open Rules Vote Open Terms Dual Open Dual Open Slopes "
-            "Open Summary Open",
+            "Open Summary Open Between Open",
         ),
     ],
 )  # fmt: skip

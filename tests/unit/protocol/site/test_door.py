@@ -47,6 +47,7 @@ ASKED: dict[str, m.Request] = {
     "curve": m.CurvatureRequest(HEAD, ()),
     "slopes": m.SlopesRequest(HEAD, WHOLE, EMPTY),
     "summary": m.SummaryRequest(HEAD, WHOLE, EMPTY, EMPTY),
+    "between": m.BetweenRequest(HEAD, 3, WHOLE, 1.0, EMPTY, EMPTY),
     "scores": m.EvaluateRequest(HEAD, WHOLE, EMPTY),
     "offer": m.OfferRequest(HEAD, WHOLE),
     "results": m.ResultsRequest(HEAD, WHOLE, EMPTY, WHOLE, False, False, WHOLE),
@@ -85,24 +86,25 @@ def test_there_is_one_of_every_request() -> None:
 
 COLUMNS = [
     "join", "key", "peers", "grid", "spreads", "rules", "votes", "terms", "dual", "slopes",
-    "summary", "scores", "offer", "results", "open",
+    "summary", "between", "scores", "offer", "results", "open",
 ]  # fmt: skip
 TABLE = {
     # the last answer: what may come next, in a run of the paper's solver without masks
-    m.Turn.JOIN:       "- + + + + + + + + + + + + + +",
-    m.Turn.KEYS:       "- - + + + + + + + + + + + + +",
-    m.Turn.PEERS:      "- - - + + + + + + + + + + + +",
-    m.Turn.GRID:       "- - - - + + + + + + + + + + +",
-    m.Turn.SPREADS:    "- - - - - + + + + + + + + + +",
-    m.Turn.RULES:      "- - - - - - + + + + + + + + +",
-    m.Turn.VOTES:      "- - - - - - - + + + + + + + +",
-    m.Turn.TERMS:      "- - - - - - - - + + + + + + +",
-    m.Turn.FIT:        "- - - - - - - - + + + + + + +",
-    m.Turn.SLOPES:     "- - - - - - - - - - + + + + +",
-    m.Turn.SUMMARY:    "- - - - - - - - - - - + + + +",
-    m.Turn.EVALUATION: "- - - - - - - - - - - - + + +",
-    m.Turn.OFFER:      "- - - - - - - - - - - - - + +",
-    m.Turn.RESULTS:    "- - - - - - - - - - - - - - +",
+    m.Turn.JOIN:       "- + + + + + + + + + + + + + + +",
+    m.Turn.KEYS:       "- - + + + + + + + + + + + + + +",
+    m.Turn.PEERS:      "- - - + + + + + + + + + + + + +",
+    m.Turn.GRID:       "- - - - + + + + + + + + + + + +",
+    m.Turn.SPREADS:    "- - - - - + + + + + + + + + + +",
+    m.Turn.RULES:      "- - - - - - + + + + + + + + + +",
+    m.Turn.VOTES:      "- - - - - - - + + + + + + + + +",
+    m.Turn.TERMS:      "- - - - - - - - + + + + + + + +",
+    m.Turn.FIT:        "- - - - - - - - + + + + + + + +",
+    m.Turn.SLOPES:     "- - - - - - - - - - + + + + + +",
+    m.Turn.SUMMARY:    "- - - - - - - - - - - + + + + +",
+    m.Turn.BETWEEN:    "- - - - - - - - - - - - + + + +",
+    m.Turn.EVALUATION: "- - - - - - - - - - - - - + + +",
+    m.Turn.OFFER:      "- - - - - - - - - - - - - - + +",
+    m.Turn.RESULTS:    "- - - - - - - - - - - - - - - +",
 }  # fmt: skip
 """Who lies about the order gets no sum: a question about rules needs rules, and a design.
 
@@ -137,7 +139,8 @@ def test_under_masks_sites_may_be_let_go_at_any_time(turn: m.Turn) -> None:
 
 GIVEN_UP = {
     m.Turn.SPREADS: "spreads", m.Turn.VOTES: "votes", m.Turn.FIT: "dual", m.Turn.SLOPES: "slopes",
-    m.Turn.SUMMARY: "summary", m.Turn.EVALUATION: "scores", m.Turn.OFFER: "offer",
+    m.Turn.SUMMARY: "summary", m.Turn.BETWEEN: "between", m.Turn.EVALUATION: "scores",
+    m.Turn.OFFER: "offer",
 }  # fmt: skip
 
 
@@ -164,6 +167,7 @@ def test_a_site_that_guards_its_patients_wants_the_histograms_first(turn: m.Turn
         ({"holdout": 0.3}, {"spreads", "curve", "offer", "results"}),
         ({"per_site": True}, {"spreads", "curve", "scores"}),
         (SOLVERS["cv"], {"spreads", "dual", "scores", "offer", "results"}),
+        ({"between_sites": False}, {"spreads", "curve", "between", "scores", "offer", "results"}),
     ],
 )
 def test_what_a_study_never_asks_is_never_let_in(settings: Any, never: set[str]) -> None:
@@ -200,7 +204,8 @@ KIND_OF = {
     "join": None, "key": None, "peers": None, "terms": None, "open": None,
     "grid": "histograms", "spreads": "spreads", "rules": "rules", "votes": "votes",
     "dual": "dual", "curve": "curvature", "slopes": "slopes", "summary": "summary",
-    "scores": "evaluation", "offer": "site-results", "results": "site-results",
+    "between": "between-sites", "scores": "evaluation", "offer": "site-results",
+    "results": "site-results",
 }  # fmt: skip
 
 
@@ -230,7 +235,7 @@ def test_a_kind_that_is_not_allowed_is_refused(kind: Any) -> None:
         assert refused == hit
 
 
-MASKED = {"spreads", "votes", "dual", "curve", "slopes", "summary", "scores", "offer"}
+MASKED = {"spreads", "votes", "dual", "curve", "slopes", "summary", "between", "scores", "offer"}
 
 
 def test_sums_and_votes_leave_under_masks_and_up_to_a_number() -> None:
@@ -247,16 +252,17 @@ def test_sums_and_votes_leave_under_masks_and_up_to_a_number() -> None:
 @pytest.mark.parametrize(
     ("settings", "secure", "min_votes", "n_sums"),
     [
-        # 7 rounds, slopes and the summary
-        ({}, False, 0, 9),
-        ({}, False, 2, 9),
-        ({}, True, 0, 10),  # a vote that the policy of another site may ask for
-        ({}, True, 2, 10),  # and a vote
-        ({"spreads": "exact"}, False, 0, 10),
-        ({"holdout": 0.3}, False, 0, 10),
-        ({"per_site": True}, False, 0, 10),  # the offer; results are no sum
-        (ASKS_ALL, True, 1, 13),
-        ({**ASKS_ALL, "rounds": 100}, True, 1, 106),
+        # 7 rounds, slopes, the summary, and what lies between sites
+        ({}, False, 0, 10),
+        ({}, False, 2, 10),
+        ({}, True, 0, 11),  # a vote that the policy of another site may ask for
+        ({}, True, 2, 11),  # and a vote
+        ({"between_sites": False}, False, 0, 9),
+        ({"spreads": "exact"}, False, 0, 11),
+        ({"holdout": 0.3}, False, 0, 11),
+        ({"per_site": True}, False, 0, 11),  # the offer; results are no sum
+        (ASKS_ALL, True, 1, 14),
+        ({**ASKS_ALL, "rounds": 100}, True, 1, 107),
     ],
 )
 def test_a_run_of_the_paper_s_solver_must_fit_into_the_sums_allowed(
@@ -265,26 +271,33 @@ def test_a_run_of_the_paper_s_solver_must_fit_into_the_sums_allowed(
     study = make_study(**{"rounds": 7, **settings})
     enough = change(OPEN, max_sums=n_sums, min_votes=min_votes)
     few = change(enough, max_sums=n_sums - 1)
-    assert code_of(make_door(study, enough).check_run, secure=secure) is None
-    assert code_of(make_door(study, few).check_run, secure=secure) == "policy"
+    assert code_of(make_door(study, enough).check_run, secure=secure, n_sites=3) is None
+    assert code_of(make_door(study, few).check_run, secure=secure, n_sites=3) == "policy"
 
 
 def test_of_the_exact_solver_nobody_knows_the_rounds_before() -> None:
     one = change(OPEN, max_sums=1)
-    assert code_of(make_door(EXACT, one).check_run, secure=True) is None
+    assert code_of(make_door(EXACT, one).check_run, secure=True, n_sites=3) is None
 
 
 @pytest.mark.parametrize(("secure", "min_votes"), [(True, 2), (True, 0), (False, 2)])
 def test_a_run_is_refused_for_a_kind_that_it_would_ask_for(secure: bool, min_votes: int) -> None:
     needed = {"histograms", "spreads", "rules", "dual", "slopes", "summary", "evaluation"}
-    needed |= {"site-results"} | ({"votes"} if secure and min_votes else set())
+    needed |= {"between-sites", "site-results"} | ({"votes"} if secure and min_votes else set())
     refused = set()
     for kind in KINDS:
         others = tuple(other for other in KINDS if other != kind)
         policy = change(OPEN, allow=others, min_votes=min_votes)
-        if code_of(make_door(policy=policy).check_run, secure=secure) is not None:
+        if code_of(make_door(policy=policy).check_run, secure=secure, n_sites=3) is not None:
             refused.add(kind)
     assert refused == needed
+
+
+def test_a_run_of_one_site_is_never_asked_what_lies_between_sites() -> None:
+    without = change(OPEN, allow=tuple(kind for kind in KINDS if kind != "between-sites"))
+    check = make_door(policy=without).check_run
+    assert code_of(check, secure=False, n_sites=1) is None
+    assert code_of(check, secure=False, n_sites=2) == "policy"
 
 
 # --- the budget -----------------------------------------------------------------------------

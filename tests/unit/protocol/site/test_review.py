@@ -100,6 +100,9 @@ def words_of_run(solver: str, secure: bool) -> tuple[dict[str, Any], Any, Any]:
     return people, seen, (study, tables, model)
 
 
+LATER = ("slopes", "summary", "between-sites")
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("secure", [False, True])
 def test_a_person_is_asked_once_for_each_kind_in_words(solver: str, secure: bool) -> None:
@@ -108,13 +111,13 @@ def test_a_person_is_asked_once_for_each_kind_in_words(solver: str, secure: bool
     for name, person in people.items():
         kinds = [kind for kind, _ in person.shown]
         votes = ["votes"] * secure
-        assert kinds == ["exact-histograms", "rules", *votes, rounds, "slopes", "summary"]
+        assert kinds == ["exact-histograms", "rules", *votes, rounds, *LATER]
         text = {kind: "\n".join(lines) for kind, lines in person.shown}
         (sent,) = [r for n, _, r in seen if n == name and isinstance(r, m.RulesReply)]
         for rule in {*sent.rules, *(r for rules in sent.fold_rules for r in rules)}:
             assert describe_rule(rule, model.grid, study) in text["rules"]
         told = "inside secure sums over north, south, west" if secure else "without masks"
-        for kind in (rounds, "slopes", "summary"):
+        for kind in (rounds, *LATER):
             assert told in text[kind]
         every = "\n".join(text.values())
         values = tables[name].values[:, :2]
@@ -195,6 +198,9 @@ SHOWN: dict[str, tuple[ReleaseKind, m.Request, m.Reply, list[str]]] = {
     ]),
     "slopes": ("slopes", m.SlopesRequest(HEAD, PLACES, COEF), SUM, [UNDER]),
     "summary": ("summary", m.SummaryRequest(HEAD, PLACES, COEF, np.zeros(2)), SUM, [UNDER]),
+    "between-sites": (
+        "between-sites", m.BetweenRequest(HEAD, 3, PLACES, 9.0, NOTHING, NOTHING), SUM, [UNDER],
+    ),
     "evaluation": ("evaluation", m.EvaluateRequest(HEAD, PLACES, COEF), SUM, [UNDER]),
     "site-results": ("site-results", ASKED, RESULTS, [
         "They leave without masks, and stand under the name 'north' in the model file and the "
@@ -228,7 +234,7 @@ def test_an_offer_says_that_it_tells_no_results_yet() -> None:
 
 
 def test_sums_without_masks_are_called_so() -> None:
-    for kind in ("spreads", "dual", "curvature", "slopes", "summary", "evaluation"):
+    for kind in ("spreads", "dual", "curvature", *LATER, "evaluation"):
         _, request, reply, told = SHOWN[kind]
         assert words(kind, request, reply, sites=())[2:] == [BARE, *told[1:]]  # type: ignore[arg-type]
 

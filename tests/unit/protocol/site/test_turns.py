@@ -52,6 +52,7 @@ def test_nothing_is_answered_before_joining(grid: Grid) -> None:
         m.VoteRequest(head(), (), ()),
         m.TermsRequest(head(), ()),
         m.DualRequest(head(), 0, empty),
+        m.BetweenRequest(head(), 3, empty.astype(int), 1.0, empty, empty),
         m.CurvatureRequest(head(), ()),
         m.SlopesRequest(head(), empty.astype(np.int64), empty),
         m.SummaryRequest(head(), empty.astype(np.int64), empty, empty),
