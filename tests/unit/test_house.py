@@ -115,6 +115,7 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
     m.EvaluateRequest: {
         "core/families/yesno_judge.py": "the family says how its outcome is judged",
         "core/families/yesno_measures.py": "and what is read off the sums",
+        "core/families/yesno_within.py": "two sums in one answer: over all, and within hospitals",
         "model/evaluation.py": "the sums stand in the model, as what it is judged by",
         "model/file/upgrading.py": "and in its older files",
     },

@@ -27,6 +27,7 @@ from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.model import frames
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
+from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import describe_term, unit_change
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Study
@@ -74,9 +75,9 @@ class Model:
     provenance : Provenance
     evaluation : Evaluation or None
         How well it predicts patients that were held out, if some were.
-    validation : Evaluation or None
+    validation : SiteValidation or None
         How well models of all sites but one predict the patients of that one, if that
-        was tried (internal–external validation).
+        was tried (internal–external validation); by site, never together.
     rounding : Rounding or None
         How coarse its counts are (``fedrulefit.model.publish``); None for a file that was
         made before they were rounded.
@@ -89,7 +90,7 @@ class Model:
     privacy: PrivacyBill
     provenance: Provenance
     evaluation: Evaluation | None = None
-    validation: Evaluation | None = None
+    validation: SiteValidation | None = None
     rounding: Rounding | None = EXACT
 
     @cached_property

@@ -16,6 +16,8 @@ coefficients along λ   not told, nor the losses round by round: each λ is anot
 certificate            two digits
 results per site       as counts; none where one site has too few
 evaluation             merged bins, rounded counts, measures to three decimals
+validation             each site's measures as counts; a site with too few is only named: no
+                       total over sites is told that would tell its own
 =====================  ==================================================================
 
 Why coefficients: at the optimum the outcomes inside a rule are

@@ -44,7 +44,8 @@ KINDS: Final[dict[ReleaseKind, str]] = {
     "curvature": "rounds of the exact solver: gradients, second derivatives and losses",
     "slopes": "the gradient at the final coefficients, for the certificate",
     "summary": "patients and outcomes in all and inside each rule of the model",
-    "evaluation": "histograms of the model's scores, with and without the outcome",
+    "evaluation": "histograms of the model's scores, with and without the outcome, and how well "
+    "scores tell apart patients of one and the same site",
     "site-results": "this site's own results, by name and without masks: patients and outcomes in "
     "all and inside rules of the model, and how well it predicts them",
 }

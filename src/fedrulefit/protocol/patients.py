@@ -6,6 +6,7 @@ leaves the site.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -118,6 +119,13 @@ class Patients:
         family = public.family
         counted: Sum = family.judge.count(family.link.inverse(predictor), outcome_of(test), weights)
         return counted
+
+    def place_within(self, scores: Sum) -> Sum:
+        """Return what the held-out patients, held against each other, add; of too few, zeros."""
+        enough = self.has_enough(self.held_out)
+        least = self.fewest * self.public.study.most_weight if enough else math.inf
+        placed: Sum = self.public.family.judge.place_within(scores, least)
+        return placed
 
 
 def outcome_of(table: Table) -> Floats:

@@ -39,8 +39,9 @@ def judge(
     if m.EvaluateRequest.asked_in(asker.settings):
         asker.progress = replace(asker.progress, step="evaluation")
         question = partial(m.EvaluateRequest, terms=terms, coef=coef)
-        (scores,) = yield from asker.sum(question, public)
-        evaluation = Evaluation(scores, judged=rounding, family=public.family)
+        scores, placed = yield from asker.sum(question, public)
+        within = public.family.judge.measure_within(placed)
+        evaluation = Evaluation(scores, within=within, judged=rounding, family=public.family)
         model = replace(model, evaluation=evaluation)
     if m.ResultsRequest.asked_in(asker.settings):
         model = yield from _add_results(asker, model, terms, coef, public)

@@ -25,12 +25,17 @@ class EvaluateRequest(SumRequest):
     """Ask how well the finished model predicts the patients that were held out.
 
     `terms` are the positions of its terms, the intercept first, and `coef` their
-    coefficients.
+    coefficients. Besides the scores of all sites together, patients of one and the same site
+    are held against each other: the only sums that depend on who is where.
     """
 
     turn = Turn.EVALUATION
     release = "evaluation"
-    sums = tuple(family.judge.sums for family in FAMILIES.values())
+    sums = tuple(
+        kind
+        for family in FAMILIES.values()
+        for kind in (family.judge.sums, family.judge.within_sums)
+    )
 
     terms: Ints
     coef: Floats
@@ -39,25 +44,30 @@ class EvaluateRequest(SumRequest):
     def tells(cls, settings: Settings) -> str:
         """Return what the total tells."""
         del settings
-        return "histograms of the held-out patients' scores, with and without the outcome"
+        return (
+            "histograms of the held-out patients' scores, with and without the outcome, and how "
+            "well the scores tell apart patients of one and the same site, over all sites"
+        )
 
     @classmethod
     def asked_in(cls, settings: Settings) -> bool:
         """Whether the study holds patients out."""
         return settings.holdout > 0
 
-    def packings(self, public: Public) -> tuple[Packing[Any]]:
+    def packings(self, public: Public) -> tuple[Packing[Any], Packing[Any]]:
         """Return how the numbers lie: as the outcome's family judges."""
-        return (public.family.judge.packing(),)
+        judge = public.family.judge
+        return judge.packing(), Packing(judge.within_sums)
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's."""
         public.check_coefs(self.terms, self.coef)
 
-    def add_up(self, patients: Patients) -> tuple[Ints]:
+    def add_up(self, patients: Patients) -> tuple[Ints, Ints]:
         """Return the site's sums over the patients that it holds out."""
-        (packing,) = self.packings(patients.public)
-        return (packing.round(patients.count_scores(self.terms, self.coef)),)
+        over_all, within = self.packings(patients.public)
+        scores = patients.count_scores(self.terms, self.coef)
+        return over_all.round(scores), within.round(patients.place_within(scores))
 
 
 @dataclass(frozen=True, eq=False)

@@ -123,7 +123,8 @@ def test_what_is_summed_without_noise_word_for_word() -> None:
         "how many sites have enough patients in each candidate rule",
     )
     after = (
-        "histograms of the held-out patients' scores, with and without the outcome",
+        "histograms of the held-out patients' scores, with and without the outcome, and how well "
+        "the scores tell apart patients of one and the same site, over all sites",
         "how many sites have too few patients to tell results of their own",
     )
     most: dict[str, Any] = {"spreads": "exact", "holdout": 0.3, "per_site": True}
