@@ -181,7 +181,7 @@ def scores(table: Table, owner: Any, query: Query) -> bytes:
         talk.ask(m.TermsRequest, rules=rules)
         reply = talk.ask(m.EvaluateRequest, terms=query.terms, coef=query.end)
         assert isinstance(reply, m.SumReply), reply
-        rings.append(reply.numbers)
+        rings.append(reply.numbers[: Packing(ScoreSums).size])  # then come sums within sites
     return add_rings(rings, len(rings[0])).tobytes()
 
 
