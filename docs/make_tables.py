@@ -298,9 +298,11 @@ def make_model_fields() -> str:
         "`provenance`": modelfile.ProvenancePart,
         "`provenance.certificate`": modelfile.CertificatePart,
         "`provenance.path[]`": modelfile.PathPart,
-        "`evaluation`, `validation`": modelfile.EvaluationPart,
-        "their `overall` and `sites.*`": modelfile.MeasuresPart,
-        "their `groups[]`": modelfile.GroupPart,
+        "`evaluation`": modelfile.EvaluationPart,
+        "`validation`": modelfile.ValidationPart,
+        "`evaluation.overall` and each of `sites`": modelfile.MeasuresPart,
+        "`evaluation.groups[]`": modelfile.GroupPart,
+        "`evaluation.within`": modelfile.WithinPart,
     }
     tables = []
     for title, cls in parts.items():

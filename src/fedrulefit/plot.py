@@ -266,6 +266,36 @@ def decision(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+def hospitals(model: Model, ax: Axes | None = None) -> Axes:
+    """Draw the main measure of each site that was left out, the mean, and a further hospital.
+
+    The data: :meth:`SiteValidation.metrics_frame` and :meth:`SiteValidation.summary_frame` of
+    ``Model.validation``. Bars are 95 % intervals; the last is the prediction interval.
+    """
+    ax = _axes(ax)
+    if model.validation is None:
+        return _say(ax, "No site was left out")
+    if not model.validation.sites:
+        return _say(ax, "Too few patients at every site to tell")
+    summary = model.validation.summary()[0]
+    name, across = summary.name, summary.across
+    frame = model.validation.metrics_frame().dropna(subset=[f"{name}_low"])
+    place = np.arange(len(frame))[::-1] + 2
+    ax.hlines(place, frame[f"{name}_low"], frame[f"{name}_high"], color=OUTSIDE)
+    ax.plot(frame[name], place, "o", color=NEUTRAL)
+    labels = [_shorten(site) for site in frame["site"]]
+    if not np.isnan(across.mean):
+        ax.hlines(1, across.low, across.high, color=INSIDE, linewidth=2)
+        ax.plot([across.mean], [1], "D", color=INSIDE)
+        ax.hlines(0, across.new_low, across.new_high, color=INSIDE, linewidth=2, linestyle="--")
+        place, labels = np.append(place, [1, 0]), [*labels, "mean over hospitals"]
+        labels.append("a further hospital")
+    ax.set_yticks(place, labels)
+    ax.set_xlabel(f"{summary.heading}, 95 % intervals")
+    ax.set_title("Sites left out")
+    return ax
+
+
 def partial_dependence(
     model: Model, feature: str | tuple[str, str], ax: Axes | None = None
 ) -> Axes:

@@ -34,6 +34,7 @@ from fedrulefit.report.contents import (
 )
 from fedrulefit.report.curves import draw_calibration, draw_decision
 from fedrulefit.report.embedded import island_facts
+from fedrulefit.report.forest import draw_forests
 from tests.reports import empty_model, evaluated_model, path_model, sample_model, weird_tables
 from tests.samples import SOLVERS, make_study, make_tables
 
@@ -62,8 +63,8 @@ def static_numbers() -> set[str]:
     out a share of 0.2, that fewer than 5 held-out patients are not told of."""
     return set(
         NUMBER.findall(
-            "100 95 BMJ 2024;385:e078378 BMJ 2023;380:e071018 SHA-256 Apache-2.0 fig. 3 0.4 0.2 5 0 "
-            "below 1e-09"
+            "100 95 BMJ 2024;385:e078378 BMJ 2023;380:e071018 SHA-256 Apache-2.0 fig. 3 0.4 0.2 5 "
+            "0 below 1e-09"
         )
     )
 
@@ -129,18 +130,22 @@ def derivable(model: Model) -> set[str]:
 def evaluation_numbers(model: Model) -> set[str]:
     """Numbers of the frames, which are functions of the score histograms in the model file."""
     known: set[str] = set()
-    for judged in (model.evaluation, model.validation):
-        if judged is None:
-            continue
+    words: list[str] = []
+    frames: list[Any] = []
+    judged, left_out = model.evaluation, model.validation
+    if judged is not None:
         drawn = (draw_calibration(judged), draw_decision(judged))
-        ticks = [t.text for curve in drawn for t in (*curve.x_ticks, *curve.y_ticks)]
-        words = [judged.words(), tell_heterogeneity(judged), tell_validation(judged), *ticks]
-        frames = (judged.metrics_frame(), judged.calibration_frame(), judged.decision_frame())
-        cells = itertools.chain.from_iterable(f.to_numpy().ravel().tolist() for f in frames)
-        for x in cells:
-            if isinstance(x, float):
-                known |= spellings(x) | spellings(100 * x)
-        known |= {text for line in words for text in NUMBER.findall(line)}
+        words += [t.text for curve in drawn for t in (*curve.x_ticks, *curve.y_ticks)]
+        words += [judged.words(), tell_heterogeneity(judged)]
+        frames += [judged.metrics_frame(), judged.calibration_frame(), judged.decision_frame()]
+    if left_out is not None:
+        words += [t.text for tree in draw_forests(left_out) for t in tree.x_ticks]
+        words += [tell_heterogeneity(left_out), tell_validation(left_out)]
+        frames += [left_out.metrics_frame(), left_out.summary_frame()]
+    for x in itertools.chain.from_iterable(f.to_numpy().ravel().tolist() for f in frames):
+        if isinstance(x, float):
+            known |= spellings(x) | spellings(100 * x)
+    known |= {text for line in words for text in NUMBER.findall(line)}
     return known
 
 
@@ -196,6 +201,10 @@ JUDGED = {
     "with the outcome inside, of them": ("SubgroupSums", "events_inside"),
     "held-out patients inside rules at each site": ("ResultsReply", "held_out"),
     "with the outcome inside at each site, of them": ("ResultsReply", "held_out_events"),
+    "hospitals with enough of them": ("WithinSums", "sites"),
+    "those with the outcome there": ("WithinSums", "cases"),
+    "the areas within hospitals": ("WithinSums", "placed"),
+    "their interval": ("WithinSums", "doubts"),
     "patients of each site": ("ResultsReply", "totals"),
     "inside rules at each site": ("ResultsReply", "inside"),
     "with the outcome inside at each site": ("ResultsReply", "events_inside"),

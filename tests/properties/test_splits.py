@@ -2,8 +2,13 @@
 
 Two splits of the same patients into the same number of sites give identical bytes for every
 total of the exact solver. So whatever is computed from totals says nothing about who has
-which patient. (The share of variance between sites says just that, and so is coarse:
-``tests/attacks/test_between.py``.) The naive twin adds Python's integers, one patient at a time.
+which patient. The naive twin adds Python's integers, one patient at a time.
+
+Two sums are left out on purpose, since who is where is what they measure. The share of variance
+between sites is coarse (``tests/attacks/test_between.py``). How well patients of one and the same
+site are told apart (:class:`WithinSums`): what it can tell of a site is thought through in
+:mod:`fedrulefit.core.families.yesno_within`; the last test here shows that it is the only one of
+its question, and that other splits give other totals.
 """
 
 from __future__ import annotations
@@ -25,11 +30,14 @@ from fedrulefit.core.bins import count_histograms
 from fedrulefit.core.certificate import SlopeSums, sum_conjugate, sum_slopes
 from fedrulefit.core.curvature import STEPS, CurvatureSums, Query, sum_curvature
 from fedrulefit.core.cutoffs import estimate_grid
+from fedrulefit.core.families.yesno_sums import ScoreSums, count_scores
+from fedrulefit.core.families.yesno_within import WithinSums, place_within
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, ROOT_BITS, UNIT_BITS, Bounds, round_coef
 from fedrulefit.core.grid import Grid, term_bounds
 from fedrulefit.core.importance import TermSums, sum_terms
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.rules import Rule, conjoin, cutoff_rules
+from fedrulefit.core.sums import Packing
 from fedrulefit.privacy.masks import add_rings
 from fedrulefit.privacy.policy import OPEN
 from fedrulefit.protocol import messages as m
@@ -174,7 +182,7 @@ def scores(table: Table, owner: Any, query: Query) -> bytes:
         talk.ask(m.TermsRequest, rules=rules)
         reply = talk.ask(m.EvaluateRequest, terms=query.terms, coef=query.end)
         assert isinstance(reply, m.SumReply), reply
-        rings.append(reply.numbers)
+        rings.append(reply.numbers[: Packing(ScoreSums).size])  # then come sums within sites
     return add_rings(rings, len(rings[0])).tobytes()
 
 
@@ -355,3 +363,25 @@ def test_bounds_hold_for_the_terms_of_a_site() -> None:
     bounds = term_bounds(grid, Layout(1, len(rules), len(grid.linear)))
     assert (bounds > 0).all()
     assert set(bounds[: 1 + len(rules)].tolist()) == {1.0}
+
+
+# --- the one sum that depends on the split ---------------------------------------------------
+
+
+def test_discrimination_within_sites_depends_on_who_is_where_and_nothing_else_does() -> None:
+    rng = np.random.default_rng(4)
+    chance = expit(rng.normal(-1, 1.5, 400))
+    outcome = (rng.random(400) < chance).astype(float)
+    found: dict[type, set[bytes]] = {ScoreSums: set(), WithinSums: set()}
+    for owner in (np.arange(400) % 2, np.arange(400) // 200):
+        parts = [
+            count_scores(chance[owner == k], outcome[owner == k], np.ones(200)) for k in (0, 1)
+        ]
+        for kind, sums in (
+            (ScoreSums, parts),
+            (WithinSums, [place_within(part, 5.0) for part in parts]),
+        ):
+            packing: Any = Packing(kind)
+            found[kind].add(sum(packing.round(part) for part in sums).tobytes())
+    assert m.EvaluateRequest.sums == (ScoreSums, WithinSums)
+    assert {kind: len(totals) for kind, totals in found.items()} == {ScoreSums: 1, WithinSums: 2}

@@ -119,6 +119,7 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
         "core/families/yesno_measures.py": "and what is read off the sums",
         "core/subgroups.py": "two sums in one answer: of the scores, and of who satisfies rules",
         "protocol/site/work.py": "a site's own results are the same sums, over itself alone",
+        "core/families/yesno_within.py": "two sums in one answer: over all, and within hospitals",
         "model/evaluation.py": "the sums stand in the model, as what it is judged by",
         "model/file/upgrading.py": "and in its older files",
     },

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from fedrulefit import Model, plot
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
+from tests.reports import evaluated_model
 from tests.samples import fit_model, make_frame, make_study, make_tables, study_facts
 
 FUNCTIONS = [plot.rules, plot.importance, plot.subgroups, plot.history]
@@ -179,3 +180,19 @@ def test_the_path_ends_near_the_model_at_the_chosen_penalty() -> None:
     chosen = int((frame["penalty"] - model.provenance.penalty).abs().idxmin())
     for term in model.terms[:3]:
         assert abs(term.path[chosen] - term.coefficient) < 0.2 * abs(term.coefficient) + 0.05
+
+
+def test_hospitals_show_the_validation(model: Model) -> None:
+    assert plot.hospitals(model).texts, "no site was left out"
+    judged = evaluated_model()
+    assert judged.validation is not None
+    ax = plot.hospitals(judged)
+    found = judged.validation.metrics_frame()
+    np.testing.assert_allclose(np.asarray(ax.lines[0].get_xdata(), float), found["auc"])
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names == [*found["site"], "mean over hospitals", "a further hospital"]
+    sites = dict(list(judged.validation.sites.items())[:1])
+    few = dataclasses.replace(judged.validation, sites=sites)
+    assert len(plot.hospitals(dataclasses.replace(judged, validation=few)).lines) == 1
+    none = dataclasses.replace(few, sites={})
+    assert plot.hospitals(dataclasses.replace(judged, validation=none)).texts

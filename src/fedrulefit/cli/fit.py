@@ -8,7 +8,7 @@ import tomllib
 from collections import Counter
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -34,6 +34,9 @@ from fedrulefit.study import Settings, Study
 from fedrulefit.table.check import inspect_table
 from fedrulefit.table.patients import Table
 from fedrulefit.table.sources import Source, read_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EPILOG = "Example: fedrulefit fit --study study.toml --site a.csv --site b.csv -o model.json"
 
@@ -142,11 +145,18 @@ def _facts(model: Model, path: Path) -> dict[str, Any]:
         "certificate": asdict(model.provenance.certificate),
         "privacy": model.privacy.words(),
     }
-    judged = {"evaluation": model.evaluation, "validation": model.validation}
-    for name, result in judged.items():
-        if result is not None:
-            facts[name] = result.metrics_frame().to_dict("records")
+    if model.evaluation is not None:
+        facts["evaluation"] = _rows(model.evaluation.metrics_frame())
+    if model.validation is not None:
+        facts["validation"] = _rows(model.validation.metrics_frame())
+        facts["validation_summary"] = _rows(model.validation.summary_frame())
     return facts
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[Any, Any]]:
+    """Return the rows; None where a number is not told, since JSON knows no NaN."""
+    rows: list[dict[Any, Any]] = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return rows
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:

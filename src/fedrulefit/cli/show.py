@@ -18,9 +18,10 @@ from fedrulefit.cli.console import line, printable, stderr
 from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import FINEST, tell_distance
 from fedrulefit.model import Model
-from fedrulefit.model.evaluation import ALL_SITES, Evaluation
+from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.model.subgroups import NAMES, Among, tell_patients
+from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import STANDS_FOR_SITE, tell_stand_ins
 from fedrulefit.protocol.coordinator import Progress
 
@@ -226,18 +227,20 @@ def print_evaluation(console: Console, model: Model) -> None:
             console.print(_metrics_table(model.evaluation, "Held-out patients by site", "site"))
         console.print()
     if model.validation is not None:
-        title = "Learnt without each site, judged on it"
-        console.print(_metrics_table(model.validation, title, "left out"))
+        if model.validation.sites:
+            title = "Learnt without each site, judged on it"
+            console.print(_metrics_table(model.validation, title, "left out"))
+        console.print(line(model.validation.words()))
         console.print()
 
 
-def _metrics_table(evaluation: Evaluation, title: str, first: str) -> Table:
+def _metrics_table(evaluation: Evaluation | SiteValidation, title: str, first: str) -> Table:
     """Return how the patients of each site are predicted."""
     told = {
         site: evaluation.family.judge.tell_briefly(found)
         for site, found in evaluation.all_measures.items()
     }
-    headings = [heading for heading, _ in told[ALL_SITES]]
+    headings = [heading for heading, _ in next(iter(told.values()))]
     table = Table(first, *headings, title=title, title_justify="left", box=None)
     for site, row in told.items():
         table.add_row(printable(site), *(number for _, number in row))

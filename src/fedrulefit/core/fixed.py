@@ -7,7 +7,8 @@ too large for the sum is treated by the hospital that holds it. Hence:
 
 * **Each patient's contribution is rounded to a whole number of units**, and these are
   added exactly. It depends on that patient, on the question and on public facts.
-  Any split of the same patients into sites has the same total, bit for bit.
+  Any split of the same patients into sites has the same total, bit for bit. One sum is about
+  the split itself, and coarse for it: :mod:`fedrulefit.core.families.yesno_within`.
 * **Contributions are bounded by public facts**: the study, the grid, and the constants
   below. A question that could go beyond is refused before a patient is touched; a table
   that is too large for its sums never joins. Nothing is cut.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fedrulefit.core.rounding import EXACT
 from fedrulefit.engines.base import Engine
 from fedrulefit.engines.inprocess import EMBEDDED
 from fedrulefit.errors import FitError
-from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.validation import SiteValidation
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.privacy.mechanisms import Noise
 from fedrulefit.privacy.policy import MIN_COUNT
@@ -25,7 +24,7 @@ def leave_one_site_out(
     make_ledger: Callable[[str], Ledger] = lambda site: Ledger(),
     n_threads: int = 1,
     on_site: Callable[[str], None] | None = None,
-) -> Evaluation | None:
+) -> SiteValidation:
     """Validate internally–externally: learn without each site, and judge on it.
 
     Each site takes part in the runs of all others: what leaves it there, and what that costs,
@@ -42,10 +41,10 @@ def leave_one_site_out(
 
     Returns
     -------
-    evaluation : Evaluation or None
-        Each site's patients as judged by the model of the others, and all together; None
-        where these are too few to tell, and only together where a site has fewer than five
-        patients with or without the outcome (with weights: less than five times the largest).
+    validation : SiteValidation
+        Each site's patients as judged by the model of the others. A site with fewer than five
+        patients with or without the outcome (with weights: less than five times the largest)
+        is only named. A site's table without outcomes is not judged.
 
     Raises
     ------
@@ -67,9 +66,7 @@ def leave_one_site_out(
             chance = model.predict_proba(table.values)
             found[site] = judge.count(chance, table.outcome, table.weights)
     least = MIN_COUNT * study.most_weight
-    own = {}
-    if all(min(sums.n_cases, sums.n_others) >= least for sums in found.values()):
-        merged = {site: judge.coarsen(sums, least) for site, sums in found.items()}
-        own = {site: judge.measure(sums).rounded(least) for site, sums in merged.items() if sums}
-    together = Evaluation(judge.add(list(found.values())), own, family=study.family)
-    return together.rounded(EXACT, study.most_weight)
+    few = tuple(s for s, sums in found.items() if judge.coarsen(sums, least, each=True) is None)
+    merged = {s: judge.coarsen(sums, least) for s, sums in found.items() if s not in few}
+    told = {site: judge.measure(sums).rounded(least) for site, sums in merged.items() if sums}
+    return SiteValidation(told, study.family, few)

@@ -1,8 +1,9 @@
 """The fitted model, its file, and what may be published of it.
 
 ``terms`` → ``model`` (prediction) → ``wording`` and ``frames`` (what people read) →
-``evaluation`` (how well it predicts) → ``publish`` (no finer than may be told) → ``file`` and
-``export`` (for other programs); ``dependence`` follows from the terms alone.
+``evaluation`` and ``validation`` (how well it predicts) → ``publish`` (no finer than may be
+told) → ``file`` and ``export`` (for other programs); ``dependence`` follows from the terms
+alone.
 """
 
 from fedrulefit.model.model import Contribution, Explanation, Model

@@ -7,9 +7,9 @@ usual measures; the plots in :mod:`fedrulefit.plot` show the same frames.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import Family, YesNo
 from fedrulefit.core.families.yesno_measures import Measures, bin_means
 from fedrulefit.core.families.yesno_sums import ScoreSums
+from fedrulefit.core.families.yesno_within import Within
 from fedrulefit.core.rounding import EXACT, Rounding, round_step, round_up_step
+from fedrulefit.core.sums import Packing
 from fedrulefit.model import frames
 from fedrulefit.privacy.policy import MIN_COUNT
 
@@ -40,6 +42,9 @@ class Evaluation:
         Of each site; empty where only the total is told.
     measures : Measures, optional
         Over all sites, where they were taken before bins were merged.
+    within : Within, optional
+        How well patients of one and the same site are told apart; None where fewer than two
+        sites have enough patients for that.
     judged : Rounding
         How coarse the model was when it was judged; what is rounded later was judged before.
     family : Family
@@ -49,6 +54,7 @@ class Evaluation:
     overall: ScoreSums
     sites: Mapping[str, Measures] = field(default_factory=dict)
     measures: Measures | None = None
+    within: Within | None = None
     judged: Rounding = EXACT
     family: Family = _YES_NO
 
@@ -59,10 +65,37 @@ class Evaluation:
         outcome: Floats,
         weights: Floats | None = None,
         family: Family = _YES_NO,
+        *,
+        sites: Sequence[Any] | None = None,
     ) -> Evaluation:
-        """Judge predictions of patients at hand."""
+        """Judge predictions of patients at hand.
+
+        Parameters
+        ----------
+        prediction, outcome, weights : (n_rows,) float64
+        family : Family
+        sites : (n_rows,), optional
+            Each patient's site. With it each site is judged on its own, too, and so is how well
+            patients of one and the same site are told apart.
+        """
+        judge = family.judge
         weights = np.ones(len(prediction)) if weights is None else weights
-        return cls(family.judge.count(prediction, outcome, weights), family=family)
+        if sites is None:
+            return cls(judge.count(prediction, outcome, weights), family=family)
+        names, place = np.unique(np.asarray(sites), return_inverse=True)
+        parts = [
+            judge.count(*(part[place == k] for part in (prediction, outcome, weights)))
+            for k in range(len(names))
+        ]
+        least = MIN_COUNT * float(weights.max())
+        packing = Packing(judge.within_sums)
+        rounded = [packing.round(judge.place_within(part, least)) for part in parts]
+        return cls(
+            judge.add(parts),
+            {str(name): judge.measure(part) for name, part in zip(names, parts, strict=True)},
+            within=judge.measure_within(packing.read(np.sum(rounded, axis=0))),
+            family=family,
+        )
 
     @property
     def total(self) -> Measures:
@@ -99,8 +132,8 @@ class Evaluation:
             sites = {}
         cases, others, means = merged.cases, merged.others, bin_means(merged)
         if rounding != EXACT:
-            measures = _round_measures(measures, rounding, unit)
-            sites = {site: _round_measures(found, rounding, unit) for site, found in sites.items()}
+            measures = round_measures(measures, rounding, unit)
+            sites = {site: round_measures(found, rounding, unit) for site, found in sites.items()}
             cases, others = (
                 np.array([rounding.count(x, unit) for x in part.tolist()])
                 for part in (cases, others)
@@ -108,7 +141,8 @@ class Evaluation:
             means = _round_means(means, np.diff(merged.ends) * unit / (cases + others))
         means = np.clip(means, merged.ends[:-1], merged.ends[1:])
         sums = restore_sums(cases, others, measures, merged.edges, means)
-        return replace(self, overall=sums, sites=sites, measures=measures)
+        within = self.within and self.within.rounded(rounding, unit)
+        return replace(self, overall=sums, sites=sites, measures=measures, within=within)
 
     def metrics_frame(self) -> pd.DataFrame:
         """Return a row for all sites, and for each that can be seen.
@@ -116,7 +150,9 @@ class Evaluation:
         Columns: patients, events, auc with its confidence interval and the bound of
         its discretisation, brier, log_loss, slope and intercept (in the large) of the
         calibration with their confidence intervals, observed and expected share of the
-        outcome.
+        outcome. Where several hospitals were judged, of all sites also within_auc, the mean AUC
+        of patients of one and the same hospital, with within_auc_low and within_auc_high,
+        within_sites and within_cases, the hospitals and patients that it rests on.
         """
         return frames.metrics_frame(self)
 
@@ -143,11 +179,14 @@ class Evaluation:
         return frames.decision_frame(self)
 
     def words(self) -> str:
-        """Return the evaluation in a sentence."""
-        return self.family.judge.tell(self.total)
+        """Return the evaluation in a sentence or two."""
+        judge = self.family.judge
+        within = "" if self.within is None else f" {judge.tell_within(self.total, self.within)}"
+        return judge.tell(self.total) + within
 
 
-def _round_measures(found: Measures, rounding: Rounding, unit: float) -> Measures:
+def round_measures(found: Measures, rounding: Rounding, unit: float) -> Measures:
+    """Return measures as they may be published: rounded counts, and three decimals."""
     counts = (rounding.count(x, unit) for x in (found.patients, found.events))
     return found.rounded(rounding.multiple * unit).with_counts(*counts)
 

@@ -1,18 +1,20 @@
 """A model's terms, subgroups, path and measures as data frames, one row each.
 
-In: a model, or its evaluation. Out: pandas frames, whose columns are documented where people
-ask for them, at :class:`~fedrulefit.model.Model` and
-:class:`~fedrulefit.model.evaluation.Evaluation`. NaN stands for what is not told.
+In: a model, its evaluation or its validation. Out: pandas frames, whose columns are documented
+where people ask for them, at :class:`~fedrulefit.model.Model`,
+:class:`~fedrulefit.model.evaluation.Evaluation` and
+:class:`~fedrulefit.model.validation.SiteValidation`. NaN stands for what is not told.
 
 pandas loads when a frame is asked for: a hospital's process makes models, and needs none.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 from fedrulefit.core.between import MOSTLY
+from fedrulefit.core.heterogeneity import Across
 from fedrulefit.model.subgroups import NAMES, Among, choose_patients, list_subgroups
 from fedrulefit.model.terms import RuleTerm
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from fedrulefit.model.evaluation import Evaluation
     from fedrulefit.model.model import Model
+    from fedrulefit.model.validation import SiteValidation
 
 
 def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFrame:
@@ -127,7 +130,31 @@ def metrics_frame(evaluation: Evaluation) -> pd.DataFrame:
     import pandas as pd
 
     rows = [{"site": name, **vars(found)} for name, found in evaluation.all_measures.items()]
+    if evaluation.within is not None:
+        rows[0] |= {f"within_{name}": value for name, value in vars(evaluation.within).items()}
     return pd.DataFrame(rows)
+
+
+def validation_frame(validation: SiteValidation) -> pd.DataFrame:
+    """Return :meth:`SiteValidation.metrics_frame`."""
+    import pandas as pd
+
+    rows = [{"site": name, **vars(found)} for name, found in validation.sites.items()]
+    rows += [{"site": name} for name in validation.too_few]
+    names = [field.name for field in fields(validation.family.judge.measures)]
+    return pd.DataFrame(rows, columns=["site", *names])
+
+
+def summary_frame(validation: SiteValidation) -> pd.DataFrame:
+    """Return :meth:`SiteValidation.summary_frame`."""
+    import pandas as pd
+
+    rows = [
+        {"measure": found.name, **vars(found.across), "scale": found.scale}
+        for found in validation.summary()
+    ]
+    names = [field.name for field in fields(Across)]
+    return pd.DataFrame(rows, columns=["measure", *names, "scale"])
 
 
 def calibration_frame(evaluation: Evaluation, n_groups: int) -> pd.DataFrame:

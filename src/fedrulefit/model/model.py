@@ -29,6 +29,7 @@ from fedrulefit.model import frames
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.subgroups import Among
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
+from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import describe_term, unit_change
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.privacy.policy import MIN_COUNT
@@ -77,9 +78,9 @@ class Model:
     provenance : Provenance
     evaluation : Evaluation or None
         How well it predicts patients that were held out, if some were.
-    validation : Evaluation or None
+    validation : SiteValidation or None
         How well models of all sites but one predict the patients of that one, if that
-        was tried (internal–external validation).
+        was tried (internal–external validation); by site, never together.
     rounding : Rounding or None
         How coarse its counts are (``fedrulefit.model.publish``); None for a file that was
         made before they were rounded.
@@ -92,7 +93,7 @@ class Model:
     privacy: PrivacyBill
     provenance: Provenance
     evaluation: Evaluation | None = None
-    validation: Evaluation | None = None
+    validation: SiteValidation | None = None
     rounding: Rounding | None = EXACT
 
     @cached_property
@@ -254,7 +255,8 @@ class Model:
 
         Columns ``rule``, ``kind``, ``coefficient``, its effect (of a yes/no outcome
         ``odds_ratio``), ``importance``, ``support`` (the share of training patients who
-        satisfy the rule); ``between_sites``, roughly the share of its variance that lies between sites, NaN where that is not told;
+        satisfy the rule); ``between_sites``, roughly the share of its variance that lies
+        between sites, NaN where that is not told;
         ``importance_within``, its importance by its spread within sites, as the paper has it;
         and ``stands_for_site``, whether more than half of its variance lies between them.
 

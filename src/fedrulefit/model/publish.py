@@ -18,6 +18,8 @@ certificate            two digits
 results per site       as counts; none where one site has too few
 evaluation             merged bins, rounded counts, measures to three decimals
 held-out inside rules  as counts, and never fewer than five in a cell of the table rule × outcome
+validation             each site's measures as counts; a site with too few is only named: no
+                       total over sites is told that would tell its own
 =====================  ==================================================================
 
 Why coefficients: at the optimum the outcomes inside a rule are

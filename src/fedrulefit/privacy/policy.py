@@ -48,7 +48,8 @@ KINDS: Final[dict[ReleaseKind, str]] = {
     "between-sites": "how far this site's means of the model's terms lie from the mean of all, in "
     "coarse steps",
     "evaluation": "histograms of the model's scores, and held-out patients inside each of its "
-    "rules, with and without the outcome",
+    "rules, with and without the outcome; how well scores tell apart patients of one and the same "
+    "site",
     "site-results": "this site's own results, by name and without masks: patients and outcomes in "
     "all and inside rules of the model, and how well it predicts them",
 }

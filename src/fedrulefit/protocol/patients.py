@@ -6,6 +6,7 @@ leaves the site.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -135,6 +136,13 @@ class Patients:
         """
         weights: Floats = np.rint(self.held_out.weights * WEIGHT_UNIT) / WEIGHT_UNIT
         return weights
+
+    def place_within(self, scores: Sum) -> Sum:
+        """Return what the held-out patients, held against each other, add; of too few, zeros."""
+        enough = self.has_enough(self.held_out)
+        least = self.fewest * self.public.study.most_weight if enough else math.inf
+        placed: Sum = self.public.family.judge.place_within(scores, least)
+        return placed
 
 
 def outcome_of(table: Table) -> Floats:

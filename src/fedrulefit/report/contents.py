@@ -15,11 +15,13 @@ import numpy as np
 
 from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import tell_distance
+from fedrulefit.core.families.judge import Summary
 from fedrulefit.core.rules import format_number
 from fedrulefit.model import LinearTerm, Model, RuleTerm, level_words
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.subgroups import NAMES, choose_patients, tell_patients
+from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import tell_stand_ins
 from fedrulefit.study import Category, Number, YesNo
 
@@ -335,18 +337,28 @@ def _tell_patients(model: Model) -> str:
     return f"{learnt}{tell_events(model)} of them {words.had_outcome}."
 
 
-def tell_validation(validation: Evaluation) -> str:
-    """Return the internal–external validation in a sentence."""
-    span = validation.family.judge.tell_span(list(validation.sites.values()))
+def tell_validation(validation: SiteValidation) -> str:
+    """Return the internal–external validation in a few sentences."""
     return (
         "Each site was left out once: a model was learnt from all others and judged on it. "
-        f"{span} This tells how the model may do at a hospital that it was not learnt from."
+        "Each was judged by a model of its own, so that nothing is added up over sites. "
+        f"{validation.words()}"
     )
 
 
-def tell_heterogeneity(evaluation: Evaluation) -> str:
+def tell_heterogeneity(evaluation: Evaluation | SiteValidation) -> str:
     """Return how much the sites differ, in a sentence; empty where that is not known."""
     return evaluation.family.judge.tell_heterogeneity(list(evaluation.sites.values()))
+
+
+def tell_scales(summary: Sequence[Summary]) -> str:
+    """Return where the measures of hospitals were averaged, and what the intervals are."""
+    scales = ", ".join(f"{found.heading} {found.scale}" for found in summary)
+    return (
+        "Random effects: hospitals count by how well they are known and by how much they differ. "
+        "The mean's interval says where the mean of many such hospitals lies; the prediction "
+        f"interval, where one further hospital may lie. Scales of averaging and of τ: {scales}."
+    )
 
 
 def list_origin(model: Model, file: str) -> list[Fact]:

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -25,8 +25,9 @@ from fedrulefit.model.dependence import strongest_pairs
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file import model_text
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
+from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import STANDS_FOR_SITE
-from fedrulefit.report import charts, curves
+from fedrulefit.report import charts, curves, forest
 from fedrulefit.report import contents as facts
 from fedrulefit.report.embedded import dump_island, write_family
 from fedrulefit.report.tripod import list_checklist, list_cluster_items
@@ -70,6 +71,7 @@ def _frame(model: Model) -> dict[str, Any]:
         "width": charts.WIDTH,
         "height": charts.HEIGHT,
         "paper": curves,
+        "woods": forest,
     }
 
 
@@ -83,7 +85,6 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "few_held_out": model.few_held_out,
         "is_rounded": model.is_rounded,
         "digits": facts.rate_digits(model),
-        "groups": facts.tell_groups(model),
         "rounded": facts.tell_rounding(model),
         "unjudged": model.unjudged,
         "paragraph": facts.tell_model(model),
@@ -135,52 +136,86 @@ class _Judged:
 
     title: str
     words: Sequence[str]
-    curves: Sequence[curves.Curve]
     tables: Mapping[str, _Table]
+    curves: Sequence[curves.Curve] = ()
+    forests: Sequence[forest.Forest] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class _Table:
+    """A table; the page folds it where it is long, and tells its note below it."""
+
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    folded: bool = False
+    note: str = ""
+
+
+_OF_SITES: Final = (
+    "What single sites told is rounded: counts to multiples of five or more, measures to three "
+    "decimals."
+)
 
 
 def _list_judged(model: Model) -> list[_Judged]:
     """Return every way in which the model was judged."""
+    ways = []
+    if model.evaluation is not None:
+        ways.append(_judge(model, model.evaluation))
+    if model.validation is not None:
+        ways.append(_compare_sites(model, model.validation))
+    return ways
+
+
+def _judge(model: Model, evaluation: Evaluation) -> _Judged:
+    """Return how held-out patients are predicted."""
+    judge, digits = evaluation.family.judge, facts.rate_digits(model)
     before = BEFORE_ROUNDING if judged_before(model) else ""
-    ways = (
-        ("Held-out patients", model.evaluation, Evaluation.words, before),
-        ("Sites left out", model.validation, facts.tell_validation, ""),
-    )
-    digits = facts.rate_digits(model)
-    return [
-        _judge(title, [tell(found), facts.tell_heterogeneity(found), note], found, digits)
-        for title, found, tell, note in ways
-        if found is not None
-    ]
-
-
-def _judge(title: str, words: Sequence[str], evaluation: Evaluation, digits: int) -> _Judged:
-    judge = evaluation.family.judge
+    words = (evaluation.words(), facts.tell_heterogeneity(evaluation), before)
     drawn = [curves.draw_calibration(evaluation, digits)]
+    measures = _tabulate(evaluation.metrics_frame(), judge.measure_columns, digits)
     tables = {
-        "Discrimination and calibration": _turn(
-            _tabulate(evaluation.metrics_frame(), judge.measure_columns, digits),
-            list(evaluation.all_measures),
+        "Discrimination and calibration": replace(
+            _turn(measures, list(evaluation.all_measures)),
+            note=_OF_SITES if evaluation.sites else "",
         ),
-        f"Calibration by groups of the predicted {evaluation.family.words.level}": _tabulate(
-            evaluation.calibration_frame(), judge.group_columns, digits
+        f"Calibration by groups of the predicted {evaluation.family.words.level}": replace(
+            _tabulate(evaluation.calibration_frame(), judge.group_columns, digits), folded=True
         ),
     }
     decisions = evaluation.decision_frame()
     if len(decisions):  # none where few patients stand in one group
         drawn.append(curves.draw_decision(evaluation))
-        tables["Decision curve"] = _tabulate(decisions, judge.decision_columns, digits)
-    return _Judged(title, [line for line in words if line], drawn, tables)
+        tables["Decision curve"] = replace(
+            _tabulate(decisions, judge.decision_columns, digits), folded=True
+        )
+    told = [line for line in words if line]
+    return _Judged("Held-out patients", told, tables, drawn, note=facts.tell_groups(model))
+
+
+def _compare_sites(model: Model, validation: SiteValidation) -> _Judged:
+    """Return how each site's patients are predicted by the model of the others."""
+    judge, digits = validation.family.judge, facts.rate_digits(model)
+    words = (facts.tell_validation(validation), facts.tell_heterogeneity(validation))
+    frame, summary = validation.metrics_frame(), validation.summary()
+    over = _tabulate(validation.summary_frame(), judge.summary_columns, digits)
+    tables = {
+        "Hospitals like these": replace(
+            _turn(over, [found.heading for found in summary]), note=facts.tell_scales(summary)
+        ),
+        "Discrimination and calibration by site left out": replace(
+            _turn(_tabulate(frame, judge.measure_columns, digits), frame["site"].tolist()),
+            note=_OF_SITES,
+        ),
+    }
+    told = [line for line in words if line]
+    return _Judged("Sites left out", told, tables, forests=forest.draw_forests(validation))
 
 
 def _tabulate(frame: pd.DataFrame, columns: Sequence[Column], digits: int) -> _Table:
-    """Return the columns under their headings; `digits` are a rate's decimals in percent."""
+    """Return the known columns under their headings; `digits` are a rate's decimals in percent."""
+    columns = [column for column in columns if column.name in frame]
     rows = [[_cell(row, column, digits) for column in columns] for row in frame.to_dict("records")]
     return _Table([column.heading for column in columns], rows)
 
@@ -196,6 +231,8 @@ def _cell(row: Mapping[Hashable, Any], column: Column, digits: int) -> str:
     names = [column.name, column.upto] if column.upto else [column.name]
     if column.holds == "edge":
         return " to ".join(f"{row[name]:g}" for name in names)
+    if all(math.isnan(row[name]) for name in names):
+        return "–"
     decimals = 2 + digits if column.holds == "rate" else 3
     return " to ".join(_number(row[name], decimals) for name in names)
 
@@ -203,7 +240,7 @@ def _cell(row: Mapping[Hashable, Any], column: Column, digits: int) -> str:
 def _number(value: float, digits: int) -> str:
     if math.isnan(value):
         return "–"
-    if value.is_integer():
+    if float(value).is_integer():
         return facts.format_count(value)
     return facts.write_minus(f"{value:.{digits}f}")
 

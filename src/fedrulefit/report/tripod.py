@@ -20,6 +20,7 @@ from fedrulefit.report.contents import (
     tell_events,
     tell_heterogeneity,
     tell_outcome,
+    tell_validation,
 )
 
 _NOT_TOLD: Final = "Not known: the sites did not tell such results of their own in this run."
@@ -115,7 +116,7 @@ def list_cluster_items(model: Model) -> list[Fact]:
         else _NOT_TOLD
     )
     left_out = (
-        "Each site was left out in turn: see “Performance”."
+        tell_validation(model.validation)
         if model.validation is not None
         else "Not done in this run."
     )
@@ -204,10 +205,19 @@ def _use(model: Model) -> str:
 
 
 def _heterogeneity(model: Model) -> str:
+    within = _within(model)
     for judged in (model.validation, model.evaluation):
         if judged is not None and judged.sites:
-            return f"{tell_heterogeneity(judged)} By site under “Performance”."
-    return _NOT_TOLD
+            return f"{tell_heterogeneity(judged)} By site under “Performance”. {within}".strip()
+    return within or _NOT_TOLD
+
+
+def _within(model: Model) -> str:
+    """Return how well patients of one and the same hospital are told apart, if known."""
+    found = model.evaluation
+    if found is None or found.within is None:
+        return ""
+    return found.family.judge.tell_within(found.total, found.within)
 
 
 def _sites_in_fit(model: Model) -> str:
@@ -239,10 +249,12 @@ def _numbers(model: Model) -> str:
 
 def _analyses(model: Model) -> str:
     words = f"Development: {_numbers(model)}"
-    for judged, what in ((model.evaluation, "Held out"), (model.validation, "Sites left out")):
-        if judged is not None:
-            patients, events = map(format_count, (judged.total.patients, judged.total.events))
-            words += f" {what}: {patients} patients, {events} events."
+    if model.evaluation is not None:
+        total = model.evaluation.total
+        patients, events = map(format_count, (total.patients, total.events))
+        words += f" Held out: {patients} patients, {events} events."
+    if model.validation is not None:
+        words += " Sites left out: by site under “Performance”."
     return words
 
 

@@ -20,10 +20,11 @@ from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import Model
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import BEFORE_ROUNDING
-from fedrulefit.report import curves, render_report, write_report
+from fedrulefit.report import curves, forest, render_report, write_report
 from fedrulefit.report.contents import list_certificate, list_terms, tell_model
 from fedrulefit.report.curves import draw_calibration, draw_decision
 from fedrulefit.report.embedded import dump_island, island_facts
+from fedrulefit.report.forest import draw_forests
 from fedrulefit.report.tripod import AUTHORS, list_checklist
 from tests.reports import (
     SCRIPT,
@@ -158,8 +159,35 @@ def test_performance_is_shown_only_where_there_is_some() -> None:
     assert model.evaluation.words() in page
     (auc,) = model.evaluation.metrics_frame().query("site == 'all sites'")["auc"]
     assert f'<td class="num">{auc:.3f}</td>' in page
-    for title in ("Discrimination and calibration", "Calibration by groups", "Decision curve"):
-        assert page.count(f"<caption>{title}") == 2, "held-out patients, and sites left out"
+    for title in ("Calibration by groups", "Decision curve", "Hospitals like these"):
+        assert page.count(f"<caption>{title}") == 1
+    assert page.count("<caption>Discrimination and calibration") == 2, "and by site left out"
+    (left_out,) = re.findall(r"<h3>Sites left out</h3>.*?</section>", page, re.DOTALL)
+    assert "all sites" not in left_out, "each was judged by a model of its own"
+    assert model.validation is not None
+    assert model.validation.words() in left_out
+
+
+def test_a_forest_shows_each_site_the_mean_and_a_further_hospital() -> None:
+    validation = evaluated_model().validation
+    assert validation is not None
+    drawn = draw_forests(validation)
+    assert [tree.title.split(" (")[0] for tree in drawn] == [
+        "AUC", "Calibration slope", "Calibration in the large",
+    ]  # fmt: skip
+    for tree, summary in zip(drawn, validation.summary(), strict=True):
+        assert [bar.kind for bar in tree.bars] == [*["site"] * 3, "mean", "new"]
+        assert [bar.name for bar in tree.bars][:3] == list(validation.sites)
+        for bar in tree.bars:
+            assert forest.LEFT <= bar.left <= bar.right <= forest.WIDTH - forest.RIGHT
+            assert bar.x is None or bar.left <= bar.x <= bar.right
+        assert f"{summary.across.new_high:.2f}".replace("-", "−") in tree.bars[-1].told
+    two = dict(list(validation.sites.items())[:2])
+    assert {bar.kind for bar in draw_forests(replace(validation, sites=two))[0].bars} == {"site"}
+    assert draw_forests(replace(validation, sites={})) == []
+    assert "Sites left out" in render_report(
+        replace(evaluated_model(), validation=replace(validation, sites={}, too_few=("north",)))
+    )
 
 
 def test_curves_are_drawn_from_the_frames() -> None:

@@ -11,7 +11,8 @@ at each site          :meth:`Judge.count`
 over sites            :meth:`Judge.add`
 too few to tell       :meth:`Judge.coarsen`
 measures              :meth:`Judge.measure`
-over measured sites   :meth:`Judge.heterogeneity`
+within hospitals      :meth:`Judge.place_within`, :meth:`Judge.measure_within`
+over measured sites   :meth:`Judge.heterogeneity`, :meth:`Judge.summarise`
 curves                :meth:`Judge.groups`, :meth:`Judge.decisions`
 in words              :meth:`Judge.tell` and what follows it
 ====================  =======================================================
@@ -22,9 +23,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.heterogeneity import Across
+from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.sums import Packing, Sum
 
 Sums = TypeVar("Sums", bound=Sum)
@@ -53,6 +56,40 @@ class Column:
     holds: Literal["number", "rate", "edge"] = "number"
 
 
+@dataclass(frozen=True)
+class Summary:
+    """One measure of single hospitals, told of hospitals like them.
+
+    Parameters
+    ----------
+    name, heading : str
+        The field of the measures, and its words.
+    across : Across
+        On the measure's own scale, but for its τ.
+    scale : str
+        Where hospitals were averaged and τ stands, in words.
+    ideal : float
+        What a perfect model has; NaN where the larger is the better.
+    """
+
+    name: str
+    heading: str
+    across: Across
+    scale: str
+    ideal: float
+
+
+class Within(Protocol):
+    """A measure of patients of one and the same hospital, averaged over hospitals."""
+
+    @property
+    def sites(self) -> int:
+        """Hospitals with enough patients, at least two."""
+
+    def rounded(self, rounding: Rounding, unit: float) -> Within | None:
+        """Return what may be published; None of too few patients."""
+
+
 class Judge(ABC, Generic[Sums, Measures]):
     """What a family judges predictions by; its instances have no state.
 
@@ -66,8 +103,17 @@ class Judge(ABC, Generic[Sums, Measures]):
     measures: type[Measures]
     """What :meth:`measure` returns."""
 
+    within_sums: type[Sum]
+    """What a site adds up of its own patients held against each other: four numbers or so."""
+
+    within: type[Any]
+    """What :meth:`measure_within` returns, a dataclass: see :class:`Within`."""
+
     measure_columns: ClassVar[tuple[Column, ...]]
-    """Of a table of :meth:`measure`."""
+    """Of a table of :meth:`measure`, and of :meth:`measure_within` (``within_…``)."""
+
+    summary_columns: ClassVar[tuple[Column, ...]]
+    """Of a table of :meth:`summarise`, after the measure's name."""
 
     group_columns: ClassVar[tuple[Column, ...]]
     """Of a table of :meth:`groups`."""
@@ -99,6 +145,18 @@ class Judge(ABC, Generic[Sums, Measures]):
         """Return the usual measures; NaN where one is not defined."""
 
     @abstractmethod
+    def place_within(self, sums: Sums, least: float) -> Sum:
+        """Return what one site adds to :attr:`within_sums`; zeros below `least` of a kind."""
+
+    @abstractmethod
+    def measure_within(self, total: Any) -> Any:
+        """Return the mean over sites of a measure within each; None of fewer than two."""
+
+    @abstractmethod
+    def summarise(self, sites: Sequence[Measures]) -> Sequence[Summary]:
+        """Return what single hospitals tell of hospitals like them, one measure each."""
+
+    @abstractmethod
     def heterogeneity(self, sites: Sequence[Measures]) -> float:
         """Return the standard deviation of the sites' results beyond chance; NaN if unknown."""
 
@@ -115,8 +173,16 @@ class Judge(ABC, Generic[Sums, Measures]):
         """Return the measures in a sentence."""
 
     @abstractmethod
+    def tell_within(self, found: Measures, within: Any) -> str:
+        """Return discrimination within hospitals in a sentence, held against that over all."""
+
+    @abstractmethod
     def tell_briefly(self, found: Measures) -> Sequence[tuple[str, str]]:
         """Return the main measures as (heading, number), for a row of a narrow table."""
+
+    @abstractmethod
+    def tell_summary(self, sites: Sequence[Measures]) -> str:
+        """Return what a further hospital may see, in a sentence or two."""
 
     @abstractmethod
     def tell_span(self, sites: Sequence[Measures]) -> str:

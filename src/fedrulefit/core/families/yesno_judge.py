@@ -1,27 +1,32 @@
 """How yes/no predictions are judged: the measures of score histograms, and their words.
 
 What a site adds up is in :mod:`fedrulefit.core.families.yesno_sums`, the mathematics of the
-measures in :mod:`fedrulefit.core.families.yesno_measures`.
+measures in :mod:`fedrulefit.core.families.yesno_measures`; of several hospitals, within and
+between, in :mod:`fedrulefit.core.families.yesno_within` and
+:mod:`fedrulefit.core.families.yesno_hospitals`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families.judge import Column, Judge
+from fedrulefit.core.families import yesno_hospitals, yesno_within
+from fedrulefit.core.families.judge import Column, Judge, Summary
 from fedrulefit.core.families.yesno_measures import (
     Decision,
     Group,
     Measures,
+    bin_means,
     calibration_groups,
     decide,
     measure,
-    spread_of_areas,
 )
 from fedrulefit.core.families.yesno_sums import ScoreSums, add_scores, coarsen, count_scores
+from fedrulefit.core.families.yesno_within import Within, WithinSums
 
 
 class YesNoJudge(Judge[ScoreSums, Measures]):
@@ -29,6 +34,8 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
 
     sums = ScoreSums
     measures = Measures
+    within_sums = WithinSums
+    within = Within
 
     measure_columns = (
         Column("patients", "Patients"),
@@ -36,6 +43,8 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         Column("auc", "AUC"),
         Column("auc_low", "AUC, 95 % interval", upto="auc_high"),
         Column("auc_bound", "AUC, most that counting in bins can shift it"),
+        Column("within_auc", "AUC within hospitals"),
+        Column("within_auc_low", "AUC within hospitals, 95 % interval", upto="within_auc_high"),
         Column("brier", "Brier score"),
         Column("log_loss", "Log-loss"),
         Column("slope", "Calibration slope (1 is right)"),
@@ -44,6 +53,13 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         Column("intercept_low", "Calibration intercept, 95 % interval", upto="intercept_high"),
         Column("observed", "Observed share with the outcome", holds="rate"),
         Column("expected", "Predicted share"),
+    )
+    summary_columns = (
+        Column("hospitals", "Hospitals"),
+        Column("mean", "Mean over hospitals"),
+        Column("low", "95 % interval of the mean", upto="high"),
+        Column("new_low", "A further hospital (95 % prediction interval)", upto="new_high"),
+        Column("tau", "Differences beyond chance, τ"),
     )
     group_columns = (
         Column("above", "Predicted risk", upto="below", holds="edge"),
@@ -72,16 +88,31 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         return add_scores(parts)
 
     def coarsen(self, sums: ScoreSums, least: float, *, each: bool = False) -> ScoreSums | None:
-        """Merge bins below `least`: :func:`coarsen`."""
-        return coarsen(sums, least, each=each)
+        """Merge bins below `least`, each with its mean: :func:`coarsen`.
+
+        The edges of wide bins alone would tell too low a calibration slope.
+        """
+        return coarsen(replace(sums, means=bin_means(sums)), least, each=each)
 
     def measure(self, sums: ScoreSums) -> Measures:
         """Return all measures: :func:`measure`."""
         return measure(sums)
 
+    def place_within(self, sums: ScoreSums, least: float) -> WithinSums:
+        """Return what one site adds: :func:`yesno_within.place_within`."""
+        return yesno_within.place_within(sums, least)
+
+    def measure_within(self, total: WithinSums) -> Within | None:
+        """Return the mean AUC within hospitals: :func:`yesno_within.measure_within`."""
+        return yesno_within.measure_within(total)
+
+    def summarise(self, sites: Sequence[Measures]) -> list[Summary]:
+        """Return AUC and calibration over hospitals: :func:`yesno_hospitals.summarise`."""
+        return yesno_hospitals.summarise(sites)
+
     def heterogeneity(self, sites: Sequence[Measures]) -> float:
-        """Return τ of the AUCs: :func:`spread_of_areas`."""
-        return spread_of_areas(sites)
+        """Return τ of the AUCs, on the logit scale."""
+        return yesno_hospitals.combine_areas(sites).tau
 
     def groups(self, sums: ScoreSums, n_groups: int) -> list[Group]:
         """Return the calibration curve: :func:`calibration_groups`."""
@@ -99,6 +130,10 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
             f"Brier score {found.brier:.3f}, calibration slope {found.slope:.2f}."
         )
 
+    def tell_within(self, found: Measures, within: Within) -> str:
+        """Return the AUC within hospitals in a sentence."""
+        return yesno_within.tell_within(found, within)
+
     def tell_briefly(self, found: Measures) -> list[tuple[str, str]]:
         """Return the main measures as (heading, number)."""
         return [
@@ -109,6 +144,10 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
             ("slope", f"{found.slope:.2f}"),
         ]
 
+    def tell_summary(self, sites: Sequence[Measures]) -> str:
+        """Return what a further hospital may see: :func:`yesno_hospitals.tell_summary`."""
+        return yesno_hospitals.tell_summary(sites)
+
     def tell_span(self, sites: Sequence[Measures]) -> str:
         """Return from what to what the sites' AUCs go, in a sentence."""
         known = [found.auc for found in sites if not np.isnan(found.auc)]
@@ -118,15 +157,4 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
 
     def tell_heterogeneity(self, sites: Sequence[Measures]) -> str:
         """Return how much the sites' AUCs differ, in a sentence; empty where that is not known."""
-        tau = self.heterogeneity(sites)
-        if np.isnan(tau):
-            return ""
-        if tau < 0.005:
-            return (
-                f"Beyond chance, no difference between the AUCs of {len(sites)} sites is "
-                "seen (DerSimonian and Laird's τ = 0); with few patients it cannot be excluded."
-            )
-        return (
-            f"Beyond chance, the sites' AUCs differ by a standard deviation of τ = {tau:.2f} on "
-            "the logit scale (DerSimonian and Laird)."
-        )
+        return yesno_hospitals.tell_heterogeneity(sites)

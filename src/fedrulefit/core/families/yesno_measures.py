@@ -25,7 +25,6 @@ Oracle: scikit-learn on the patients themselves, within these bounds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -357,22 +356,3 @@ def decide(sums: ScoreSums, edge: int) -> Decision:
 
 def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else float("nan")
-
-
-def spread_of_areas(sites: Sequence[Measures]) -> float:
-    """Return the standard deviation of the sites' AUCs beyond chance (τ).
-
-    DerSimonian and Laird's estimate on the logit scale; NaN with fewer than two sites of
-    which the interval is known.
-    """
-    usable = [found for found in sites if 0 < found.auc_low < found.auc < found.auc_high < 1]
-    if len(usable) < 2:
-        return float("nan")
-    areas = np.array([(found.auc_low, found.auc, found.auc_high) for found in usable])
-    low, centre, high = logit(areas).T
-    error = (high - low) / (2 * Z95)
-    weight = 1 / error**2
-    mean = weight @ centre / weight.sum()
-    excess = weight @ (centre - mean) ** 2 - (len(usable) - 1)
-    scale = weight.sum() - (weight**2).sum() / weight.sum()
-    return float(np.sqrt(max(excess / scale, 0.0)))

@@ -10,7 +10,8 @@ apart by their scores so learns a few counts, and not a record each. Besides the
 three sums leave: of the probabilities, the squared errors and the log-losses. Each
 patient adds a multiple of 1/1024 (:data:`STEP`), so that they carry few bits, too. All
 are sums of what depends on one patient and on public facts alone: any split of the same
-patients into sites gives the same totals, to the last bit.
+patients into sites gives the same totals, to the last bit. (How well patients of one site are
+told apart is another sum: :mod:`fedrulefit.core.families.yesno_within`.)
 
 Oracle: scikit-learn on the patients themselves, within the bounds that the bins leave
 (``tests/properties/test_yesno_scores.py``).

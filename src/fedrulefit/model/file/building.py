@@ -24,9 +24,11 @@ from fedrulefit.model.file.parts import (
     LinearPart,
     RoundingPart,
     RulePart,
+    ValidationPart,
 )
 from fedrulefit.model.model import Model
 from fedrulefit.model.terms import Counts, LinearTerm, PathPoint, Provenance, RuleTerm, Term
+from fedrulefit.model.validation import SiteValidation
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Study
 
@@ -68,7 +70,7 @@ def assemble(file: FilePart, study: Study) -> Model:
             }
         ),
         evaluation=_evaluation(file.evaluation, file.rounding, study.family),
-        validation=_evaluation(file.validation, file.rounding, study.family),
+        validation=_validation(file.validation, study.family),
         rounding=None if file.rounding is None else _rounding(file.rounding),
     )
     _check_effects(model)
@@ -100,9 +102,19 @@ def _evaluation(
         sums,
         {site: found.read() for site, found in part.sites.items()},
         measures,
+        None if part.within is None else part.within.read(),
         EXACT if judged is None else _rounding(judged),
         family,
     )
+
+
+def _validation(part: ValidationPart | None, family: Family) -> SiteValidation | None:
+    if part is None:
+        return None
+    if len({*part.sites, *part.too_few}) < len(part.sites) + len(part.too_few):
+        raise ModelFileError("a site was left out twice")
+    sites = {site: found.read() for site, found in part.sites.items()}
+    return SiteValidation(sites, family, tuple(part.too_few))
 
 
 def _means(groups: Sequence[GroupPart]) -> Floats | None:
@@ -132,9 +144,11 @@ def _check_counts(file: FilePart) -> None:
         pairs += _held_out_pairs(part, file.evaluation)
     if origin.by_site and len(origin.by_site) != len(origin.sites):
         raise ModelFileError("the counts per site do not fit the sites")
-    for judged in (file.evaluation, file.validation):
-        if judged is not None and not set(judged.sites) <= set(origin.sites):
-            raise ModelFileError("a site was judged that the model does not name")
+    judged = set(file.evaluation.sites) if file.evaluation else set()
+    if file.validation:
+        judged |= {*file.validation.sites, *file.validation.too_few}
+    if not judged <= set(origin.sites):
+        raise ModelFileError("a site was judged that the model does not name")
     told = [(few, many) for few, many in pairs if few is not None and many is not None]
     if any(few > many * (1 + 1e-9) for few, many in told):
         raise ModelFileError("a part has more patients than the whole")

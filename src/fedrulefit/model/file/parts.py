@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fedrulefit.core.families.yesno_measures import Measures
+from fedrulefit.core.families.yesno_within import Within
 
 FORMAT: Final = "fedrulefit-model"
 VERSION: Final = 2
@@ -309,6 +310,28 @@ class MeasuresPart(Part):
         return Measures(**{name: math.nan if x is None else x for name, x in facts.items()})
 
 
+class WithinPart(Part):
+    """Discrimination within hospitals."""
+
+    sites: int = Field(
+        ge=2,
+        description="Sites with enough patients with and without the event.",
+    )
+    cases: float = Field(
+        gt=0,
+        description="Their patients with the event, roughly.",
+    )
+    auc: float = Field(
+        description="Mean of the sites' own areas under the ROC curve, weighted by cases."
+    )
+    auc_low: float = Field(description="Lower end of its 95 % interval.")
+    auc_high: float = Field(description="Upper end.")
+
+    def read(self) -> Within:
+        """Return it as it is judged."""
+        return Within(**self.model_dump())
+
+
 class RoundingPart(Part):
     """How coarse counts are."""
 
@@ -334,13 +357,29 @@ class EvaluationPart(Part):
         "never fewer than five.",
     )
     sites: dict[str, MeasuresPart] = Field(
-        description="Measures of each site, rounded; empty without `per_site` (of "
-        "`evaluation`), or where a site has too few patients."
+        description="Measures of each site, rounded; empty without `per_site`, or where a site "
+        "has too few patients."
+    )
+    within: WithinPart | None = Field(
+        default=None,
+        description="How well patients of one and the same site are told apart; null where fewer "
+        "than two sites have enough for that, and in older files.",
     )
     judged: RoundingPart | None = Field(
         default=None,
         description="How coarse the model was when it was judged, as in `rounding`. Where that "
         "is finer than the model's own, it was judged before it was rounded.",
+    )
+
+
+class ValidationPart(Part):
+    """How models of all sites but one predict the patients of that one."""
+
+    sites: dict[str, MeasuresPart] = Field(
+        description="Measures of each site by the model of the others, rounded."
+    )
+    too_few: list[str] = Field(
+        description="Sites with too few patients with or without the event to tell theirs."
     )
 
 
@@ -368,7 +407,8 @@ class FilePart(Part):
         description="How well it predicts held-out patients; null where none were held out, or "
         "too few (the study's `holdout` tells which)."
     )
-    validation: EvaluationPart | None = Field(
-        description="How well models of all sites but one predict the patients of that one; "
-        "null where that was not tried."
+    validation: ValidationPart | None = Field(
+        description="How well models of all sites but one predict the patients of that one, site "
+        "by site; null where that was not tried. Files of version 2 also added the sites up, "
+        "which no longer counts: scores of different models cannot be pooled."
     )

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model.file.building import assemble
 from fedrulefit.model.file.parts import FORMAT, VERSION, FilePart, RulePart
-from fedrulefit.model.file.upgrading import OLD_BINS, upgrade, upgrade_study
+from fedrulefit.model.file.upgrading import OLD_BINS, unpool, upgrade, upgrade_study
 from fedrulefit.model.model import Model
 from fedrulefit.study import Study
 
@@ -86,7 +86,7 @@ def build_model(facts: Any, *, source: str = "model") -> Model:
         )
     try:
         _check_limits(facts)
-        file = FilePart.model_validate(upgrade(facts) if version == 1 else facts)
+        file = FilePart.model_validate(upgrade(facts) if version == 1 else unpool(facts))
         study = Study.from_mapping(upgrade_study(file.study), source=source)
         model = assemble(file, study)
     except ValidationError as error:

@@ -3,6 +3,9 @@
 Files of version 1 told counts to the last patient. They have no :attr:`Model.rounding`; scores
 that they count in 514 bins are put into today's 25, each bin at its mean probability. All their
 outcomes are yes/no.
+
+Files up to version 2 added the scores of left-out sites up, each by a model of its own. That
+means nothing and is dropped; the sites' own measures stay.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from pydantic import Field
 from fedrulefit.core.families.yesno_sums import EDGES, N_BINS, ScoreSums
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model.evaluation import Evaluation
-from fedrulefit.model.file.parts import VERSION, MeasuresPart, Part
+from fedrulefit.model.file.parts import VERSION, EvaluationPart, MeasuresPart, Part
 from fedrulefit.model.file.writing import evaluation_facts
 
 OLD_BINS: Final = 514
@@ -44,7 +47,16 @@ def upgrade(facts: dict[str, Any]) -> dict[str, Any]:
     for name in ("evaluation", "validation"):
         old = facts.get(name)
         new[name] = None if old is None else _upgrade_evaluation(old)
-    return new
+    return unpool(new)
+
+
+def unpool(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a file of version 2 with the validation of single sites alone."""
+    old = facts.get("validation")
+    if not isinstance(old, dict) or "overall" not in old:
+        return facts
+    sites = EvaluationPart.model_validate(old).model_dump()["sites"]
+    return {**facts, "validation": {"sites": sites, "too_few": []} if sites else None}
 
 
 def _upgrade_evaluation(facts: Any) -> dict[str, Any] | None:

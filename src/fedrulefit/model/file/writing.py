@@ -18,6 +18,7 @@ from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file.parts import FORMAT, VERSION, GroupPart
 from fedrulefit.model.model import Model
 from fedrulefit.model.terms import LinearTerm, Term
+from fedrulefit.model.validation import SiteValidation
 
 
 def save_model(model: Model, path: Path) -> None:
@@ -81,7 +82,7 @@ def model_facts(model: Model) -> dict[str, Any]:
             "by_site": [list(counts) for counts in origin.by_site],
         },
         "evaluation": evaluation_facts(model.evaluation),
-        "validation": evaluation_facts(model.validation),
+        "validation": _validation_facts(model.validation),
     }
 
 
@@ -96,8 +97,16 @@ def evaluation_facts(evaluation: Evaluation | None) -> dict[str, Any] | None:
         "overall": _measure_facts(evaluation.total),
         "groups": [dict(zip(GroupPart.model_fields, row, strict=True)) for row in rows],
         "sites": {site: _measure_facts(found) for site, found in evaluation.sites.items()},
+        "within": None if evaluation.within is None else asdict(evaluation.within),
         "judged": asdict(evaluation.judged),
     }
+
+
+def _validation_facts(validation: SiteValidation | None) -> dict[str, Any] | None:
+    if validation is None:
+        return None
+    sites = {site: _measure_facts(found) for site, found in validation.sites.items()}
+    return {"sites": sites, "too_few": list(validation.too_few)}
 
 
 def _measure_facts(found: Measures) -> dict[str, Any]:

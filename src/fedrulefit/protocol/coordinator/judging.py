@@ -40,8 +40,9 @@ def judge(
     if m.EvaluateRequest.asked_in(asker.settings):
         asker.progress = replace(asker.progress, step="evaluation")
         question = partial(m.EvaluateRequest, terms=terms, coef=coef)
-        scores, subgroups = yield from asker.sum(question, public)
-        evaluation = Evaluation(scores, judged=rounding, family=public.family)
+        scores, placed, subgroups = yield from asker.sum(question, public)
+        within = public.family.judge.measure_within(placed)
+        evaluation = Evaluation(scores, within=within, judged=rounding, family=public.family)
         model = _with_subgroups(model, public.rules_of(terms), subgroups)
         model = replace(model, evaluation=evaluation)
     if m.ResultsRequest.asked_in(asker.settings):

@@ -29,12 +29,20 @@ class EvaluateRequest(SumRequest):
 
     And how many of them, with and without the outcome, satisfy each of its rules: the rates that
     people read. `terms` are the positions of its terms, the intercept first, and `coef` their
-    coefficients.
+    coefficients. Besides the scores of all sites together, patients of one and the same site
+    are held against each other: the only sums that depend on who is where.
     """
 
     turn = Turn.EVALUATION
     release = "evaluation"
-    sums = (*(family.judge.sums for family in FAMILIES.values()), SubgroupSums)
+    sums = (
+        *(
+            kind
+            for family in FAMILIES.values()
+            for kind in (family.judge.sums, family.judge.within_sums)
+        ),
+        SubgroupSums,
+    )
 
     terms: Ints
     coef: Floats
@@ -44,7 +52,8 @@ class EvaluateRequest(SumRequest):
         """Return what the total tells."""
         del settings
         return (
-            "histograms of the held-out patients' scores, with and without the outcome, and how "
+            "histograms of the held-out patients' scores, with and without the outcome, how well "
+            "the scores tell apart patients of one and the same site, over all sites, and how "
             "many of these patients satisfy each rule"
         )
 
@@ -53,20 +62,24 @@ class EvaluateRequest(SumRequest):
         """Whether the study holds patients out."""
         return settings.holdout > 0
 
-    def packings(self, public: Public) -> tuple[Packing[Any], Packing[SubgroupSums]]:
+    def packings(self, public: Public) -> tuple[Packing[Any], Packing[Any], Packing[SubgroupSums]]:
         """Return how the numbers lie: as the outcome's family judges, and by rule."""
-        n_rules = public.layout.among(self.terms).n_rules
-        return public.family.judge.packing(), SubgroupSums.packing(n_rules)
+        judge, n_rules = public.family.judge, public.layout.among(self.terms).n_rules
+        return judge.packing(), Packing(judge.within_sums), SubgroupSums.packing(n_rules)
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's."""
         public.check_coefs(self.terms, self.coef)
 
-    def add_up(self, patients: Patients) -> tuple[Ints, Ints]:
+    def add_up(self, patients: Patients) -> tuple[Ints, Ints, Ints]:
         """Return the site's sums over the patients that it holds out."""
-        scores, _ = self.packings(patients.public)
-        judged = scores.round(patients.count_scores(self.terms, self.coef))
-        return judged, patients.count_subgroups(self.terms)
+        over_all, within, _ = self.packings(patients.public)
+        scores = patients.count_scores(self.terms, self.coef)
+        return (
+            over_all.round(scores),
+            within.round(patients.place_within(scores)),
+            patients.count_subgroups(self.terms),
+        )
 
 
 @dataclass(frozen=True, eq=False)

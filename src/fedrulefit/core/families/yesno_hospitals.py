@@ -1,0 +1,134 @@
+r"""Yes/no predictions at several hospitals: what they tell of hospitals like them.
+
+In: the measures of each hospital. Out: for the area under the ROC curve, the calibration's
+slope and the calibration in the large a mean over hospitals, and a prediction interval for a
+further one (:mod:`fedrulefit.core.heterogeneity`). Areas are averaged on the logit scale.
+
+A hospital's standard error is half of its 95 % interval, over 1.96. Hospitals whose interval
+is not known, or whose area is 1, are not in the summary; their number is told.
+
+Oracle: simulated coverage (``tests/statistics/test_hospitals.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from scipy.special import expit, logit
+
+from fedrulefit.core.families.judge import Summary
+from fedrulefit.core.families.yesno_measures import Z95, Measures
+from fedrulefit.core.heterogeneity import FEWEST, Across, combine
+
+Effect = tuple[float, float]
+"""An estimate and its standard error."""
+
+_PLAIN: Final = "as it is"
+
+
+def area_effect(found: Measures) -> Effect | None:
+    """Return the logit of a hospital's AUC, and its standard error; None if unknown.
+
+    Where the interval ends at 1, its lower half tells the error.
+    """
+    low, centre, high = found.auc_low, found.auc, found.auc_high
+    if not 0 < low < centre < 1:
+        return None
+    near, far = logit(np.array([centre, low]))
+    if not high < 1:
+        return float(near), float((near - far) / Z95)
+    return float(near), float((logit(high) - far) / (2 * Z95))
+
+
+def slope_effect(found: Measures) -> Effect | None:
+    """Return a hospital's calibration slope, and its standard error; None if unknown."""
+    return _plain_effect(found.slope_low, found.slope, found.slope_high)
+
+
+def large_effect(found: Measures) -> Effect | None:
+    """Return a hospital's calibration in the large, and its standard error; None if unknown."""
+    return _plain_effect(found.intercept_low, found.intercept, found.intercept_high)
+
+
+def _plain_effect(low: float, value: float, high: float) -> Effect | None:
+    error = (high - low) / (2 * Z95)
+    return (value, error) if np.isfinite([value, error]).all() and error > 0 else None
+
+
+def combine_areas(sites: Sequence[Measures]) -> Across:
+    """Return the hospitals' AUCs combined, on the logit scale."""
+    return _combine([area_effect(found) for found in sites])
+
+
+def summarise(sites: Sequence[Measures]) -> list[Summary]:
+    """Return what hospitals tell of hospitals like them, by measure."""
+    areas = combine_areas(sites)
+    told = replace(
+        areas,
+        mean=float(expit(areas.mean)),
+        low=float(expit(areas.low)),
+        high=float(expit(areas.high)),
+        new_low=float(expit(areas.new_low)),
+        new_high=float(expit(areas.new_high)),
+    )
+    slopes, large = (
+        _combine([effect(found) for found in sites]) for effect in (slope_effect, large_effect)
+    )
+    return [
+        Summary("auc", "AUC", told, "logit", math.nan),
+        Summary("slope", "Calibration slope (1 is right)", slopes, _PLAIN, 1.0),
+        Summary("intercept", "Calibration in the large (0 is right)", large, _PLAIN, 0.0),
+    ]
+
+
+def _combine(effects: Sequence[Effect | None]) -> Across:
+    known = np.array([effect for effect in effects if effect is not None]).reshape(-1, 2)
+    return combine(known[:, 0], known[:, 1])
+
+
+def tell_summary(sites: Sequence[Measures]) -> str:
+    """Return what a further hospital may see, in a sentence or two."""
+    areas, slopes, _ = (summary.across for summary in summarise(sites))
+    if areas.hospitals < FEWEST:
+        return (
+            f"What a further hospital may see is not told: that takes {FEWEST} hospitals of which "
+            f"the AUC and its interval are known, and here it is {areas.hospitals}."
+        )
+    words = (
+        f"Over {areas.hospitals} hospitals the AUC is {areas.mean:.3f} in the mean "
+        f"({areas.low:.3f} to {areas.high:.3f}, 95 % interval). A further hospital like them may "
+        f"see one from {areas.new_low:.3f} to {areas.new_high:.3f} (95 % prediction interval)"
+    )
+    if slopes.hospitals < FEWEST:
+        return f"{words}."
+    return (
+        f"{words}, and a calibration slope from {_number(slopes.new_low)} to "
+        f"{_number(slopes.new_high)}."
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+def tell_heterogeneity(sites: Sequence[Measures]) -> str:
+    """Return how much the hospitals' AUCs differ, in a sentence; empty where not known.
+
+    It counts the hospitals that τ rests on.
+    """
+    found = combine_areas(sites)
+    if np.isnan(found.tau):
+        return ""
+    if found.tau < 0.005:
+        return (
+            f"Beyond chance, no difference between the AUCs of {found.hospitals} sites is "
+            "seen (Paule and Mandel's τ = 0); with few patients it cannot be excluded."
+        )
+    return (
+        f"Beyond chance, the AUCs of {found.hospitals} sites differ by a standard deviation of "
+        f"τ = {found.tau:.2f} on the logit scale (Paule and Mandel)."
+    )
