@@ -21,8 +21,9 @@ import numpy as np
 from scipy.special import expit, logit
 
 from fedrulefit.core.families.judge import Summary
-from fedrulefit.core.families.yesno_measures import Z95, Measures
+from fedrulefit.core.families.yesno_measures import Measures
 from fedrulefit.core.heterogeneity import FEWEST, Across, combine
+from fedrulefit.core.shares import Z95
 
 Effect = tuple[float, float]
 """An estimate and its standard error."""

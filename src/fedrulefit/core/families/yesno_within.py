@@ -37,9 +37,10 @@ from typing import Final
 
 import numpy as np
 
-from fedrulefit.core.families.yesno_measures import Z95, Measures, discriminate
+from fedrulefit.core.families.yesno_measures import Measures, discriminate
 from fedrulefit.core.families.yesno_sums import ScoreSums
 from fedrulefit.core.rounding import Rounding, round_to
+from fedrulefit.core.shares import Z95
 from fedrulefit.core.sums import Sum, quantity
 
 AREA_STEP: Final = 1 / 256
