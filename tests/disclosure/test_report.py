@@ -62,8 +62,8 @@ def static_numbers() -> set[str]:
     out a share of 0.2, that fewer than 5 held-out patients are not told of."""
     return set(
         NUMBER.findall(
-            "100 95 BMJ 2024;385:e078378 BMJ 2023;380:e071018 SHA-256 Apache-2.0 fig. 3 0.4 0.2 5 0 "
-            "below 1e-09"
+            "100 95 BMJ 2024;385:e078378 BMJ 2023;380:e071018 SHA-256 Apache-2.0 fig. 3 0.4 0.2 5 "
+            "0 below 1e-09"
         )
     )
 
