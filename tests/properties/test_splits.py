@@ -37,6 +37,7 @@ from fedrulefit.core.grid import Grid, term_bounds
 from fedrulefit.core.importance import TermSums, sum_terms
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.rules import Rule, conjoin, cutoff_rules
+from fedrulefit.core.subgroups import SubgroupSums
 from fedrulefit.core.sums import Packing
 from fedrulefit.privacy.masks import add_rings
 from fedrulefit.privacy.policy import OPEN
@@ -383,5 +384,5 @@ def test_discrimination_within_sites_depends_on_who_is_where_and_nothing_else_do
         ):
             packing: Any = Packing(kind)
             found[kind].add(sum(packing.round(part) for part in sums).tobytes())
-    assert m.EvaluateRequest.sums == (ScoreSums, WithinSums)
+    assert m.EvaluateRequest.sums == (ScoreSums, WithinSums, SubgroupSums)
     assert {kind: len(totals) for kind, totals in found.items()} == {ScoreSums: 1, WithinSums: 2}

@@ -9,6 +9,7 @@ Read the modules in the order the data walks through them, which is the paper's:
 * the outcome: :mod:`families`;
 * the fit: :mod:`fedda`, or :mod:`curvature` → :mod:`quadratic` → :mod:`newton` → :mod:`path`;
   then :mod:`certificate`;
-* what it tells: :mod:`predictor`, :mod:`importance`, :mod:`between`, :mod:`rounding`; how it is
-  judged is for the outcome's family.
+* what it tells: :mod:`predictor`, :mod:`importance`, :mod:`between`, :mod:`subgroups` (with
+  :mod:`shares`), :mod:`heterogeneity`, :mod:`rounding`; how it is judged is for the outcome's
+  family.
 """

@@ -466,6 +466,7 @@ def test_the_second_golden_file_still_loads_and_predicts(tmp_path: Path) -> None
             term.update({name: LATER_OF_RULES[name] for name in LATER_OF_RULES if name not in term})
         term["between_sites"] = None
     facts["study"]["settings"]["between_sites"] = False
+    facts["evaluation"]["within"] = None
     assert json.loads((tmp_path / "again.json").read_bytes()) == facts
 
 
