@@ -171,7 +171,8 @@ def test_a_person_decides_and_the_run_waits(tmp_path: Path, study_path: Path) ->
                         decided.add((site, facts["kind"]))
             time.sleep(0.05)
     assert runs.read_status(folder)["state"] == "done"
-    kinds = {"exact-histograms", "rules", "votes", "curvature", "slopes", "summary"}
+    kinds = {"exact-histograms", "rules", "votes", "curvature", "slopes", "summary",
+             "between-sites"}  # fmt: skip
     assert decided == {(site, kind) for site in net.sites for kind in kinds}
     words = approvals.read_approvals(tmp_path / "a")
     rules = next(facts for facts in words.values() if facts["kind"] == "rules")
