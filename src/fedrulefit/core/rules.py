@@ -34,8 +34,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fedrulefit.core.arrays import MISSING, Bools, Floats, Ints
-from fedrulefit.core.bins import Bins
+from fedrulefit.core.arrays import MISSING, Bools, Floats
 from fedrulefit.core.grid import Axis, Grid
 
 MAX_ALIKE: Final = 256
@@ -136,21 +135,54 @@ def mirror(rule: Rule, grid: Grid) -> Rule | None:
     return conjoin([Condition(feature, present & ~codes)], grid)
 
 
+def twins(rule: Rule, grid: Grid) -> set[Rule]:
+    """Return the other rules that part the known values of one covariate in the same place.
+
+    The :func:`complement`, and where values may be missing the :func:`mirror`, and all of them
+    with a missing value on the other side: once "x is missing" has its own term they tell the
+    same.
+    """
+    if len(rule) != 1:
+        return set()
+    (feature, codes), axis = rule.conditions[0], grid.axes[rule.features[0]]
+    present = (1 << axis.n_codes) - 1
+    if codes & present in (0, present):
+        found = {complement(rule, grid)}
+    else:
+        sides = (codes & present, present & ~codes)
+        each = (side | missing << MISSING for side in sides for missing in (False, True))
+        found = {conjoin([Condition(feature, one)], grid) for one in each}
+    return {other for other in found if other is not None and other != rule}
+
+
+def tells_missing(rule: Rule, grid: Grid) -> bool:
+    """Whether the rule is ``x is missing``, or its negation."""
+    if len(rule) != 1:
+        return False
+    feature, codes = rule.conditions[0]
+    present = (1 << grid.axes[feature].n_codes) - 1
+    return not grid.axes[feature].complete and codes & present in (0, present)
+
+
 def merge_rules(
-    rule_sets: Iterable[Iterable[Rule]], grid: Grid, *, drop_complements: bool
+    rule_sets: Iterable[Iterable[Rule]],
+    grid: Grid,
+    *,
+    drop_complements: bool,
+    by_code: Sequence[Floats] | None = None,
 ) -> tuple[Rule, ...]:
     """Return the distinct rules of all sites in one canonical order.
 
     The order tells nothing of which site sent a rule or of its place in a
-    tree. With `drop_complements`, of a rule and its negation (or its
-    :func:`mirror`) the one stays that is false for missing values and names
-    fewer codes.
+    tree. With `drop_complements`, of a rule and its negation (and its other
+    :func:`twins`) the one stays that is false for missing values and holds
+    fewer patients (`by_code`, see :func:`cutoff_rules`), or names fewer codes.
     """
     distinct = {rule for rules in rule_sets for rule in rules if len(rule)}
     if drop_complements:
         for rule in sorted(distinct):
-            for twin in (complement(rule, grid), mirror(rule, grid)):
-                if twin in distinct and _plainness(twin) < _plainness(rule):
+            for twin in twins(rule, grid):
+                if twin in distinct and _plainer(rule, twin, grid, by_code) == twin:
                     distinct.discard(rule)
     return tuple(sorted(distinct, key=lambda rule: (len(rule), rule)))
 
@@ -169,43 +201,46 @@ def level_rules(grid: Grid) -> Iterator[Rule]:
                     yield rule
 
 
-def cutoff_rules(grid: Grid) -> Iterator[Rule]:
+def cutoff_rules(grid: Grid, by_code: Sequence[Floats] | None = None) -> Iterator[Rule]:
     """Yield ``covariate < cut-off`` for every cut-off, and ``covariate is missing``.
 
-    They need no data: together they can follow any curve in one covariate.
+    They need no data: together they can follow any curve in one covariate. Where a value may
+    be missing, the side of the cut-off is named that fewer patients are on: the other, of
+    nearly all who are known, would say little but that the value is known.
+
+    Parameters
+    ----------
+    by_code : one array per covariate, (n_codes,) or more
+        How many patients have each code, as released; None counts codes instead.
     """
     for feature, axis in enumerate(grid.axes):
         below = (interval(0, code) for code in range(1, axis.n_codes) if axis.ordered)
         for codes in (*below, 1 << MISSING):
             rule = conjoin([Condition(feature, codes)], grid)
             if rule is not None and len(rule):
-                yield rule
+                twin = None if axis.complete else mirror(rule, grid)
+                yield rule if twin is None else _plainer(rule, twin, grid, by_code)
 
 
 def plausible_rules(
-    rules: Iterable[Rule], counts: Floats, bins: Sequence[Bins], grid: Grid, *, fewest: float
+    rules: Iterable[Rule], by_code: Sequence[Floats], grid: Grid, *, fewest: float
 ) -> set[Rule]:
     """Return the rules of one condition with patients on either side.
 
-    As far as the released histograms tell: `counts` are theirs, summed over
-    sites, shape (n_cells,). A rule that needs no data could otherwise hold a
-    single patient.
+    As far as the released histograms tell: `by_code` is their :func:`count_codes`. A rule that
+    needs no data could otherwise hold a single patient. Both sides of a cut-off, or of a
+    level, are counted among those whose value is known.
     """
-    inside: dict[int, tuple[Floats, Ints]] = {}
-    start = 0
-    for feature, (b, axis) in enumerate(zip(bins, grid.axes, strict=True)):
-        cells = counts[start : start + b.n_cells]
-        start += b.n_cells
-        codes = np.arange(b.n_bins)
-        if axis.ordered:
-            codes = np.searchsorted(axis.cutoffs, b.midpoints, side="right")
-        inside[feature] = cells, np.append(codes, MISSING)[: b.n_cells]
     kept = set()
     for rule in rules:
-        ((feature, _),) = rule
-        cells, codes = inside[feature]
-        hit = rule.conditions[0].table()[codes]
-        if min(cells[hit].sum(), cells[~hit].sum()) >= fewest:
+        ((feature, codes),) = rule
+        counts, n_codes = by_code[feature], grid.axes[feature].n_codes
+        known = np.array([codes >> code & 1 for code in range(n_codes)], dtype=np.bool_)
+        if known.all() or not known.any():
+            sides = counts[:n_codes].sum(), counts[n_codes:].sum()
+        else:
+            sides = counts[:n_codes][known].sum(), counts[:n_codes][~known].sum()
+        if min(sides) >= fewest:
             kept.add(rule)
     return kept
 
@@ -250,9 +285,17 @@ def _check_condition(condition: Condition, grid: Grid) -> None:
         raise ValueError("a rule is not in canonical form")
 
 
-def _plainness(rule: Rule) -> tuple[bool, int, int]:
-    codes = rule.conditions[0].codes
-    return rule.conditions[0].missing, codes.bit_count(), codes
+def _plainer(rule: Rule, twin: Rule, grid: Grid, by_code: Sequence[Floats] | None) -> Rule:
+    """Return the one that is false for missing values and holds fewer: the shorter to think of."""
+
+    def plainness(one: Rule) -> tuple[bool, float, int]:
+        (feature, codes), axis = one.conditions[0], grid.axes[one.features[0]]
+        size = float(codes.bit_count())
+        if by_code is not None and not axis.complete:
+            size = sum(n for k, n in enumerate(by_code[feature][: axis.n_codes]) if codes >> k & 1)
+        return one.conditions[0].missing, size, codes
+
+    return min(rule, twin, key=plainness)
 
 
 def describe_condition(

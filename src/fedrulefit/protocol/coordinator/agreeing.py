@@ -11,7 +11,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.bins import SpreadSums, find_spreads
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.rules import Rule, check_rules, complement, merge_rules, mirror
+from fedrulefit.core.rules import Rule, check_rules, merge_rules, twins
 from fedrulefit.errors import ProtocolError, one_line
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
@@ -22,6 +22,7 @@ from fedrulefit.protocol.agreed import (
     count_votes,
     free_rules,
     make_grid,
+    released_codes,
 )
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
 from fedrulefit.protocol.public import MAX_RULES, Public
@@ -118,7 +119,11 @@ def collect_rules(asker: Asker, counted: Counted, min_votes: int) -> Talk[Candid
     groups = [free.union(*(reply.rules for reply in replies))]
     for fold in range(public.n_folds):
         groups.append(free.union(*(reply.fold_rules[fold] for reply in replies)))
-    rules = merge_rules(groups, grid, drop_complements=settings.drop_complements)
+    by_code = None
+    if counted.counts is not None:
+        by_code = released_codes(asker.study, grid, counted.counts)
+    drop = settings.drop_complements
+    rules = merge_rules(groups, grid, drop_complements=drop, by_code=by_code)
     ballots: tuple[m.Ballot, ...] = ()
     if min_votes > 0:
         tally, ballots = yield from _hold_vote(asker, rules, replies)
@@ -155,12 +160,9 @@ def _hold_vote(
 
 
 def _forbid(public: Public, allowed: Set[Rule]) -> Floats:
-    """Forbid all rules that neither stand in `allowed` nor negate one that does."""
+    """Forbid all rules that neither stand in `allowed` nor have a twin that does."""
     changed, grid = public.factors.copy(), public.grid
-    others = [
-        allowed.isdisjoint((rule, complement(rule, grid), mirror(rule, grid)))
-        for rule in public.fitted_rules
-    ]
+    others = [allowed.isdisjoint((rule, *twins(rule, grid))) for rule in public.fitted_rules]
     changed[public.layout.of_rules(np.flatnonzero(others))] = FORBIDDEN
     return changed
 
