@@ -127,7 +127,7 @@ def exact_grid(
     return Grid(tuple(axes))
 
 
-def repair_counts(counts: Ints, how: Literal["clip", "project"]) -> Floats:
+def repair_counts(counts: Ints | Floats, how: Literal["clip", "project"]) -> Floats:
     """Return non-negative counts near the noisy `counts`.
 
     ``clip`` cuts at 0. ``project`` gives the nearest non-negative counts, in
@@ -143,6 +143,24 @@ def repair_counts(counts: Ints, how: Literal["clip", "project"]) -> Floats:
     last = np.flatnonzero(falling > excess)[-1]
     projected: Floats = np.maximum(noisy - excess[last], 0.0)
     return projected
+
+
+def estimate_shares(by_code: Sequence[Floats]) -> tuple[Floats, ...]:
+    """Return the share of patients with each code, from (noisy) counts by code.
+
+    Parameters
+    ----------
+    by_code : one array per covariate
+        See :func:`~fedrulefit.core.grid.count_codes`; may be negative where noise was added.
+
+    Returns
+    -------
+    shares : one array per covariate, (n_codes,) or, unless it is complete, (n_codes + 1,)
+        Missing values last; each adds up to 1. They are worked out of what was released, so
+        they cost no ε.
+    """
+    mended = (repair_counts(counts, "project") for counts in by_code)
+    return tuple(m / m.sum() if m.sum() > 0 else np.full(len(m), 1 / len(m)) for m in mended)
 
 
 def _build_axis(

@@ -41,6 +41,10 @@ MAX_ALIKE: Final = 256
 """Most rules or conditions of one hash: sets of more of them would take very long."""
 
 
+NEARLY_ALL: Final = 0.95
+"""Share of the known from which a condition's words tell of missing values first."""
+
+
 class Condition(NamedTuple):
     """The codes of one covariate that satisfy a condition, as bits."""
 
@@ -305,28 +309,56 @@ def describe_condition(
     *,
     unit: str = "",
     levels: Sequence[str] = (),
+    shares: Floats | None = None,
 ) -> str:
-    """Return a condition in words: ``age < 57.2 years (or missing)``."""
+    """Return a condition in words: ``age < 57.2 years (or missing)``.
+
+    Where nearly all known values are on one side it is missing values that the condition
+    parts from the others: ``chol is not missing (and chol < 507.5 mg/dL)``.
+
+    Parameters
+    ----------
+    shares : (n_codes,) or (n_codes + 1,) float64, optional
+        How frequent each code is (:func:`~fedrulefit.core.cutoffs.estimate_shares`).
+    """
     codes, missing = condition.codes, condition.missing
     present = codes & ~(1 << MISSING)
     if present == 0:
         return f"{name} is missing"
     if present == (1 << axis.n_codes) - 1:
         return f"{name} is not missing"
+    among_known = _share_of_known(condition, axis, shares)
+    if not missing and among_known >= NEARLY_ALL:
+        return f"{name} is not missing (and {_describe_known(present, axis, name, unit, levels)})"
+    if missing and among_known <= 1 - NEARLY_ALL:
+        return f"{name} is missing (or {_describe_known(present, axis, name, unit, levels)})"
     suffix = " (or missing)" if missing else ""
+    return _describe_known(present, axis, name, unit, levels) + suffix
+
+
+def _share_of_known(condition: Condition, axis: Axis, shares: Floats | None) -> float:
+    """Return which share of the known satisfies a condition; ½ where nothing tells."""
+    if shares is None or axis.complete or shares[axis.n_codes] == 0:
+        return 0.5
+    known = shares[: axis.n_codes]
+    satisfied = float(known @ condition.table()[: axis.n_codes])
+    return satisfied / float(known.sum()) if known.sum() > 0 else 0.5
+
+
+def _describe_known(present: int, axis: Axis, name: str, unit: str, levels: Sequence[str]) -> str:
+    """Return which known values satisfy a condition, in words."""
     if axis.kind == "number":
-        bounds = as_interval(codes)
+        bounds = as_interval(present)
         if bounds is None:
             raise ValueError("a condition on a number must be an interval")
-        return _describe_range(bounds, axis, name, unit) + suffix
+        return _describe_range(bounds, axis, name, unit)
     chosen = [levels[c] for c in range(axis.n_codes) if present >> c & 1]
     if axis.kind == "yes/no" or len(chosen) == 1:
-        return f"{name} = {chosen[0]}{suffix}"
+        return f"{name} = {chosen[0]}"
     if len(chosen) == axis.n_codes - 1:
         (other,) = [levels[c] for c in range(axis.n_codes) if not present >> c & 1]
-        # "≠" alone would leave open what a missing value does.
-        return f"{name} ≠ {other}{suffix}"
-    return f"{name} is {', '.join(chosen[:-1])} or {chosen[-1]}{suffix}"
+        return f"{name} ≠ {other}"
+    return f"{name} is {', '.join(chosen[:-1])} or {chosen[-1]}"
 
 
 def _describe_range(bounds: tuple[int, int], axis: Axis, name: str, unit: str) -> str:

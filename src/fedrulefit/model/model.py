@@ -27,7 +27,7 @@ from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.model import frames
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
-from fedrulefit.model.wording import describe_term, unit_change
+from fedrulefit.model.wording import describe_term, tell_missing, unit_change
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Study
 
@@ -80,6 +80,10 @@ class Model:
     rounding : Rounding or None
         How coarse its counts are (``fedrulefit.model.publish``); None for a file that was
         made before they were rounded.
+    distribution : tuple of (n_codes,) or (n_codes + 1,) float64, or None
+        Of each covariate, the share of patients with each code, missing values last, as the
+        released (noisy) histograms tell (:meth:`shares`). None in an older file, and where
+        no histogram was released.
     """
 
     study: Study
@@ -91,6 +95,7 @@ class Model:
     evaluation: Evaluation | None = None
     validation: Evaluation | None = None
     rounding: Rounding | None = EXACT
+    distribution: tuple[Floats, ...] | None = None
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:
@@ -156,7 +161,7 @@ class Model:
 
     def describe(self, term: Term) -> str:
         """Return a term in the study's own words."""
-        return describe_term(term, self.grid, self.study)
+        return describe_term(term, self.grid, self.study, self.distribution)
 
     def effect(self, term: Term) -> float:
         """Return a rule's effect; for a linear term, that of the change it names.
@@ -177,6 +182,19 @@ class Model:
         if isinstance(term, LinearTerm) or term.inside is None:
             return float("nan")
         return term.inside / self.provenance.patients
+
+    def shares(self, feature: int) -> Floats:
+        """Return the share of patients with each code of a covariate; they add up to 1.
+
+        Shape (n_codes,) or, unless the covariate is complete, (n_codes + 1,), missing values
+        last. Where the model does not tell, all codes count alike.
+        """
+        if self.distribution is None:
+            n_codes = self.grid.axes[feature].every_code.bit_count()
+            return np.full(n_codes, 1 / n_codes)
+        told = self.distribution[feature]
+        shares: Floats = told / told.sum()
+        return shares
 
     @property
     def rate(self) -> float:
@@ -204,6 +222,24 @@ class Model:
         return (
             f"“Not told”: fewer than {smallest} patients are inside or outside the rule, or "
             f"{self.study.family.words.have_or_not} there."
+        )
+
+    @property
+    def of_missing(self) -> str:
+        """What the terms make of a missing value, in sentences; empty where there is none."""
+        return tell_missing(self.terms, self.grid)
+
+    @property
+    def averaged(self) -> str:
+        """How frequent values are taken to be in averages over patients, in words."""
+        if self.distribution is None:
+            return (
+                "How frequent values are is not known here: all levels, and all ranges between "
+                "a number's cut-offs, are taken as equally frequent"
+            )
+        return (
+            "Values are as frequent as the released histograms tell, each variable "
+            "independent of the others"
         )
 
     def top_rules(self, *, top: int | None = None, min_support: float = 0.0) -> list[RuleTerm]:
@@ -268,8 +304,8 @@ class Model:
         Of a yes/no outcome its column is ``log_odds``: what the terms add that name this
         covariate (or one of these two), the intercept left out. Rules that name others, too,
         count in proportion to how often the rest of the rule holds, which their support
-        tells. ``alone`` leaves those rules out; ``lowest`` and ``highest`` bound the sum
-        with them, whatever the other covariates are.
+        and the :attr:`distribution` tell. ``alone`` leaves those rules out; ``lowest`` and
+        ``highest`` bound the sum with them, whatever the other covariates are.
 
         Parameters
         ----------

@@ -79,6 +79,8 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "outcome": facts.tell_outcome(model),
         "words": model.study.family.words,
         "hidden": model.hidden,
+        "of_missing": model.of_missing,
+        "averaged": model.averaged,
         "is_rounded": model.is_rounded,
         "digits": facts.rate_digits(model),
         "groups": facts.tell_groups(model),

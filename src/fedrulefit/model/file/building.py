@@ -70,6 +70,7 @@ def assemble(file: FilePart, study: Study) -> Model:
         evaluation=_evaluation(file.evaluation, file.rounding, study.family),
         validation=_evaluation(file.validation, file.rounding, study.family),
         rounding=None if file.rounding is None else _rounding(file.rounding),
+        distribution=_distribution(file.grid, grid),
     )
     _check_effects(model)
     return model
@@ -137,6 +138,17 @@ def _check_counts(file: FilePart) -> None:
     told = [(few, many) for few, many in pairs if few is not None and many is not None]
     if any(few > many * (1 + 1e-9) for few, many in told):
         raise ModelFileError("a part has more patients than the whole")
+
+
+def _distribution(parts: Sequence[AxisPart], grid: Grid) -> tuple[Floats, ...] | None:
+    """Return the shares of all codes; None where the file does not tell them."""
+    told = [part.shares for part in parts if part.shares is not None]
+    if not told:
+        return None
+    lengths = [axis.every_code.bit_count() for axis in grid.axes]
+    if [len(shares) for shares in told] != lengths or not all(map(sum, told)):
+        raise ModelFileError("the shares of codes do not fit the grid")
+    return tuple(np.asarray(shares, dtype=np.float64) for shares in told)
 
 
 def _axis(part: AxisPart, kind: str, complete: bool) -> Axis:

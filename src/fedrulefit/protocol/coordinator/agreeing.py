@@ -27,6 +27,7 @@ from fedrulefit.protocol.agreed import (
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
 from fedrulefit.protocol.public import MAX_RULES, Public
 from fedrulefit.protocol.solver_settings import most_rules
+from fedrulefit.study import Study
 
 FORBIDDEN = 1e9
 """A penalty factor so large that the term stays 0."""
@@ -62,6 +63,10 @@ class Counted:
     histograms: tuple[m.Histogram, ...] = ()
     counts: Ints | None = None
     protection: Protection | None = None
+
+    def by_code(self, study: Study) -> tuple[Floats, ...] | None:
+        """Return how many patients have each code; None where no histogram tells."""
+        return None if self.counts is None else released_codes(study, self.grid, self.counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +124,7 @@ def collect_rules(asker: Asker, counted: Counted, min_votes: int) -> Talk[Candid
     groups = [free.union(*(reply.rules for reply in replies))]
     for fold in range(public.n_folds):
         groups.append(free.union(*(reply.fold_rules[fold] for reply in replies)))
-    by_code = None
-    if counted.counts is not None:
-        by_code = released_codes(asker.study, grid, counted.counts)
-    drop = settings.drop_complements
+    drop, by_code = settings.drop_complements, counted.by_code(asker.study)
     rules = merge_rules(groups, grid, drop_complements=drop, by_code=by_code)
     ballots: tuple[m.Ballot, ...] = ()
     if min_votes > 0:
