@@ -57,6 +57,6 @@ def make_problem(
         for rows in slices
     ]
     factors = penalty_factors(
-        Layout(1, len(rules), 10), rules, linear_factor=0.2, interaction_factor=1.75
+        Layout(1, len(rules), 10), rules, grid, linear_factor=0.2, interaction_factor=1.75
     )
     return sites, factors

@@ -301,7 +301,8 @@ def partial_dependence(
 ) -> Axes:
     """Draw how the linear predictor depends on a covariate (:meth:`Model.partial_dependence`).
 
-    The line, or the dots of a category, is the average; the band is where the rules that
+    The line, or the dots of a category, is the average over patients (:meth:`Model.shares`);
+    the band is where the rules that
     name other covariates, too, can take it, whatever these are.
     Two covariates give a heat map; a number's missing values are not in it.
     """
@@ -314,6 +315,7 @@ def partial_dependence(
 def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:
     frame = model.partial_dependence(name)
     covariate, words = model.study.covariates[name], model.study.family.words
+    average = "on average" if model.distribution else "on average, values equally frequent"
     ax.axhline(0, color=OUTSIDE, linewidth=0.8, zorder=0)
     if isinstance(covariate, Number):
         known, missing = frame[frame["value"].notna()], frame[frame["value"].isna()]
@@ -321,7 +323,7 @@ def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:
             known["value"], known["lowest"], known["highest"], color=OUTSIDE, alpha=0.5,
             linewidth=0, label="whatever the others are",
         )  # fmt: skip
-        ax.plot(known["value"], known[words.predictor_column], color=NEUTRAL, label="on average")
+        ax.plot(known["value"], known[words.predictor_column], color=NEUTRAL, label=average)
         for y in missing[words.predictor_column]:
             ax.axhline(y, color=INSIDE, linestyle="--", label="missing")
     else:
@@ -330,7 +332,7 @@ def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:
             place, frame["lowest"], frame["highest"], color=OUTSIDE, linewidth=8,
             label="whatever the others are",
         )  # fmt: skip
-        ax.plot(place, frame[words.predictor_column], "o", color=NEUTRAL, label="on average")
+        ax.plot(place, frame[words.predictor_column], "o", color=NEUTRAL, label=average)
         ax.set_xticks(place, [_shorten(text) for text in frame["label"]])
     ax.set_xlabel(_axis_title(model, name))
     ax.set_ylabel(words.predictor.capitalize())

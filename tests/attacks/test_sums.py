@@ -235,12 +235,14 @@ def search(patients: int, inside: Any, squares: Any) -> tuple[Any, list[Any]]:
         sizes = sizes[places]
         if len(sizes) <= 1:
             break
-    if len(sizes) == 0:
-        return None, []
-    return sizes[0], [
+    explained = [
         [counts for _, *counts in splits_of(n, s, sizes[:1])]
         for n, s in zip(inside, squares, strict=True)
     ]
+    # Three equal hospitals explain any rule whose patients three divides; not every rule.
+    if len(sizes) == 0 or not all(explained):
+        return None, []
+    return sizes[0], explained
 
 
 def test_squares_about_own_means_give_every_hospital_s_counts_away() -> None:

@@ -95,7 +95,10 @@ CASES: dict[str, Case] = {
     "decimal comma": Case("decimal-comma", make_csv("age", COMMA)),
     "infinite": Case("infinite", make_csv("age", "inf", PLANTED_NUMBER)),
     "constant": Case("constant", make_csv("age", *[PLANTED_NUMBER] * N)),
-    "hardly any value": Case("mostly-missing", make_csv("age", *[""] * (N - 1), PLANTED_NUMBER)),
+    "few values": Case("mostly-missing", make_csv("age", *[""] * (N - 8), PLANTED_NUMBER)),
+    "hardly any value": Case(
+        "nearly-all-missing", make_csv("age", *[""] * (N - 1), PLANTED_NUMBER)
+    ),
     "no value": Case("all-missing", make_csv("age", *[""] * N)),
     "incomplete": Case("missing-value", make_csv("age", "", PLANTED_NUMBER), COMPLETE),
     "unknown level": Case("unknown-level", make_csv("injury", PLANTED)),
@@ -142,6 +145,7 @@ CASES: dict[str, Case] = {
 FOR_LEARNING = {
     "all-missing",
     "mostly-missing",
+    "nearly-all-missing",
     "constant",
     "few-patients",
     "one-class",

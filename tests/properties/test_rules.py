@@ -23,6 +23,7 @@ from fedrulefit.core.rules import (
     level_rules,
     merge_rules,
     mirror,
+    twins,
 )
 from tests.oracles import fires
 
@@ -224,6 +225,31 @@ def test_dropping_complements_loses_no_information(case: Any) -> None:
     for rule in kept:
         assert complement(rule, grid) not in kept
         assert mirror(rule, grid) not in kept
+        assert twins(rule, grid).isdisjoint(kept)
+
+
+@REPEATABLE
+@given(grid_and_rules(1))
+def test_twins_part_the_known_rows_alike(case: Any) -> None:
+    """By brute force: all other rules that are the same, or the opposite, among the known."""
+    grid, (rule,) = case
+    if len(rule) > 1:
+        assert twins(rule, grid) == set()
+        return
+    (feature, codes), axis = rule.conditions[0], grid.axes[rule.features[0]]
+    present = (1 << axis.n_codes) - 1
+    every = [
+        conjoin([Condition(feature, side | missing)], grid)
+        for side in range(present + 1)
+        for missing in ((0,) if axis.complete else (0, 1 << MISSING))
+    ]
+    same = {one for one in every if one is not None and len(one) and one != rule}
+    if codes & present in (0, present):
+        alike = {one for one in same if one.conditions[0].codes & present in (0, present)}
+    else:
+        halves = (codes & present, present & ~codes)
+        alike = {one for one in same if one.conditions[0].codes & present in halves}
+    assert twins(rule, grid) == alike
 
 
 def _says_the_same(rule: Rule, kept: set[Rule], grid: Grid) -> bool:

@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli import show
-from fedrulefit.cli.console import friendly_errors, stdout
+from fedrulefit.cli.console import friendly_errors, line, stdout
 from fedrulefit.cli.options import JsonOption, ModelArgument
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model import Model
@@ -65,6 +65,9 @@ def rules(
         show.print_subgroups(console, loaded, frame, among)
     else:
         console.print(show.rules_table(loaded, frame))
+    if loaded.of_missing and len(frame):
+        console.print()
+        console.print(line(loaded.of_missing))
     console.print()
     console.print(Text(f"Covariates by importance: {show.importance_line(loaded)}"))
 

@@ -104,6 +104,11 @@ class Bins:
         """The middle of every bin, shape (n_bins,)."""
         return 0.5 * (self.edges[:-1] + self.edges[1:])
 
+    @property
+    def samples(self) -> Floats:
+        """A value of every bin that can occur, shape (n_bins,): no cut-off parts it from others."""
+        return self.midpoints if self.step is None else _next_multiples(self.edges[:-1], self.step)
+
     def clip(self, value: float) -> float:
         """Return the value, or the end of the public range that it lies beyond."""
         return float(np.clip(value, self.edges[0], self.edges[-1]))
@@ -227,11 +232,15 @@ def useful_cutoffs(edges: Floats, bins: Bins) -> Floats:
     """Edges as cut-offs: on values that occur, and with something on either side."""
     cutoffs = edges
     if bins.step is not None:
-        multiple = np.ceil(cutoffs / bins.step - 1e-9)
-        # As a file writes it: 3 · 0.1 is above 0.3, and ceil(−0.3) is −0.
-        cutoffs = np.array([float(f"{c:.12g}") for c in multiple * bins.step]) + 0.0
+        cutoffs = _next_multiples(cutoffs, bins.step)
     inside = (cutoffs > bins.edges[0]) & (cutoffs < bins.edges[-1])
     if bins.step is not None:
         # The highest score itself is a value that occurs: keep `≥ highest`.
         inside |= cutoffs == bins.edges[-1]
     return np.unique(cutoffs[inside])
+
+
+def _next_multiples(values: Floats, step: float) -> Floats:
+    multiples = np.ceil(values / step - 1e-9) * step
+    # As a file writes it: 3 · 0.1 is above 0.3, and ceil(−0.3) is −0.
+    return np.array([float(f"{m:.12g}") for m in multiples]) + 0.0

@@ -19,6 +19,9 @@ Departures
 ----------
 * A quantile is the *upper* edge of its bin (erratum 7).
 * The summed counts are mended before the CDF (erratum 9).
+* Where a value may be missing, a cut-off with less than half a quantile step of the known
+  patients on a side is dropped: ``x < c`` would say little but that x was measured, which
+  "x is missing" says. Of complete covariates none is dropped.
 * A spread is never so small that a linear term is larger than 64: sums over patients
   are bounded on public grounds (:mod:`fedrulefit.core.fixed`).
 
@@ -48,6 +51,7 @@ def estimate_grid(
     repair: Literal["clip", "project"],
     centre: bool,
     spreads: Floats | None,
+    fewest: float = 0.0,
 ) -> Grid:
     """Turn summed (noisy) counts into the shared grid.
 
@@ -55,6 +59,8 @@ def estimate_grid(
     ----------
     counts : (n_cells,) int64
         Summed over sites; may be negative where noise was added.
+    fewest : float
+        Least count of known patients on either side of a cut-off, where values may be missing.
     spreads : (n_features,) float64 or None
         Exact spreads; ``None`` derives them from the counts.
     """
@@ -72,6 +78,10 @@ def estimate_grid(
         if winsor > 0:
             limits = (_quantile(share, b, winsor), _quantile(share, b, 1 - winsor))
         cutoffs = _cutoffs(share, b, n_cutoffs)
+        if not b.complete:
+            below = share @ (b.samples[:, None] < cutoffs)
+            least = fewest / total if total > 0 else np.inf
+            cutoffs = _drop_rare(cutoffs, below, max(least, 0.5 / (n_cutoffs + 1)))
         axes.append(_build_axis(b, cutoffs, limits, mean, spread, centre=centre))
     return Grid(tuple(axes))
 
@@ -106,6 +116,9 @@ def exact_grid(
             picked = np.searchsorted(below, levels - 1e-12) + 1
             # Many patients at the highest value: keep `≥ highest`.
             cutoffs = np.unique(distinct[np.minimum(picked, len(distinct) - 1)])
+        if not b.complete:
+            lower = share @ (distinct[:, None] < cutoffs)
+            cutoffs = _drop_rare(cutoffs, lower, 0.5 / (n_cutoffs + 1))
         low, high = np.searchsorted(below, [winsor - 1e-12, 1 - winsor - 1e-12])
         limits = (b.clip(distinct[low]), b.clip(distinct[high]))
         mean = float(share @ distinct)
@@ -114,7 +127,7 @@ def exact_grid(
     return Grid(tuple(axes))
 
 
-def repair_counts(counts: Ints, how: Literal["clip", "project"]) -> Floats:
+def repair_counts(counts: Ints | Floats, how: Literal["clip", "project"]) -> Floats:
     """Return non-negative counts near the noisy `counts`.
 
     ``clip`` cuts at 0. ``project`` gives the nearest non-negative counts, in
@@ -130,6 +143,24 @@ def repair_counts(counts: Ints, how: Literal["clip", "project"]) -> Floats:
     last = np.flatnonzero(falling > excess)[-1]
     projected: Floats = np.maximum(noisy - excess[last], 0.0)
     return projected
+
+
+def estimate_shares(by_code: Sequence[Floats]) -> tuple[Floats, ...]:
+    """Return the share of patients with each code, from (noisy) counts by code.
+
+    Parameters
+    ----------
+    by_code : one array per covariate
+        See :func:`~fedrulefit.core.grid.count_codes`; may be negative where noise was added.
+
+    Returns
+    -------
+    shares : one array per covariate, (n_codes,) or, unless it is complete, (n_codes + 1,)
+        Missing values last; each adds up to 1. They are worked out of what was released, so
+        they cost no ε.
+    """
+    mended = (repair_counts(counts, "project") for counts in by_code)
+    return tuple(m / m.sum() if m.sum() > 0 else np.full(len(m), 1 / len(m)) for m in mended)
 
 
 def _build_axis(
@@ -182,6 +213,12 @@ def _quantile(share: Floats, bins: Bins, level: float) -> float:
 def _cutoffs(share: Floats, bins: Bins, n_cutoffs: int) -> Floats:
     levels = np.arange(1, n_cutoffs + 1) / (n_cutoffs + 1)
     return useful_cutoffs(np.array([_quantile(share, bins, level) for level in levels]), bins)
+
+
+def _drop_rare(cutoffs: Floats, below: Floats, least: float) -> Floats:
+    """Return the cut-offs with at least this share of the known patients on either side."""
+    kept: Floats = cutoffs[np.minimum(below, 1 - below) >= least - 1e-12]
+    return kept
 
 
 def _sample_spread(values: Floats, weights: Floats) -> float:

@@ -22,6 +22,7 @@ Oracles: naive loops (``tests/unit/core/test_grid.py``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -111,6 +112,32 @@ class Grid:
     def linear(self) -> tuple[int, ...]:
         """Positions of the covariates that have a linear term."""
         return tuple(j for j, axis in enumerate(self.axes) if axis.has_linear)
+
+
+def count_codes(counts: Floats, bins: Sequence[Bins], grid: Grid) -> tuple[Floats, ...]:
+    """Return how many patients have each code, as the histograms' counts tell.
+
+    Parameters
+    ----------
+    counts : (n_cells,) float64
+        All covariates one after another (:func:`~fedrulefit.core.bins.count_histograms`).
+
+    Returns
+    -------
+    by_code : one array per covariate, (n_codes,) or, unless it is complete, (n_codes + 1,)
+        Missing values last.
+    """
+    found: list[Floats] = []
+    start = 0
+    for b, axis in zip(bins, grid.axes, strict=True):
+        cells = counts[start : start + b.n_cells]
+        start += b.n_cells
+        codes = np.arange(b.n_bins)
+        if axis.ordered:
+            codes = np.searchsorted(axis.cutoffs, b.samples, side="right")
+        known = np.bincount(codes, cells[: b.n_bins], minlength=axis.n_codes)
+        found.append(np.append(known, cells[b.n_bins :]))
+    return tuple(found)
 
 
 def encode(values: Floats, grid: Grid) -> Codes:

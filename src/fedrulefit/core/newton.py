@@ -36,9 +36,10 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.curvature import STEPS, CurvatureSums, Query, unpack_triangle
 from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import LARGEST_PREDICTOR, LOSS_BITS, largest_predictor
+from fedrulefit.core.grid import Grid
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
-from fedrulefit.core.rules import Rule
+from fedrulefit.core.rules import Rule, tells_missing
 from fedrulefit.errors import FitError
 
 NEAR: Final = 0.7
@@ -92,10 +93,22 @@ class Point:
 
 
 def penalty_factors(
-    layout: Layout, rules: Sequence[Rule], *, linear_factor: float, interaction_factor: float
+    layout: Layout,
+    rules: Sequence[Rule],
+    grid: Grid,
+    *,
+    linear_factor: float,
+    interaction_factor: float,
 ) -> Floats:
-    """Return π for baseline (0), rules and linear terms, shape (n_terms,)."""
+    """Return π for baseline (0), rules and linear terms, shape (n_terms,).
+
+    ``x is missing`` counts as a linear term: it stands beside that of x, which is silent of a
+    missing value. No cut-off of x then takes its place.
+    """
     by_rule = [interaction_factor if len(rule) > 1 else 1.0 for rule in rules]
+    for k, rule in enumerate(rules):
+        if tells_missing(rule, grid):
+            by_rule[k] = linear_factor
     return layout.join(
         np.zeros(layout.n_baseline), np.array(by_rule), np.full(layout.n_linear, linear_factor)
     )

@@ -34,12 +34,15 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fedrulefit.core.arrays import MISSING, Bools, Floats, Ints
-from fedrulefit.core.bins import Bins
+from fedrulefit.core.arrays import MISSING, Bools, Floats
 from fedrulefit.core.grid import Axis, Grid
 
 MAX_ALIKE: Final = 256
 """Most rules or conditions of one hash: sets of more of them would take very long."""
+
+
+NEARLY_ALL: Final = 0.95
+"""Share of the known from which a condition's words tell of missing values first."""
 
 
 class Condition(NamedTuple):
@@ -136,21 +139,54 @@ def mirror(rule: Rule, grid: Grid) -> Rule | None:
     return conjoin([Condition(feature, present & ~codes)], grid)
 
 
+def twins(rule: Rule, grid: Grid) -> set[Rule]:
+    """Return the other rules that part the known values of one covariate in the same place.
+
+    The :func:`complement`, and where values may be missing the :func:`mirror`, and all of them
+    with a missing value on the other side: once "x is missing" has its own term they tell the
+    same.
+    """
+    if len(rule) != 1:
+        return set()
+    (feature, codes), axis = rule.conditions[0], grid.axes[rule.features[0]]
+    present = (1 << axis.n_codes) - 1
+    if codes & present in (0, present):
+        found = {complement(rule, grid)}
+    else:
+        sides = (codes & present, present & ~codes)
+        each = (side | missing << MISSING for side in sides for missing in (False, True))
+        found = {conjoin([Condition(feature, one)], grid) for one in each}
+    return {other for other in found if other is not None and other != rule}
+
+
+def tells_missing(rule: Rule, grid: Grid) -> bool:
+    """Whether the rule is ``x is missing``, or its negation."""
+    if len(rule) != 1:
+        return False
+    feature, codes = rule.conditions[0]
+    present = (1 << grid.axes[feature].n_codes) - 1
+    return not grid.axes[feature].complete and codes & present in (0, present)
+
+
 def merge_rules(
-    rule_sets: Iterable[Iterable[Rule]], grid: Grid, *, drop_complements: bool
+    rule_sets: Iterable[Iterable[Rule]],
+    grid: Grid,
+    *,
+    drop_complements: bool,
+    by_code: Sequence[Floats] | None = None,
 ) -> tuple[Rule, ...]:
     """Return the distinct rules of all sites in one canonical order.
 
     The order tells nothing of which site sent a rule or of its place in a
-    tree. With `drop_complements`, of a rule and its negation (or its
-    :func:`mirror`) the one stays that is false for missing values and names
-    fewer codes.
+    tree. With `drop_complements`, of a rule and its negation (and its other
+    :func:`twins`) the one stays that is false for missing values and holds
+    fewer patients (`by_code`, see :func:`cutoff_rules`), or names fewer codes.
     """
     distinct = {rule for rules in rule_sets for rule in rules if len(rule)}
     if drop_complements:
         for rule in sorted(distinct):
-            for twin in (complement(rule, grid), mirror(rule, grid)):
-                if twin in distinct and _plainness(twin) < _plainness(rule):
+            for twin in twins(rule, grid):
+                if twin in distinct and _plainer(rule, twin, grid, by_code) == twin:
                     distinct.discard(rule)
     return tuple(sorted(distinct, key=lambda rule: (len(rule), rule)))
 
@@ -169,43 +205,46 @@ def level_rules(grid: Grid) -> Iterator[Rule]:
                     yield rule
 
 
-def cutoff_rules(grid: Grid) -> Iterator[Rule]:
+def cutoff_rules(grid: Grid, by_code: Sequence[Floats] | None = None) -> Iterator[Rule]:
     """Yield ``covariate < cut-off`` for every cut-off, and ``covariate is missing``.
 
-    They need no data: together they can follow any curve in one covariate.
+    They need no data: together they can follow any curve in one covariate. Where a value may
+    be missing, the side of the cut-off is named that fewer patients are on: the other, of
+    nearly all who are known, would say little but that the value is known.
+
+    Parameters
+    ----------
+    by_code : one array per covariate, (n_codes,) or more
+        How many patients have each code, as released; None counts codes instead.
     """
     for feature, axis in enumerate(grid.axes):
         below = (interval(0, code) for code in range(1, axis.n_codes) if axis.ordered)
         for codes in (*below, 1 << MISSING):
             rule = conjoin([Condition(feature, codes)], grid)
             if rule is not None and len(rule):
-                yield rule
+                twin = None if axis.complete else mirror(rule, grid)
+                yield rule if twin is None else _plainer(rule, twin, grid, by_code)
 
 
 def plausible_rules(
-    rules: Iterable[Rule], counts: Floats, bins: Sequence[Bins], grid: Grid, *, fewest: float
+    rules: Iterable[Rule], by_code: Sequence[Floats], grid: Grid, *, fewest: float
 ) -> set[Rule]:
     """Return the rules of one condition with patients on either side.
 
-    As far as the released histograms tell: `counts` are theirs, summed over
-    sites, shape (n_cells,). A rule that needs no data could otherwise hold a
-    single patient.
+    As far as the released histograms tell: `by_code` is their :func:`count_codes`. A rule that
+    needs no data could otherwise hold a single patient. Both sides of a cut-off, or of a
+    level, are counted among those whose value is known.
     """
-    inside: dict[int, tuple[Floats, Ints]] = {}
-    start = 0
-    for feature, (b, axis) in enumerate(zip(bins, grid.axes, strict=True)):
-        cells = counts[start : start + b.n_cells]
-        start += b.n_cells
-        codes = np.arange(b.n_bins)
-        if axis.ordered:
-            codes = np.searchsorted(axis.cutoffs, b.midpoints, side="right")
-        inside[feature] = cells, np.append(codes, MISSING)[: b.n_cells]
     kept = set()
     for rule in rules:
-        ((feature, _),) = rule
-        cells, codes = inside[feature]
-        hit = rule.conditions[0].table()[codes]
-        if min(cells[hit].sum(), cells[~hit].sum()) >= fewest:
+        ((feature, codes),) = rule
+        counts, n_codes = by_code[feature], grid.axes[feature].n_codes
+        known = np.array([codes >> code & 1 for code in range(n_codes)], dtype=np.bool_)
+        if known.all() or not known.any():
+            sides = counts[:n_codes].sum(), counts[n_codes:].sum()
+        else:
+            sides = counts[:n_codes][known].sum(), counts[:n_codes][~known].sum()
+        if min(sides) >= fewest:
             kept.add(rule)
     return kept
 
@@ -250,9 +289,17 @@ def _check_condition(condition: Condition, grid: Grid) -> None:
         raise ValueError("a rule is not in canonical form")
 
 
-def _plainness(rule: Rule) -> tuple[bool, int, int]:
-    codes = rule.conditions[0].codes
-    return rule.conditions[0].missing, codes.bit_count(), codes
+def _plainer(rule: Rule, twin: Rule, grid: Grid, by_code: Sequence[Floats] | None) -> Rule:
+    """Return the one that is false for missing values and holds fewer: the shorter to think of."""
+
+    def plainness(one: Rule) -> tuple[bool, float, int]:
+        (feature, codes), axis = one.conditions[0], grid.axes[one.features[0]]
+        size = float(codes.bit_count())
+        if by_code is not None and not axis.complete:
+            size = sum(n for k, n in enumerate(by_code[feature][: axis.n_codes]) if codes >> k & 1)
+        return one.conditions[0].missing, size, codes
+
+    return min(rule, twin, key=plainness)
 
 
 def describe_condition(
@@ -262,28 +309,56 @@ def describe_condition(
     *,
     unit: str = "",
     levels: Sequence[str] = (),
+    shares: Floats | None = None,
 ) -> str:
-    """Return a condition in words: ``age < 57.2 years (or missing)``."""
+    """Return a condition in words: ``age < 57.2 years (or missing)``.
+
+    Where nearly all known values are on one side it is missing values that the condition
+    parts from the others: ``chol is not missing (and chol < 507.5 mg/dL)``.
+
+    Parameters
+    ----------
+    shares : (n_codes,) or (n_codes + 1,) float64, optional
+        How frequent each code is (:func:`~fedrulefit.core.cutoffs.estimate_shares`).
+    """
     codes, missing = condition.codes, condition.missing
     present = codes & ~(1 << MISSING)
     if present == 0:
         return f"{name} is missing"
     if present == (1 << axis.n_codes) - 1:
         return f"{name} is not missing"
+    among_known = _share_of_known(condition, axis, shares)
+    if not missing and among_known >= NEARLY_ALL:
+        return f"{name} is not missing (and {_describe_known(present, axis, name, unit, levels)})"
+    if missing and among_known <= 1 - NEARLY_ALL:
+        return f"{name} is missing (or {_describe_known(present, axis, name, unit, levels)})"
     suffix = " (or missing)" if missing else ""
+    return _describe_known(present, axis, name, unit, levels) + suffix
+
+
+def _share_of_known(condition: Condition, axis: Axis, shares: Floats | None) -> float:
+    """Return which share of the known satisfies a condition; ½ where nothing tells."""
+    if shares is None or axis.complete or shares[axis.n_codes] == 0:
+        return 0.5
+    known = shares[: axis.n_codes]
+    satisfied = float(known @ condition.table()[: axis.n_codes])
+    return satisfied / float(known.sum()) if known.sum() > 0 else 0.5
+
+
+def _describe_known(present: int, axis: Axis, name: str, unit: str, levels: Sequence[str]) -> str:
+    """Return which known values satisfy a condition, in words."""
     if axis.kind == "number":
-        bounds = as_interval(codes)
+        bounds = as_interval(present)
         if bounds is None:
             raise ValueError("a condition on a number must be an interval")
-        return _describe_range(bounds, axis, name, unit) + suffix
+        return _describe_range(bounds, axis, name, unit)
     chosen = [levels[c] for c in range(axis.n_codes) if present >> c & 1]
     if axis.kind == "yes/no" or len(chosen) == 1:
-        return f"{name} = {chosen[0]}{suffix}"
+        return f"{name} = {chosen[0]}"
     if len(chosen) == axis.n_codes - 1:
         (other,) = [levels[c] for c in range(axis.n_codes) if not present >> c & 1]
-        # "≠" alone would leave open what a missing value does.
-        return f"{name} ≠ {other}{suffix}"
-    return f"{name} is {', '.join(chosen[:-1])} or {chosen[-1]}{suffix}"
+        return f"{name} ≠ {other}"
+    return f"{name} is {', '.join(chosen[:-1])} or {chosen[-1]}"
 
 
 def _describe_range(bounds: tuple[int, int], axis: Axis, name: str, unit: str) -> str:

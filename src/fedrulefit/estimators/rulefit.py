@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -24,9 +25,9 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from fedrulefit.core.arrays import MAX_CODES, Floats
-from fedrulefit.core.cutoffs import exact_grid
-from fedrulefit.core.grid import Grid
+from fedrulefit.core.arrays import MAX_CODES, MISSING, Floats
+from fedrulefit.core.cutoffs import estimate_shares, exact_grid
+from fedrulefit.core.grid import Grid, encode
 from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError
 from fedrulefit.estimators.parameters import takes_settings
@@ -96,6 +97,9 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
             n_threads=_threads(self.n_jobs),
         )
         self.model_ = fitted.model
+        if fitted.model.distribution is None:
+            shares = _pooled_shares(table, fitted.model.grid)
+            self.model_ = replace(fitted.model, distribution=shares)
         self.ledgers_ = {name: tuple(led.releases) for name, led in fitted.ledgers.items()}
         self.study_ = study
         self.history_ = np.array(self.model_.provenance.history)
@@ -403,6 +407,18 @@ def pooled_grid(table: Table, study: Study) -> Grid:
         n_cutoffs=settings.n_cutoffs,
         winsor=settings.winsor,
         centre=settings.centre,
+    )
+
+
+def _pooled_shares(table: Table, grid: Grid) -> tuple[Floats, ...]:
+    """Return the share of patients with each code, where no histogram was made."""
+    codes = encode(table.values, grid)
+    counts = (np.bincount(column, table.weights, minlength=MISSING + 1) for column in codes.T)
+    return estimate_shares(
+        [
+            np.append(found[: axis.n_codes], [] if axis.complete else found[MISSING])
+            for found, axis in zip(counts, grid.axes, strict=True)
+        ]
     )
 
 

@@ -6,7 +6,8 @@ told) → ``file`` and ``export`` (for other programs); ``dependence`` follows f
 alone.
 """
 
-from fedrulefit.model.model import Contribution, Explanation, Model
+from fedrulefit.model.explanation import Contribution, Explanation
+from fedrulefit.model.model import Model
 from fedrulefit.model.terms import (
     Counts,
     LinearTerm,

@@ -11,11 +11,11 @@ nothing else (a linear term is 0 at its centre; the intercept is left out):
 
 * F there is the sum over all terms that name a covariate of S: the partial
   dependence. The share is support / P(t_S), never above 1. The support is in the model;
-  P(t_S) is taken as the share of codes that satisfy t_S, a product over covariates:
-  cut-offs are quantiles, so that each code holds about as many patients as the next. For
-  levels and for "missing" that is a guess: the line is too flat where a level is rare.
+  P(t_S) is that of the released histograms (:attr:`Model.distribution`): the share of patients
+  with a code that satisfies t_S, for two covariates the product. Where the model does not
+  tell, all codes count alike, which for a number's cut-offs, its quantiles, is near.
   Where too few patients are inside or outside a rule to tell its support, it counts as 0
-  or 1, whichever its share of codes is nearer to.
+  or 1, whichever the product over its conditions is nearer to.
 * ``alone`` is the sum over terms that name **only** covariates of S. It is exact.
 * ``lowest`` and ``highest`` are ``alone`` plus all negative, or all positive,
   coefficients of the rules that name others too and that the values of S leave open:
@@ -28,8 +28,11 @@ cut-off and the last float below it; between two neighbouring points nothing but
 linear term changes. A category's and a yes/no's points are its levels. "missing" is
 the last point, unless the study has the covariate complete.
 
-Oracle: predictions of the model itself, over all codes of the other covariates, and a
-naive loop over points and terms (``tests/unit/model/test_dependence.py``).
+"Relative to average" subtracts the mean over all patients' codes (:func:`list_codes`).
+
+Oracle: predictions of the model itself, over all codes of the other covariates and over
+simulated patients of known shares, and a naive loop over points and terms
+(``tests/unit/model/test_dependence.py``, ``test_distribution.py``).
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.grid import encode, linear_values
 from fedrulefit.core.rules import Condition, as_interval, format_number
 from fedrulefit.errors import FedRuleFitError
@@ -150,8 +153,11 @@ def _share_of_rest(model: Model, term: RuleTerm, given: Sequence[Condition]) -> 
 
 def _share_of_codes(model: Model, conditions: Sequence[Condition]) -> float:
     share = 1.0
-    for feature, codes in conditions:
-        share *= codes.bit_count() / model.grid.axes[feature].every_code.bit_count()
+    for condition in conditions:
+        table, n_codes = condition.table(), model.grid.axes[condition.feature].n_codes
+        satisfied = np.append(table[:n_codes], table[MISSING])
+        shares = model.shares(condition.feature)
+        share *= float(shares @ satisfied[: len(shares)])
     return share
 
 
@@ -185,6 +191,26 @@ def list_points(model: Model, feature: int) -> list[float]:
                         found |= {float(np.nextafter(cutoff, -np.inf)), cutoff}
     low, high = covariate.range
     return [*sorted(x for x in found if low <= x <= high), *missing]
+
+
+def list_codes(model: Model, feature: int) -> Floats:
+    """Return a value of every code, (n_codes,) or with NaN for missing last: as the shares.
+
+    Of a number the middle of the values that the code holds, winsor limits taken for the ends
+    of the range: beyond them its linear term does not change.
+    """
+    covariate = model.study.covariates[model.study.names[feature]]
+    axis = model.grid.axes[feature]
+    missing = [] if axis.complete else [np.nan]
+    if not isinstance(covariate, Number):
+        return np.array([*map(float, range(axis.n_codes)), *missing])
+    (low, high), cutoffs = covariate.range, axis.cutoffs.tolist()
+    if axis.has_linear and cutoffs:
+        low = max(low, axis.limits[0]) if axis.limits[0] < cutoffs[0] else low
+        high = min(high, axis.limits[1]) if axis.limits[1] >= cutoffs[-1] else high
+    starts, step = np.array([low, *cutoffs]), covariate.step or 0.0
+    ends = np.array([*(cutoff - step for cutoff in cutoffs), high])
+    return np.array([*(0.5 * (starts + np.maximum(ends, starts))), *missing])
 
 
 def _label(model: Model, feature: int, value: float) -> str:

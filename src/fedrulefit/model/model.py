@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,16 +21,16 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.between import MOSTLY, within_importance
 from fedrulefit.core.grid import RULE_SPREAD, Grid
 from fedrulefit.core.importance import variable_importance
-from fedrulefit.core.predictor import evaluate_terms, predict
+from fedrulefit.core.predictor import predict
 from fedrulefit.core.rounding import EXACT, PUBLISHED, Rounding
-from fedrulefit.core.rules import Rule
 from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.model import frames
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.explanation import Explanation, explain_rows
 from fedrulefit.model.subgroups import Among
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
 from fedrulefit.model.validation import SiteValidation
-from fedrulefit.model.wording import describe_term, unit_change
+from fedrulefit.model.wording import describe_term, tell_missing, unit_change
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.study import Study
@@ -40,27 +40,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from fedrulefit.table.sources import Source
-
-
-@dataclass(frozen=True)
-class Contribution:
-    """What one term adds to one patient's linear predictor."""
-
-    term: str
-    kind: Literal["rule", "linear"]
-    value: float
-    coefficient: float
-    contribution: float
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """One prediction taken apart: baseline + contributions = linear predictor."""
-
-    baseline: float
-    contributions: tuple[Contribution, ...]
-    linear_predictor: float
-    prediction: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +63,10 @@ class Model:
     rounding : Rounding or None
         How coarse its counts are (``fedrulefit.model.publish``); None for a file that was
         made before they were rounded.
+    distribution : tuple of (n_codes,) or (n_codes + 1,) float64, or None
+        Of each covariate, the share of patients with each code, missing values last, as the
+        released (noisy) histograms tell (:meth:`shares`). None in an older file, and where
+        no histogram was released.
     """
 
     study: Study
@@ -95,6 +78,7 @@ class Model:
     evaluation: Evaluation | None = None
     validation: SiteValidation | None = None
     rounding: Rounding | None = EXACT
+    distribution: tuple[Floats, ...] | None = None
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:
@@ -106,16 +90,6 @@ class Model:
         """The linear terms among the terms."""
         return tuple(t for t in self.terms if isinstance(t, LinearTerm))
 
-    @property
-    def _columns(self) -> Sequence[Term]:
-        """The terms in the order of the design's columns."""
-        return [*self.rule_terms, *self.linear_terms]
-
-    @property
-    def _term_places(self) -> tuple[list[Rule], list[int]]:
-        """The rules, and the covariates of the linear terms."""
-        return [t.rule for t in self.rule_terms], [t.feature for t in self.linear_terms]
-
     def decision_function(self, source: Source | Floats) -> Floats:
         """Return the linear predictor F(x) of every patient, shape (n_rows,).
 
@@ -125,8 +99,14 @@ class Model:
         an array of the covariates in the study's order with categories as
         positions of their levels.
         """
-        coef = np.array([self.intercept, *(term.coefficient for term in self._columns)])
-        return predict(self.read_values(source), self.grid, *self._term_places, coef)
+        terms: list[Term] = [*self.rule_terms, *self.linear_terms]
+        return predict(
+            self.read_values(source),
+            self.grid,
+            [term.rule for term in self.rule_terms],
+            [term.feature for term in self.linear_terms],
+            np.array([self.intercept, *(term.coefficient for term in terms)]),
+        )
 
     def predict_proba(self, source: Source | Floats) -> Floats:
         """Return the prediction of every patient, shape (n_rows,).
@@ -137,30 +117,11 @@ class Model:
 
     def explain(self, source: Source | Floats) -> list[Explanation]:
         """Take every patient's prediction apart."""
-        design = evaluate_terms(self.read_values(source), self.grid, *self._term_places)
-        rows = np.hstack([design.dense_rules(), design.linear])
-        return [self._explain_row(row) for row in rows]
-
-    def _explain_row(self, row: Floats) -> Explanation:
-        parts = [
-            Contribution(
-                term=self.describe(term),
-                kind="rule" if isinstance(term, RuleTerm) else "linear",
-                value=float(value),
-                coefficient=term.coefficient,
-                contribution=float(value) * term.coefficient,
-            )
-            for term, value in zip(self._columns, row, strict=True)
-            if value != 0
-        ]
-        parts.sort(key=lambda part: -abs(part.contribution))
-        total = self.intercept + sum(part.contribution for part in parts)
-        (prediction,) = self.study.family.link.inverse(np.array([total])).tolist()
-        return Explanation(self.intercept, tuple(parts), total, prediction)
+        return explain_rows(self, self.read_values(source))
 
     def describe(self, term: Term) -> str:
         """Return a term in the study's own words."""
-        return describe_term(term, self.grid, self.study)
+        return describe_term(term, self.grid, self.study, self.distribution)
 
     def effect(self, term: Term) -> float:
         """Return a rule's effect; for a linear term, that of the change it names.
@@ -206,6 +167,19 @@ class Model:
         """The terms that stand for the hospital, most important first."""
         return tuple(term for term in self.terms if self.stands_for_site(term))
 
+    def shares(self, feature: int) -> Floats:
+        """Return the share of patients with each code of a covariate; they add up to 1.
+
+        Shape (n_codes,) or, unless the covariate is complete, (n_codes + 1,), missing values
+        last. Where the model does not tell, all codes count alike.
+        """
+        if self.distribution is None:
+            n_codes = self.grid.axes[feature].every_code.bit_count()
+            return np.full(n_codes, 1 / n_codes)
+        told = self.distribution[feature]
+        shares: Floats = told / told.sum()
+        return shares
+
     @property
     def rate(self) -> float:
         """The share of patients with the outcome; NaN where that is not told."""
@@ -240,6 +214,24 @@ class Model:
         return (
             f"“Not told”: fewer than {MIN_COUNT} held-out patients are inside or outside the "
             f"rule, or {self.study.family.words.have_or_not} there."
+        )
+
+    @property
+    def of_missing(self) -> str:
+        """What the terms make of a missing value, in sentences; empty where there is none."""
+        return tell_missing(self.terms, self.grid)
+
+    @property
+    def averaged(self) -> str:
+        """How frequent values are taken to be in averages over patients, in words."""
+        if self.distribution is None:
+            return (
+                "How frequent values are is not known here: all levels, and all ranges between "
+                "a number's cut-offs, are taken as equally frequent"
+            )
+        return (
+            "Values are as frequent as the released histograms tell, each variable "
+            "independent of the others"
         )
 
     def top_rules(self, *, top: int | None = None, min_support: float = 0.0) -> list[RuleTerm]:
@@ -335,8 +327,8 @@ class Model:
         Of a yes/no outcome its column is ``log_odds``: what the terms add that name this
         covariate (or one of these two), the intercept left out. Rules that name others, too,
         count in proportion to how often the rest of the rule holds, which their support
-        tells. ``alone`` leaves those rules out; ``lowest`` and ``highest`` bound the sum
-        with them, whatever the other covariates are.
+        and the :attr:`distribution` tell. ``alone`` leaves those rules out; ``lowest`` and
+        ``highest`` bound the sum with them, whatever the other covariates are.
 
         Parameters
         ----------

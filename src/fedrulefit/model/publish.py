@@ -16,6 +16,7 @@ coefficients along λ   not told, nor the losses round by round: each λ is anot
                        of the same counts
 certificate            two digits
 results per site       as counts; none where one site has too few
+distribution           shares as counts, of the patients; small ones told together, or as 0
 evaluation             merged bins, rounded counts, measures to three decimals
 held-out inside rules  as counts, and never fewer than five in a cell of the table rule × outcome
 validation             each site's measures as counts; a site with too few is only named: no
@@ -43,6 +44,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import Family
 from fedrulefit.core.grid import RULE_SPREAD
@@ -189,6 +193,7 @@ def round_model(model: Model, rounding: Rounding) -> Model:
         intercept=round_step(model.intercept, find_step(model.intercept, whole)),
         terms=tuple(sorted(kept, key=lambda term: -term.importance)),
         provenance=replace(_round_origin(origin, cells, model), by_site=by_site),
+        distribution=model.distribution and tuple(map(cells.round_shares, model.distribution)),
     )
 
 
@@ -287,6 +292,21 @@ class _Cells:
             return ()
         count, unit = self.rounding.count, self.unit
         return tuple(Counts(count(many, unit), count(few, unit)) for many, few in counts)
+
+    def round_shares(self, shares: Floats) -> Floats:
+        """Return the shares of a covariate's codes as those of rounded counts.
+
+        Codes of too few patients tell their mean, or 0 where they are too few together.
+        They need not add up to 1: as counts, they are rounded one by one.
+        """
+        counts = self.exact.patients * shares
+        least = self.least * (1 - 1e-9)  # shares are quotients
+        small = counts < least
+        told = np.array([self.rounding.count(n, self.unit) for n in counts.tolist()])
+        rest = float(counts[small].sum())
+        together = self.rounding.count(rest, self.unit) if rest >= least else 0.0
+        told[small] = together / max(int(small.sum()), 1)
+        return told / self.patients
 
     def round_rule_sites(self, term: RuleTerm) -> tuple[Counts, ...]:
         """Return who satisfies a rule at each site; nothing where the sites are not told."""

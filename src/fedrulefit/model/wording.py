@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
+from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
 from fedrulefit.model.terms import LinearTerm, RuleTerm, Term
 from fedrulefit.study import Category, Number, Study, YesNo
+
+Distribution: TypeAlias = Sequence[Floats] | None
+"""The share of patients with each code, of every covariate; None where that is not known."""
 
 STANDS_FOR_SITE: Final = "stands for the hospital"
 """What is said of a term whose variance lies mostly between sites."""
@@ -35,10 +39,10 @@ def tell_stand_ins(terms: Sequence[str]) -> str:
     )
 
 
-def describe_term(term: Term, grid: Grid, study: Study) -> str:
+def describe_term(term: Term, grid: Grid, study: Study, distribution: Distribution = None) -> str:
     """Return a term in the study's own words."""
     if isinstance(term, RuleTerm):
-        return describe_rule(term.rule, grid, study)
+        return describe_rule(term.rule, grid, study, distribution)
     return _describe_linear(term, grid, study)
 
 
@@ -73,14 +77,32 @@ def level_words(covariate: Category | YesNo) -> tuple[str, ...]:
     return tuple(str(level) for level in levels)
 
 
-def describe_rule(rule: Rule, grid: Grid, study: Study) -> str:
-    """Return a rule in the study's names and units."""
-    return " & ".join(_describe(condition, grid, study) for condition in rule)
+def describe_rule(rule: Rule, grid: Grid, study: Study, distribution: Distribution = None) -> str:
+    """Return a rule in the study's names and units; see :func:`describe_condition`."""
+    return " & ".join(_describe(condition, grid, study, distribution) for condition in rule)
 
 
-def _describe(condition: Condition, grid: Grid, study: Study) -> str:
+def tell_missing(terms: Sequence[Term], grid: Grid) -> str:
+    """Return what terms make of a missing value, in sentences; empty where none can be."""
+    open_to = [any(not grid.axes[j].complete for j in term.features) for term in terms]
+    rules = [
+        maybe and isinstance(term, RuleTerm) for term, maybe in zip(terms, open_to, strict=True)
+    ]
+    sentences = []
+    if any(rules):
+        sentences.append(
+            "A condition on a value does not hold where the value is missing, unless it says "
+            "“or missing”."
+        )
+    if sum(open_to) > sum(rules):
+        sentences.append("In a linear term a missing value counts as the mean.")
+    return " ".join(sentences)
+
+
+def _describe(condition: Condition, grid: Grid, study: Study, distribution: Distribution) -> str:
     name = study.names[condition.feature]
     covariate, axis = study.covariates[name], grid.axes[condition.feature]
+    shares = None if distribution is None else distribution[condition.feature]
     if isinstance(covariate, Number):
-        return describe_condition(condition, axis, name, unit=covariate.unit)
-    return describe_condition(condition, axis, name, levels=level_words(covariate))
+        return describe_condition(condition, axis, name, unit=covariate.unit, shares=shares)
+    return describe_condition(condition, axis, name, levels=level_words(covariate), shares=shares)

@@ -21,14 +21,13 @@ import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats, Ints
 from fedrulefit.core.cutoffs import estimate_grid
-from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.grid import Axis, Grid, count_codes
 from fedrulefit.core.rules import (
     Rule,
-    complement,
     cutoff_rules,
     level_rules,
-    mirror,
     plausible_rules,
+    twins,
 )
 from fedrulefit.privacy.masks import keystream
 from fedrulefit.protocol import messages as m
@@ -36,7 +35,8 @@ from fedrulefit.protocol.public import WEIGHT_UNIT
 from fedrulefit.study import Study
 
 FEWEST: Final = 5
-"""A rule that needs no data stays out if the histograms show fewer patients on a side.
+"""A rule that needs no data stays out if the histograms show fewer patients on a side; so does
+a cut-off of a covariate that may be missing.
 
 Not ``MIN_COUNT`` of a policy, which each hospital chooses for itself: all sites must come to
 the same rules on their own, so another number here would be another protocol."""
@@ -74,7 +74,13 @@ def make_grid(study: Study, counts: Ints, spreads: Floats | None) -> Grid:
         repair=settings.repair,
         centre=settings.centre,
         spreads=spreads,
+        fewest=FEWEST * _patient_unit(study),
     )
+
+
+def _patient_unit(study: Study) -> int:
+    """Return what a patient of weight 1 counts in a histogram."""
+    return 1 if study.weight is None else WEIGHT_UNIT
 
 
 def follows_from(grid: Grid, study: Study, counts: Ints) -> bool:
@@ -112,21 +118,23 @@ def free_rules(study: Study, grid: Grid, counts: Ints | None) -> set[Rule]:
 
     Only those that have patients on either side, as far as the released histograms tell.
     """
+    by_code = None if counts is None else released_codes(study, grid, counts)
     free = set(level_rules(grid))
     if study.settings.single_cutoffs:
-        free |= set(cutoff_rules(grid))
-    if counts is not None:
-        unit = 1 if study.weight is None else WEIGHT_UNIT
-        free = plausible_rules(free, counts / unit, study.bins, grid, fewest=FEWEST)
+        free |= set(cutoff_rules(grid, by_code))
+    if by_code is not None:
+        free = plausible_rules(free, by_code, grid, fewest=FEWEST)
     return free
 
 
+def released_codes(study: Study, grid: Grid, counts: Ints) -> tuple[Floats, ...]:
+    """Return how many patients have each code, as the summed (noisy) histograms tell."""
+    return count_codes(counts / _patient_unit(study), study.bins, grid)
+
+
 def is_public(rules: Sequence[Rule], free: Collection[Rule], grid: Grid) -> Bools:
-    """Return which rules need no data, shape (n_rules,): free ones, and negations of them."""
-    public = [
-        rule in free or complement(rule, grid) in free or mirror(rule, grid) in free
-        for rule in rules
-    ]
+    """Return which rules need no data, shape (n_rules,): free ones, and twins of them."""
+    public = [not twins(rule, grid).isdisjoint(free) or rule in free for rule in rules]
     return np.array(public, dtype=np.bool_)
 
 

@@ -117,7 +117,7 @@ class Public:
     @cached_property
     def factors(self) -> Floats:
         """Penalty factors π, shape (n_terms,)."""
-        return make_factors(self.settings, self.fitted_rules, self.layout)
+        return make_factors(self.settings, self.fitted_rules, self.layout, self.grid)
 
     def rules_of(self, terms: Ints) -> list[Rule]:
         """Return the rules among a model's terms."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.fedda import Schedule
+from fedrulefit.core.grid import Grid
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import penalty_factors
 from fedrulefit.core.rules import Rule
@@ -37,11 +38,12 @@ def most_rules(settings: Settings) -> int:
     return math.ceil(n_fits * 2 * (settings.mean_leaves - 1) * (2 * settings.n_trees + 40))
 
 
-def make_factors(settings: Settings, rules: Sequence[Rule], layout: Layout) -> Floats:
+def make_factors(settings: Settings, rules: Sequence[Rule], layout: Layout, grid: Grid) -> Floats:
     """Return the penalty factors of all terms, shape (n_terms,)."""
     return penalty_factors(
         layout,
         rules,
+        grid,
         linear_factor=settings.linear_factor,
         interaction_factor=settings.interaction_factor,
     )

@@ -6,8 +6,10 @@ that cannot be worked out from the model file.
 
 ======================  ==================================================
 ``contents.py``         the model → rows and sentences (data first)
+``subgroups.py``        outcome rates inside and outside rules → rows
 ``charts.py``           effects → lines and ticks on paper
 ``curves.py``           the evaluation → lines and ticks on paper
+``forest.py``           sites left out → one under the other
 ``tripod.py``           the TRIPOD+AI checklist
 ``embedded.py``         what the page's calculator computes with
 ``page.html, .css, .js``  how all that looks and acts

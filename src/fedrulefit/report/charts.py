@@ -19,7 +19,7 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import Family
 from fedrulefit.core.rules import as_interval, format_number
 from fedrulefit.model import Model, level_words
-from fedrulefit.model.dependence import find_dependence, list_points
+from fedrulefit.model.dependence import find_dependence, list_codes, list_points
 from fedrulefit.report.contents import format_effect, write_minus
 from fedrulefit.study import Number
 
@@ -110,7 +110,8 @@ def draw_effects(model: Model, features: Sequence[int]) -> list[EffectChart]:
 def _evaluate(model: Model, feature: int) -> _Points:
     rows = _places(model, feature)
     values = find_dependence(model, [feature], rows[:, None]).predictor
-    values -= find_dependence(model, [feature], _middles(model, feature)[:, None]).predictor.mean()
+    of_codes = find_dependence(model, [feature], list_codes(model, feature)[:, None]).predictor
+    values -= model.shares(feature) @ of_codes
     known = ~np.isnan(rows)
     missing = None if known.all() else float(values[-1])
     return _Points(rows[known], values[known], missing)
@@ -124,18 +125,6 @@ def _places(model: Model, feature: int) -> Floats:
         # What is straight in the value is curved on the paper.
         places = np.concatenate([places, np.geomspace(*covariate.range, 60)])
     return np.unique(places)
-
-
-def _middles(model: Model, feature: int) -> Floats:
-    """Return a value of every code: cut-offs are quantiles, so these are patients like any."""
-    covariate = model.study.covariates[model.study.names[feature]]
-    axis = model.grid.axes[feature]
-    if not isinstance(covariate, Number):
-        return np.arange(axis.n_codes, dtype=np.float64)
-    low, high = covariate.range
-    ends: Floats = np.clip([low, *axis.cutoffs.tolist(), high], low, high)
-    middles: Floats = 0.5 * (ends[:-1] + ends[1:])
-    return middles
 
 
 def _extremes(points: _Points) -> list[float]:
@@ -258,15 +247,21 @@ def _shorten(text: str) -> str:
 
 
 def tabulate_pair(model: Model, pair: tuple[int, int]) -> PairTable:
-    """Return the effect of two covariates together, relative to their middle.
+    """Return the effect of two covariates together, relative to the average over patients.
 
     Bands are those that the shared rules tell apart; where these are more than
-    a few, the strongest. A number counts at the band's middle.
+    a few, the strongest. A band counts as the average over its patients, as if the two
+    covariates were independent.
     """
     bands = [_bands(model, j, pair) for j in pair]
-    rows = np.array(list(product(*([band.value for band in some] for some in bands))))
-    total = find_dependence(model, pair, rows).predictor.reshape(len(bands[0]), -1)
-    total -= total.mean()
+    rows = np.array(list(product(*(list_codes(model, j).tolist() for j in pair))))
+    shares = [model.shares(j) for j in pair]
+    by_code = find_dependence(model, pair, rows).predictor.reshape(len(shares[0]), -1)
+    of_rows, of_columns = (
+        np.array([band.weights(own) for band in some])
+        for some, own in zip(bands, shares, strict=True)
+    )
+    total = of_rows @ by_code @ of_columns.T - shares[0] @ by_code @ shares[1]
     most = max(float(np.abs(total).max()), 1e-300)
     family = model.study.family
     cells = tuple(
@@ -284,39 +279,52 @@ def tabulate_pair(model: Model, pair: tuple[int, int]) -> PairTable:
 
 @dataclass(frozen=True)
 class _Band:
-    value: float
+    """Neighbouring codes, first to before last."""
+
+    first: int
+    last: int
     words: str
+
+    def weights(self, shares: Floats) -> Floats:
+        """Return how much each code counts in the band, of sum 1; all alike if nobody has one."""
+        inside = np.zeros(len(shares))
+        inside[self.first : self.last] = 1.0
+        patients = inside * shares
+        chosen = patients if patients.sum() > 0 else inside
+        weights: Floats = chosen / chosen.sum()
+        return weights
 
 
 def _bands(model: Model, feature: int, pair: tuple[int, int]) -> list[_Band]:
     covariate = model.study.covariates[model.study.names[feature]]
     if not isinstance(covariate, Number):
         levels = level_words(covariate)[: 2 * _MAX_BANDS]
-        return [_Band(float(k), level) for k, level in enumerate(levels)]
-    ends = [covariate.range[0], *_strongest_cuts(model, feature, pair), covariate.range[1]]
+        return [_Band(k, k + 1, level) for k, level in enumerate(levels)]
+    axis = model.grid.axes[feature]
+    ends = [0, *_strongest_cuts(model, feature, pair), axis.n_codes]
     bands = []
-    for k, (low, high) in enumerate(pairwise(ends)):
-        if len(ends) == 2:
-            words = "any"
-        elif k == 0:
-            words = f"< {format_number(high)}"
-        elif k == len(ends) - 2:
-            words = f"≥ {format_number(low)}"
+    for first, last in pairwise(ends):
+        low, high = (
+            format_number(float(axis.cutoffs[k - 1])) if 0 < k < axis.n_codes else ""
+            for k in (first, last)
+        )
+        if low and high:
+            words = f"{low} to < {high}"
         else:
-            words = f"{format_number(low)} to < {format_number(high)}"
-        bands.append(_Band(0.5 * (low + high), words))
+            words = f"≥ {low}" if low else f"< {high}" if high else "any"
+        bands.append(_Band(first, last, words))
     return bands
 
 
-def _strongest_cuts(model: Model, feature: int, pair: tuple[int, int]) -> list[float]:
-    """Return the cut-offs at which the rules that name both of `pair` change most."""
+def _strongest_cuts(model: Model, feature: int, pair: tuple[int, int]) -> list[int]:
+    """Return the codes at which the rules that name both of `pair` change most."""
     axis = model.grid.axes[feature]
-    jumps: dict[float, float] = defaultdict(float)
+    jumps: dict[int, float] = defaultdict(float)
     for term in model.rule_terms:
         if not set(pair) <= set(term.features):
             continue
         (codes,) = (c.codes for c in term.rule if c.feature == feature)
         for code in as_interval(codes) or ():
             if 0 < code < axis.n_codes:
-                jumps[float(axis.cutoffs[code - 1])] += term.importance
+                jumps[code] += term.importance
     return sorted(sorted(jumps, key=lambda cut: (-jumps[cut], cut))[: _MAX_BANDS - 1])

@@ -30,6 +30,7 @@ from fedrulefit.model.wording import STANDS_FOR_SITE
 from fedrulefit.report import charts, curves, forest
 from fedrulefit.report import contents as facts
 from fedrulefit.report.embedded import dump_island, write_family
+from fedrulefit.report.subgroups import tabulate_subgroups
 from fedrulefit.report.tripod import list_checklist, list_cluster_items
 
 if TYPE_CHECKING:
@@ -83,14 +84,16 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "words": model.study.family.words,
         "hidden": model.hidden,
         "few_held_out": model.few_held_out,
+        "of_missing": model.of_missing,
+        "averaged": model.averaged,
         "is_rounded": model.is_rounded,
         "digits": facts.rate_digits(model),
         "rounded": facts.tell_rounding(model),
         "unjudged": model.unjudged,
         "paragraph": facts.tell_model(model),
         "terms": facts.list_terms(model),
-        "subgroups": facts.tabulate_subgroups(model),
-        "site_subgroups": facts.tabulate_subgroups(model, by_site=True),
+        "subgroups": tabulate_subgroups(model),
+        "site_subgroups": tabulate_subgroups(model, by_site=True),
         "between": model.tells_between,
         "stands_for_site": STANDS_FOR_SITE,
         "fields": facts.list_fields(model),

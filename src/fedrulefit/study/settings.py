@@ -207,7 +207,7 @@ class Settings(Frozen):
         0.2,
         paper=1.0,
         group="Candidate terms",
-        meaning="Penalty factor π of linear terms.",
+        meaning="Penalty factor π of linear terms, and of “x is missing” where x may be.",
         ge=0,
     )
     interaction_factor: float = setting(

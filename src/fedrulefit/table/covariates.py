@@ -14,6 +14,9 @@ from fedrulefit.table.columns import Columns, Raw
 from fedrulefit.table.findings import Finding, error, list_levels, warning
 from fedrulefit.table.numbers import number_faults
 
+NEARLY_ALL: Final = 0.95
+"""Share of patients without a value from which a column tells little but where they are."""
+
 MOSTLY_OUT_OF_RANGE: Final = error(
     "mostly-out-of-range",
     "{n} of {all} values are outside the study's range {range}",
@@ -43,12 +46,23 @@ MISSING_VALUE: Final = error(
     "{n} of {all} patients have no value, but the study says the column is complete",
     "fill them in, or set 'complete = false' in the study with all sites",
 )
-ALL_MISSING: Final = warning("all-missing", "no patient has a value", "check the export")
+STANDS_FOR_HOSPITAL: Final = (
+    "check the export; if this hospital does not collect it, “{column} is missing” will stand for "
+    "the hospital in the model, and its coefficient for all that is different there: talk to the "
+    "other sites about leaving the column out of the study"
+)
+ALL_MISSING: Final = warning("all-missing", "no patient has a value", STANDS_FOR_HOSPITAL)
+NEARLY_ALL_MISSING: Final = warning(
+    "nearly-all-missing",
+    "{n} of {all} patients have no value",
+    STANDS_FOR_HOSPITAL,
+    when="95 % or more",
+)
 MOSTLY_MISSING: Final = warning(
     "mostly-missing",
     "{n} of {all} patients have no value",
     "check the export; rules on it will say little here",
-    when="more than half",
+    when="more than half, but less than 95 %",
 )
 CONSTANT: Final = warning(
     "constant",
@@ -127,9 +141,11 @@ def _check_missing(
     if not learning:
         return []
     if not observed.size:
-        return [ALL_MISSING.of(name)]
+        return [ALL_MISSING.of(name, column=name)]
     findings = []
-    if n_missing * 2 > x.size:
+    if n_missing >= NEARLY_ALL * x.size:
+        findings.append(NEARLY_ALL_MISSING.of(name, n=n_missing, all=x.size, column=name))
+    elif n_missing * 2 > x.size:
         findings.append(MOSTLY_MISSING.of(name, n=n_missing, all=x.size))
     if (observed == observed[0]).all():
         findings.append(CONSTANT.of(name))

@@ -28,6 +28,7 @@ from tests.oracles import (
 from fedrulefit.core.certificate import SlopeSums, certify, choose_scales, sum_slopes
 from fedrulefit.core.design import Design
 from fedrulefit.core.fedda import Schedule, client_update, server_update, soft_threshold
+from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.importance import TermSums, squares_of, sum_terms, term_importance
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import ROUNDING, Newton, penalty_factors
@@ -63,7 +64,8 @@ def test_the_design_has_the_baseline_s_columns() -> None:
 
 def test_the_baseline_has_no_penalty() -> None:
     rules = [Rule((Condition(0, 1),))] * LAYOUT.n_rules
-    factors = penalty_factors(LAYOUT, rules, linear_factor=0.2, interaction_factor=1.75)
+    grid = Grid((Axis("yes/no", np.array([0.5]), 2, complete=True),))
+    factors = penalty_factors(LAYOUT, rules, grid, linear_factor=0.2, interaction_factor=1.75)
     assert factors.tolist() == [0, 0, 1, 1, 1, 1, 1, 0.2, 0.2, 0.2]
 
 

@@ -197,8 +197,34 @@ def test_no_patients_left_after_the_noise_means_uniform_bins(
 
 def test_the_missing_cell_is_no_part_of_the_distribution() -> None:
     with_missing = estimate([1, 1, 2, 0, 500], numbers([0, 10, 20, 30, 40], complete=False))
-    assert with_missing.axes[0].cutoffs.tolist() == [10, 20, 30]
+    assert with_missing.axes[0].cutoffs.tolist() == [10, 20]  # nobody known is above 30
     assert not with_missing.axes[0].complete
+
+
+def test_where_values_may_be_missing_a_cutoff_has_known_patients_on_either_side() -> None:
+    """``chol < 507.5``, of 99.4 % of the known, said that chol was measured."""
+    counts = [1, 49, 49, 1]
+    values = np.repeat([5.0, 15, 25, 35, np.nan], [*counts, 400])[:, None]
+    for complete, n_cutoffs, fewest, expected in (
+        (True, 33, 0, [20, 30]),
+        (False, 33, 0, [20]),  # half a quantile step is 1.5 %
+        (False, 99, 0, [10, 20, 30]),  # and 0.5 % here
+        (False, 99, 5, [20]),
+        (True, 99, 5, [10, 20, 30]),
+    ):
+        bins = numbers([0, 10, 20, 30, 40], complete=complete)
+        cells = counts if complete else [*counts, 400]
+        axis = estimate(cells, bins, n_cutoffs=n_cutoffs, fewest=fewest).axes[0]
+        assert axis.cutoffs.tolist() == expected, (complete, n_cutoffs, fewest)
+        if not (complete or fewest):
+            options = {"n_cutoffs": n_cutoffs, "winsor": 0.0, "centre": True}
+            exact = exact_grid(values, np.ones(len(values)), [bins], **options).axes[0]
+            assert exact.cutoffs.tolist() == [c + 5 for c in expected]
+
+
+def test_nobody_known_no_cutoff() -> None:
+    axis = estimate([0, 0, 0, 0, 70], numbers([0, 10, 20, 30, 40], complete=False)).axes[0]
+    assert (axis.cutoffs.tolist(), axis.n_codes) == ([], 1)
 
 
 # --- winsor limits, spread, centre ------------------------------------------------------

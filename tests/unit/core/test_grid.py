@@ -8,12 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.grids import estimate, numbers
+from tests.grids import estimate, numbers, ones
 
 from fedrulefit.core.arrays import MISSING
-from fedrulefit.core.bins import Bins
+from fedrulefit.core.bins import Bins, count_histograms
 from fedrulefit.core.cutoffs import exact_grid
-from fedrulefit.core.grid import Axis, Grid, check_linear, encode, linear_values, term_bounds
+from fedrulefit.core.grid import (
+    Axis,
+    Grid,
+    check_linear,
+    count_codes,
+    encode,
+    linear_values,
+    term_bounds,
+)
 from fedrulefit.core.layout import Layout
 
 # --- what an axis and its linear term may be ---------------------------------------------
@@ -136,3 +144,35 @@ def test_a_linear_term_has_the_spread_of_an_average_rule() -> None:
     term = linear_values(x, grid)[:, 0]
     assert term.std(ddof=1) == pytest.approx(0.4, rel=1e-12)
     assert term.mean() == pytest.approx(0.0, abs=1e-12)
+
+
+# --- codes from histograms ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_counts_by_code_are_those_of_the_patients(complete: bool) -> None:
+    """A score of 5 lies below the middle of its bin, and was counted as lower than its cut-off."""
+    rng = np.random.default_rng(9)
+    gcs = numbers(np.linspace(3, 15, 101), step=1, complete=complete)
+    age = numbers(np.linspace(18, 100, 41), complete=complete)
+    every = [gcs, age, Bins.binary(complete=complete), Bins.categorical(4, complete=complete)]
+    values = np.column_stack(
+        [
+            rng.integers(3, 16, 900),
+            rng.normal(60, 30, 900),
+            rng.integers(0, 2, 900),
+            rng.integers(0, 3, 900),
+        ]
+    ).astype(float)
+    if not complete:
+        values[rng.random(values.shape) < 0.2] = np.nan
+    counts = count_histograms(values, ones(900), every)
+    grid = estimate(counts, every, n_cutoffs=12)
+    codes = encode(values, grid)
+    for j, (found, axis) in enumerate(
+        zip(count_codes(counts, every, grid), grid.axes, strict=True)
+    ):
+        expected = [int((codes[:, j] == code).sum()) for code in range(axis.n_codes)]
+        if not complete:
+            expected.append(int((codes[:, j] == MISSING).sum()))
+        assert found.tolist() == expected

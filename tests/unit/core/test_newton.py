@@ -20,8 +20,10 @@ from tests.oracles import (
     split,
 )
 
+from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.curvature import Query
 from fedrulefit.core.fixed import LARGEST_PREDICTOR, largest_predictor
+from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import ROUNDING, Newton, penalty_factors
 from fedrulefit.core.rules import Condition, Rule
@@ -49,10 +51,17 @@ def one_site(X: Any, n_rules: int, y: Any, w: Any) -> Any:
 
 def test_penalty_factors_by_kind_of_term() -> None:
     one, two = Rule((Condition(0, 1),)), Rule((Condition(0, 1), Condition(1, 2)))
-    factors = penalty_factors(
-        Layout(1, 3, 2), [one, two, one], linear_factor=0.2, interaction_factor=1.75
+    missing = Rule((Condition(0, 1 << MISSING),))
+    grid = Grid(
+        (
+            Axis("yes/no", np.array([0.5]), 2, complete=False),
+            Axis("category", np.empty(0), 3, complete=True),
+        )
     )
-    assert factors.tolist() == [0, 1, 1.75, 1, 0.2, 0.2]
+    factors = penalty_factors(
+        Layout(1, 3, 2), [one, two, missing], grid, linear_factor=0.2, interaction_factor=1.75
+    )
+    assert factors.tolist() == [0, 1, 1.75, 0.2, 0.2, 0.2]
 
 
 # --- the way ------------------------------------------------------------------------------

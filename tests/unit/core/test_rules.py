@@ -13,7 +13,7 @@ import pytest
 
 from fedrulefit.core import rules as rules_module
 from fedrulefit.core.arrays import MISSING
-from fedrulefit.core.grid import Axis, Bins, Grid
+from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rules import (
     Condition,
     Rule,
@@ -26,6 +26,7 @@ from fedrulefit.core.rules import (
     merge_rules,
     mirror,
     plausible_rules,
+    tells_missing,
 )
 
 NONE = 1 << MISSING
@@ -45,7 +46,7 @@ def test_every_cutoff_has_its_rule_the_lowest_and_the_highest_too() -> None:
     assert list(cutoff_rules(GRID)) == [
         rule((0, 0b0001)),  # age < 40
         rule((0, 0b0011)),  # age < 57
-        rule((0, 0b0111)),  # age < 80
+        rule((0, 0b1000)),  # age ≥ 80: where age may be missing, the smaller side
         rule((0, NONE)),  # age is missing
         rule((1, 0b001)),  # GCS < 9
         rule((1, 0b011)),  # GCS < 15
@@ -111,33 +112,52 @@ def test_of_negations_the_one_stays_that_names_fewer_codes_and_not_the_missing()
     assert merge_rules([[both, young]], GRID, drop_complements=True) == (young, both)
 
 
-def test_rules_that_hold_too_few_patients_either_way_are_left_out() -> None:
+def test_where_values_may_be_missing_a_cutoff_names_the_side_of_fewer_patients() -> None:
+    """``chol < 507``, of 99 % of the known, said with an odds ratio that chol was measured."""
+    by_code = [np.array(n, float) for n in ([1, 2, 9, 3, 50], [1, 2, 97], [1, 1, 1, 1], [9, 1])]
+    found = list(cutoff_rules(GRID, [*by_code, np.array([1.0, 9.0])]))
+    # age < 40 (1 of 15), < 57 (3 of 15), ≥ 80 (3 of 15); all others as ever.
+    assert found[:4] == [rule((0, c)) for c in (0b0001, 0b0011, 0b1000, NONE)]
+    assert found[4:] == list(cutoff_rules(GRID))[4:]
+    fbs = Grid((Axis("yes/no", np.array([0.5]), 2, complete=False),))
+    no, yes = rule((0, 0b01)), rule((0, 0b10))
+    for counts, rarer in (([95.0, 5, 40], yes), ([5.0, 95, 40], no)):
+        assert next(cutoff_rules(fbs, [np.array(counts)])) == rarer
+        merged = merge_rules([[no], [yes]], fbs, drop_complements=True, by_code=[np.array(counts)])
+        assert merged == (rarer,)
+
+
+def test_rules_that_hold_too_few_known_patients_either_way_are_left_out() -> None:
     """By hand: age has 3, 4, 2 and 1 patients in its ranges and 5 missing; ward 9, 0, 4 and 2."""
-    age = Bins.numeric(np.array([18.0, 40, 57, 80, 100]), cutoffs=None, step=None, complete=False)
-    bins = [age, Bins.categorical(3, complete=False)]
     grid = Grid((AGE, WARD))
-    counts = np.array([3, 4, 2, 1, 5, 9, 0, 4, 2], dtype=float)
+    by_code = [np.array([3.0, 4, 2, 1, 5]), np.array([9.0, 0, 4, 2])]
     rules = [*cutoff_rules(grid), rule((1, 0b001)), rule((1, 0b010)), rule((1, 0b100))]
 
     def kept(fewest: float) -> list[Rule]:
-        return sorted(plausible_rules(rules, counts, bins, grid, fewest=fewest))
+        return sorted(plausible_rules(rules, by_code, grid, fewest=fewest))
 
-    # Inside and outside: age < 40: 3 and 12; < 57: 7 and 8; < 80: 9 and 6; missing: 5 and 10.
-    # Ward: 9 and 6; 0 and 15; 4 and 11; missing: 2 and 13.
-    ages, wards = [0b0001, 0b0011, 0b0111, NONE], [0b001, 0b010, 0b100, NONE]
-    held = {(0, c): n for c, n in zip(ages, (3, 7, 6, 5), strict=True)}
-    held |= {(1, c): n for c, n in zip(wards, (6, 0, 4, 2), strict=True)}
+    # Inside and outside: age < 40: 3 and 7; < 57: 7 and 3; ≥ 80: 1 and 9; missing: 5 and 10.
+    # Ward: 9 and 4; 0 and 13; 4 and 9; missing: 2 and 13.
+    ages, wards = [0b0001, 0b0011, 0b1000, NONE], [0b001, 0b010, 0b100, NONE]
+    held = {(0, c): n for c, n in zip(ages, (3, 3, 1, 5), strict=True)}
+    held |= {(1, c): n for c, n in zip(wards, (4, 0, 4, 2), strict=True)}
     for fewest in range(9):
         assert kept(fewest) == sorted(rule(at) for at, n in held.items() if n >= fewest)
 
 
 def test_a_complete_covariate_has_no_cell_for_missing() -> None:
-    bins = [Bins.binary(complete=True), Bins.categorical(2, complete=True)]
-    grid = Grid((SEX, PAIR))
-    counts = np.array([7, 2, 1, 8], dtype=float)
+    grid, by_code = Grid((SEX, PAIR)), [np.array([7.0, 2]), np.array([1.0, 8])]
     rules = [*cutoff_rules(grid), *level_rules(grid)]
-    assert plausible_rules(rules, counts, bins, grid, fewest=2) == {rule((0, 0b01))}
-    assert plausible_rules(rules, counts, bins, grid, fewest=1) == set(rules)
+    assert plausible_rules(rules, by_code, grid, fewest=2) == {rule((0, 0b01))}
+    assert plausible_rules(rules, by_code, grid, fewest=1) == set(rules)
+
+
+def test_which_rules_tell_of_missing_values_alone() -> None:
+    assert tells_missing(rule((0, NONE)), GRID)
+    assert tells_missing(rule((0, 0b1111)), GRID)
+    for other in ((0, 0b0011), (0, 0b0011 | NONE), (1, 0b011)):
+        assert not tells_missing(rule(other), GRID)
+    assert not tells_missing(rule((0, NONE), (1, 0b011)), GRID)
 
 
 # --- the check of rules that others sent --------------------------------------------------

@@ -35,6 +35,44 @@ def test_a_number_is_told_by_its_range(codes: int, words: str) -> None:
     assert describe_condition(Condition(0, codes), AGE, "age", unit="years") == words
 
 
+SHARES = np.array([0.01, 0.01, 0.56, 0.02, 0.4])
+"""Of the known: 1.7 %, 1.7 %, 93.3 %, 3.3 %."""
+
+
+@pytest.mark.parametrize(
+    ("codes", "words"),
+    [
+        (interval(0, 3), "age is not missing (and age < 80)"),  # 96.7 %
+        (interval(2, 4), "age is not missing (and age ≥ 57.25)"),
+        (interval(2, 3), "57.25 ≤ age < 80"),  # 93.3 %
+        (interval(3, 4, missing=True), "age is missing (or age ≥ 80)"),  # 3.3 %
+        (interval(0, 1, missing=True), "age is missing (or age < 40)"),
+        (interval(1, 3, missing=True), "40 ≤ age < 80 (or missing)"),
+        (interval(3, 4), "age ≥ 80"),
+        (1 << MISSING, "age is missing"),
+        (interval(0, 4), "age is not missing"),
+    ],
+)
+def test_where_nearly_all_known_satisfy_a_condition_it_tells_of_missing_values(
+    codes: int, words: str
+) -> None:
+    """``chol < 507``, true for 99 % of the known, reads as a fact about cholesterol."""
+    condition = Condition(0, codes)
+    assert describe_condition(condition, AGE, "age", shares=SHARES) == words
+    # Where nothing is known of the shares, or nobody is missing, the words stay.
+    for nothing in (None, np.array([0.0, 0, 0, 0, 1]), np.array([0.01, 0.01, 0.96, 0.02, 0])):
+        plain = describe_condition(condition, AGE, "age", shares=nothing)
+        assert plain == describe_condition(condition, AGE, "age")
+
+
+def test_a_level_that_nearly_all_known_have_tells_of_missing_values() -> None:
+    shares = np.array([0.48, 0.02, 0.5])
+    told = describe_condition(Condition(0, 0b01), SEX, "fbs", levels="01", shares=shares)
+    assert told == "fbs is not missing (and fbs = 0)"
+    rare = describe_condition(Condition(0, 0b10), SEX, "fbs", levels="01", shares=shares)
+    assert rare == "fbs = 1"
+
+
 def test_a_number_without_unit_has_no_trailing_space() -> None:
     condition = Condition(0, interval(1, 3))
     assert describe_condition(condition, AGE, "GCS") == "40 ≤ GCS < 80"

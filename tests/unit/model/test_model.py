@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ VALUES = load_table(FRAME, STUDY).values
 def model() -> Model:
     fitted = fit_model(STUDY)
     assert len(fitted.rule_terms) > 10
-    assert {t.feature for t in fitted.linear_terms} == {0, 2, 4}
+    assert {t.feature for t in fitted.linear_terms} == {0, 1, 2, 4}
     assert any(c.feature == 3 for t in fitted.rule_terms for c in t.rule)
     return fitted
 
@@ -60,6 +61,12 @@ def naive_holds(words: str, patient: Any) -> bool:
 
 
 def naive_condition(words: str, patient: Any) -> bool:
+    known = re.fullmatch(r".+ is not missing \(and (.+)\)", words)
+    if known:  # "lab is not missing (and lab < 9)"
+        return naive_condition(known[1], patient)
+    absent = re.fullmatch(r".+ is missing \(or (.+)\)", words)
+    if absent:
+        return naive_condition(f"{absent[1]} (or missing)", patient)
     if words.endswith(" is missing"):
         return patient[words.removesuffix(" is missing")] is None
     if words.endswith(" is not missing"):

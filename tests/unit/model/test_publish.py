@@ -35,7 +35,8 @@ from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.report import render_report
-from fedrulefit.report.contents import NOT_TOLD, list_terms, tabulate_subgroups, tell_model
+from fedrulefit.report.contents import NOT_TOLD, list_terms, tell_model
+from fedrulefit.report.subgroups import tabulate_subgroups
 from fedrulefit.study import Study
 from tests.oracles import fires
 from tests.reports import evaluated_model, path_model, sample_model

@@ -72,6 +72,7 @@ def assemble(file: FilePart, study: Study) -> Model:
         evaluation=_evaluation(file.evaluation, file.rounding, study.family),
         validation=_validation(file.validation, study.family),
         rounding=None if file.rounding is None else _rounding(file.rounding),
+        distribution=_distribution(file.grid, grid),
     )
     _check_effects(model)
     return model
@@ -166,6 +167,17 @@ def _held_out_pairs(part: RulePart, judged: EvaluationPart | None) -> Iterator[t
     wholes = [*([] if part.held_out is None else [judged.overall]), *judged.sites.values()]
     for (inside, events), whole in zip(counts, wholes, strict=False):
         yield from ((events, inside), (inside, whole.patients), (events, whole.events))
+
+
+def _distribution(parts: Sequence[AxisPart], grid: Grid) -> tuple[Floats, ...] | None:
+    """Return the shares of all codes; None where the file does not tell them."""
+    told = [part.shares for part in parts if part.shares is not None]
+    if not told:
+        return None
+    lengths = [axis.every_code.bit_count() for axis in grid.axes]
+    if [len(shares) for shares in told] != lengths or not all(map(sum, told)):
+        raise ModelFileError("the shares of codes do not fit the grid")
+    return tuple(np.asarray(shares, dtype=np.float64) for shares in told)
 
 
 def _axis(part: AxisPart, kind: str, complete: bool) -> Axis:

@@ -43,6 +43,13 @@ class AxisPart(Part):
     spread: float = Field(description="s*; 0 where there is no linear term.")
     centre: float = Field(description="Subtracted from the winsorised value.")
     fill: float = Field(description="What a missing value counts as in the linear term.")
+    shares: list[Annotated[float, Field(ge=0, le=2)]] | None = Field(
+        default=None,
+        description="Share of patients with each code, that of missing values last unless the "
+        "covariate is complete, as the released (noisy) histograms tell; rounded as "
+        "[counts](#what-a-published-model-still-tells), so they add up to about 1. Of use for "
+        "averages, not for predictions. Null where no histogram was released, and in older files.",
+    )
 
 
 class ConditionPart(Part):

@@ -24,7 +24,8 @@ MAX_PARTS: Final = 500_000
 
 MAX_LENGTHS: Final = {
     "terms": 10_000, "path": 1_000, "grid": 10_000, "conditions": 1_000, "bins": OLD_BINS,
-    "cutoffs": 255, "levels": 255, "by_site": 10_000, "history": 100_000, "sites": 10_000,
+    "cutoffs": 255, "shares": 256, "levels": 255, "by_site": 10_000, "history": 100_000,
+    "sites": 10_000,
 }  # fmt: skip
 """Most entries of the lists of a model file, by their names."""
 

@@ -51,8 +51,14 @@ def model_facts(model: Model) -> dict[str, Any]:
                 "spread": axis.spread,
                 "centre": axis.centre,
                 "fill": axis.fill,
+                "shares": None if shares is None else shares.tolist(),
             }
-            for name, axis in zip(model.study.names, model.grid.axes, strict=True)
+            for name, axis, shares in zip(
+                model.study.names,
+                model.grid.axes,
+                model.distribution or [None] * model.study.n_features,
+                strict=True,
+            )
         ],
         "intercept": model.intercept,
         "terms": [_term_facts(term, model) for term in model.terms],

@@ -11,7 +11,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.bins import SpreadSums, find_spreads
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.rules import Rule, check_rules, complement, merge_rules, mirror
+from fedrulefit.core.rules import Rule, check_rules, merge_rules, twins
 from fedrulefit.errors import ProtocolError, one_line
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
@@ -22,10 +22,12 @@ from fedrulefit.protocol.agreed import (
     count_votes,
     free_rules,
     make_grid,
+    released_codes,
 )
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
 from fedrulefit.protocol.public import MAX_RULES, Public
 from fedrulefit.protocol.solver_settings import most_rules
+from fedrulefit.study import Study
 
 FORBIDDEN = 1e9
 """A penalty factor so large that the term stays 0."""
@@ -61,6 +63,10 @@ class Counted:
     histograms: tuple[m.Histogram, ...] = ()
     counts: Ints | None = None
     protection: Protection | None = None
+
+    def by_code(self, study: Study) -> tuple[Floats, ...] | None:
+        """Return how many patients have each code; None where no histogram tells."""
+        return None if self.counts is None else released_codes(study, self.grid, self.counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +124,8 @@ def collect_rules(asker: Asker, counted: Counted, min_votes: int) -> Talk[Candid
     groups = [free.union(*(reply.rules for reply in replies))]
     for fold in range(public.n_folds):
         groups.append(free.union(*(reply.fold_rules[fold] for reply in replies)))
-    rules = merge_rules(groups, grid, drop_complements=settings.drop_complements)
+    drop, by_code = settings.drop_complements, counted.by_code(asker.study)
+    rules = merge_rules(groups, grid, drop_complements=drop, by_code=by_code)
     ballots: tuple[m.Ballot, ...] = ()
     if min_votes > 0:
         tally, ballots = yield from _hold_vote(asker, rules, replies)
@@ -155,12 +162,9 @@ def _hold_vote(
 
 
 def _forbid(public: Public, allowed: Set[Rule]) -> Floats:
-    """Forbid all rules that neither stand in `allowed` nor negate one that does."""
+    """Forbid all rules that neither stand in `allowed` nor have a twin that does."""
     changed, grid = public.factors.copy(), public.grid
-    others = [
-        allowed.isdisjoint((rule, complement(rule, grid), mirror(rule, grid)))
-        for rule in public.fitted_rules
-    ]
+    others = [allowed.isdisjoint((rule, *twins(rule, grid))) for rule in public.fitted_rules]
     changed[public.layout.of_rules(np.flatnonzero(others))] = FORBIDDEN
     return changed
 

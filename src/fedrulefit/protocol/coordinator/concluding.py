@@ -12,13 +12,14 @@ from fedrulefit import __version__
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.between import Moments, find_tellable, share_between
 from fedrulefit.core.certificate import Certificate, certify, choose_scales
+from fedrulefit.core.cutoffs import estimate_shares
 from fedrulefit.core.importance import TermSums, squares_of, term_importance
 from fedrulefit.core.path import Path
 from fedrulefit.errors import FitError
 from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.coordinator.agreeing import Candidates, Protection
+from fedrulefit.protocol.coordinator.agreeing import Candidates, Counted, Protection
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
 from fedrulefit.protocol.coordinator.fitting import Solution, check_converges, last_of, positive
 from fedrulefit.study import Settings, Study
@@ -32,15 +33,15 @@ class Found:
     ----------
     candidates : Candidates
     solution : Solution
-    protection : Protection or None
-        Of the histograms; None where none left a site.
+    counted : Counted
+        The histograms, and what followed from them.
     min_votes : int
         Sites that had to have enough patients in a rule; 0 without a vote.
     """
 
     candidates: Candidates
     solution: Solution
-    protection: Protection | None
+    counted: Counted
     min_votes: int
 
     @property
@@ -128,7 +129,7 @@ def _build_model(
     certificate: Certificate,
 ) -> Model:
     solution, public = found.solution, found.candidates.public
-    n_rounds = len(solution.history)
+    n_rounds, by_code = len(solution.history), found.counted.by_code(asker.study)
     return Model(
         study=asker.study,
         grid=public.grid,
@@ -136,7 +137,7 @@ def _build_model(
         terms=_make_terms(found, sums, between),
         privacy=make_bill(
             asker.study,
-            found.protection,
+            found.counted.protection,
             n_rounds,
             n_sites=len(asker.sites),
             sum_of=len(asker.sites) if asker.secure else None,
@@ -156,6 +157,7 @@ def _build_model(
             path=_path_points(solution.path),
             software=_software(),
         ),
+        distribution=None if by_code is None else estimate_shares(by_code),
     )
 
 

@@ -109,7 +109,7 @@ class Coordinator:
             solution = yield from fit_by_averaging(asker, candidates)
         else:
             solution = yield from fit_exactly(asker, candidates, self._choose)
-        found = Found(candidates, solution, counted.protection, min_votes)
+        found = Found(candidates, solution, counted, min_votes)
         model = yield from conclude(asker, found)
         told = round_model(model, rounding)
         judged = yield from judge(asker, model, told, found.terms, candidates.public, rounding)

@@ -14,7 +14,7 @@ from fedrulefit.model import Model
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.privacy.policy import KINDS
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.coordinator.agreeing import Protection
+from fedrulefit.protocol.coordinator.agreeing import Counted, Protection
 from fedrulefit.protocol.coordinator.concluding import Found, conclude, make_bill
 from fedrulefit.protocol.coordinator.fitting import Solution
 from fedrulefit.study import Study
@@ -184,7 +184,7 @@ def found_of(study: Study, coef: Any) -> Found:
     """What the run has agreed on before the summary: three rules and four linear terms."""
     candidates = make_candidates(make_public(study))
     solution = Solution(np.array(coef), 0.01, 150.0, [0.7, 0.6])
-    return Found(candidates, solution, None, 0)
+    return Found(candidates, solution, Counted(candidates.public.grid), 0)
 
 
 COEF = [0.1, 0.0, 0.8, 0.0, 0.0, -0.3, 0.0, 0.0]
