@@ -220,9 +220,9 @@ class TestRealProcesses:
             assert "sums answered, audited" in " ".join(said.split())
         wrong = invoke(*audit, "--state", made.folder / SITES[0], code=2)
         assert f"state folder of {SITES[0]}, not of {SITES[-1]}" in " ".join(wrong.split())
-        (tmp_path / "other.json").write_text(
-            (folder / "model.json").read_text().replace('"intercept": ', '"intercept": 1', 1)
-        )
+        facts = json.loads((folder / "model.json").read_text())
+        facts["intercept"] += 1
+        (tmp_path / "other.json").write_text(json.dumps(facts))
         audit[-1] = tmp_path / "other.json"
         said = invoke(*audit, "--state", made.folder / SITES[-1], code=1)
         assert "the model is not the one that the replies lead to" in " ".join(said.split())
