@@ -23,8 +23,8 @@ a new hospital     :math:`\hat μ(T) + \mathrm{se}(T)\,t + \sqrt{T} Z`
 The latter is Nagashima, Noma and Furukawa's interval (2019) with Q in the place of DerSimonian
 and Laird's statistic: its distribution is known without simulation. Both are integrated, not
 drawn, so that equal estimates give equal intervals. The usual intervals (Hartung and Knapp,
-Higgins) take τ as known at its estimate, and cover too little with three to five hospitals of
-different sizes: .92 and .86 instead of .95.
+Higgins, both with k − 1 degrees of freedom) take τ as known at its estimate, and cover too little
+with three or four hospitals of different sizes: .92 and .86 instead of .95.
 
 Three estimates can agree by chance so well that Hartung and Knapp's error is next to nothing.
 A Q below the 2 % quantile of its distribution therefore counts as that quantile in se(T).
