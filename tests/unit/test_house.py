@@ -113,6 +113,7 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
         "protocol/site/work.py": "a site's own results are the same sums, over itself alone",
     },
     m.EvaluateRequest: {
+        "core/families/yesno_calibration.py": "and slope and intercept of the calibration",
         "core/families/yesno_judge.py": "the family says how its outcome is judged",
         "core/families/yesno_measures.py": "and what is read off the sums",
         "model/evaluation.py": "the sums stand in the model, as what it is judged by",

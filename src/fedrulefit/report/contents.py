@@ -259,6 +259,11 @@ def tell_heterogeneity(evaluation: Evaluation) -> str:
     return evaluation.family.judge.tell_heterogeneity(list(evaluation.sites.values()))
 
 
+def tell_unknown(evaluation: Evaluation) -> str:
+    """Return which measures of whom are not told, and why; empty where all are."""
+    return evaluation.family.judge.tell_unknown(evaluation.all_measures)
+
+
 def list_origin(model: Model, file: str) -> list[Fact]:
     """Return sites and patients as released; `file` is the model's."""
     origin, words = model.provenance, model.study.family.words

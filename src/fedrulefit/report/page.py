@@ -150,7 +150,12 @@ def _list_judged(model: Model) -> list[_Judged]:
     )
     digits = facts.rate_digits(model)
     return [
-        _judge(title, [tell(found), facts.tell_heterogeneity(found), note], found, digits)
+        _judge(
+            title,
+            [tell(found), facts.tell_heterogeneity(found), facts.tell_unknown(found), note],
+            found,
+            digits,
+        )
         for title, found, tell, note in ways
         if found is not None
     ]
@@ -193,6 +198,8 @@ def _cell(row: Mapping[Hashable, Any], column: Column, digits: int) -> str:
     if column.holds == "edge":
         return " to ".join(f"{row[name]:g}" for name in names)
     decimals = 2 + digits if column.holds == "rate" else 3
+    if all(math.isnan(row[name]) for name in names):
+        return "–"
     return " to ".join(_number(row[name], decimals) for name in names)
 
 

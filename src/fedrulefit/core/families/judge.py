@@ -20,7 +20,7 @@ in words              :meth:`Judge.tell` and what follows it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -117,6 +117,10 @@ class Judge(ABC, Generic[Sums, Measures]):
     @abstractmethod
     def tell_briefly(self, found: Measures) -> Sequence[tuple[str, str]]:
         """Return the main measures as (heading, number), for a row of a narrow table."""
+
+    @abstractmethod
+    def tell_unknown(self, found: Mapping[str, Measures]) -> str:
+        """Return which measures of whom are not known, and why; empty where all are."""
 
     @abstractmethod
     def tell_span(self, sites: Sequence[Measures]) -> str:
