@@ -114,6 +114,7 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
     },
     m.EvaluateRequest: {
         "core/families/yesno_calibration.py": "and slope and intercept of the calibration",
+        "experiments/coverage/repetitions.py": "how often intervals of the measures hold",
         "core/families/yesno_judge.py": "the family says how its outcome is judged",
         "core/families/yesno_measures.py": "and what is read off the sums",
         "model/evaluation.py": "the sums stand in the model, as what it is judged by",

@@ -17,9 +17,12 @@ overlap) that is known beforehand.
 Intervals
     Of the slope: all :math:`b` that a likelihood-ratio test at 5 % keeps, with :math:`a` fitted
     anew to each. Of the intercept: all :math:`α` that the score test keeps,
-    :math:`|\sum_i (y_i - p_i)| ≤ 1.96 \sqrt{\sum_i p_i(1 - p_i)}` at :math:`p_i = σ(α + F_i)`,
-    which is Wilson's interval where all predictions are alike. Both hold what the bins leave open
-    (:func:`_blur`). With fewer than :data:`FEWEST` patients of either outcome a slope is not told.
+    :math:`|\sum_i (y_i - p_i)| ≤ 1.96 \sqrt{φ \sum_i p_i(1 - p_i)} + ½` at
+    :math:`p_i = σ(α + F_i)`: where all predictions are alike, Wilson's interval with correction for
+    continuity. Where the slope is not 1, outcomes differ from :math:`p` by more or less than such
+    chances do: :math:`φ` is :math:`\sum_i (y_i - p_i)^2 / \sum_i p_i(1 - p_i)` at the estimate.
+    Both intervals hold what the bins leave open (:func:`_blur`). With fewer than :data:`FEWEST`
+    patients of either outcome a slope is not told.
 
 What the bins cost
     Compared with a fit to the patients, the slope of smooth predictions is off by a fifth of
