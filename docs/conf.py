@@ -32,7 +32,7 @@ CHAPTERS: Final = {
     "How to": ["howto-consortium", "howto-data-protection", "export"],
     "Reference": ["api", "protocol", "model-file"],
     "Method": ["method", "defaults"],
-    "Results": ["real-data", "paper-study", "benchmarks"],
+    "Results": ["real-data", "paper-study", "benchmarks", "coverage"],
     "Development": ["site/contributing", "architecture", "site/changes"],
 }
 

@@ -342,11 +342,14 @@ def test_scores_carry_few_bits() -> None:
     """The whole reply for one patient is one of few: it cannot be a hash of a record."""
     rng = np.random.default_rng(1)
     chance, outcome = rng.random(20_000), (rng.random(20_000) < 0.5).astype(float)
-    seen = set()
+    seen, places, losses = set(), set(), set()
     for p, y in zip(chance, outcome, strict=True):
         sums = count_scores(np.array([p]), np.array([y]), np.ones(1))
         seen.add((sums.cases.tobytes(), sums.others.tobytes(), sums.chances, sums.squares))
+        places.add((sums.cases.any(), sums.log_odds.tobytes(), sums.odds_squares.tobytes()))
+        losses.add((sums.cases.any(), sums.loss))
     assert len(seen) < 6_000
+    assert len(places) < len(losses), "log-odds tell less than the log-losses do"
     assert len(set(chance.tolist())) == 20_000
 
 

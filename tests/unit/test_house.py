@@ -115,6 +115,8 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
         "protocol/messages/between.py": "and a site's own means from its own",
     },
     m.EvaluateRequest: {
+        "core/families/yesno_calibration.py": "and slope and intercept of the calibration",
+        "experiments/coverage/repetitions.py": "how often intervals of the measures hold",
         "core/families/yesno_judge.py": "the family says how its outcome is judged",
         "core/families/yesno_measures.py": "and what is read off the sums",
         "core/subgroups.py": "two sums in one answer: of the scores, and of who satisfies rules",

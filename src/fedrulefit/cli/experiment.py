@@ -1,4 +1,4 @@
-"""``fedrulefit experiment``: rerun the paper's simulations and its trauma study."""
+"""``fedrulefit experiment``: rerun the paper's studies, and see how often our intervals hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="experiment",
-    help="Rerun the paper's simulations and its trauma study.",
+    help="Rerun the paper's studies, and see how often our intervals hold.",
     no_args_is_help=True,
 )
 
@@ -49,7 +49,7 @@ _QUICK: Final = "A quick run: everything works, but its numbers mean nothing."
 
 @app.callback()
 def _experiment() -> None:
-    """Rerun the paper's simulations and its trauma study."""
+    """Rerun the paper's studies, and see how often our intervals hold."""
 
 
 @app.command(epilog="Example: fedrulefit experiment simulation --repetitions 100 --jobs 2")
@@ -112,6 +112,33 @@ def trauma(
     _rerun("trauma", make_units, write_results, output, repetitions, jobs, seed, quick)
 
 
+@app.command(epilog="Example: fedrulefit experiment coverage --repetitions 1000 --jobs 2")
+@friendly_errors()
+def coverage(
+    output: Output = Path("coverage"),
+    repetitions: Annotated[
+        int | None,
+        typer.Option(help="Draws of every setting.", min=2, show_default="1000; 2 with --quick"),
+    ] = None,
+    jobs: Jobs = 2,
+    seed: Seed = 2026,
+    quick: Quick = False,
+) -> None:
+    """Count how often the 95 % intervals of our measures hold the truth, with few events too."""
+    from fedrulefit.experiments import coverage as study
+
+    tables = []
+
+    def write_results(rows: pd.DataFrame, folder: Path) -> list[Claim]:
+        tables.append(study.write_results(rows, folder))
+        return []
+
+    draws = repetitions or (2 if quick else 1000)
+    _rerun("coverage", study.make_units, write_results, output, draws, jobs, seed, quick)
+    for table in tables:
+        stdout().print(Text(table), soft_wrap=True)
+
+
 class _MakeUnits(Protocol):
     def __call__(self, n: int, /, *, seed: int, effort: Effort) -> Sequence[Unit]: ...
 
@@ -140,13 +167,14 @@ def _rerun(
     write_parquet(folder.path / "results.parquet", rows)
     claims = write_results(rows, folder.path)
     head = f"{_QUICK}\n\n" if quick else ""
-    texts = {"claims.md": head + claims_table(claims), "run.md": folder.describe(units, n)}
-    write_texts(folder.path, texts)
+    texts = {"claims.md": head + claims_table(claims)} if claims else {}
+    write_texts(folder.path, {**texts, "run.md": folder.describe(units, n)})
     if quick:
         stdout().print(Text(_QUICK))
     else:
         _show_claims(stdout(), claims)
-    stdout().print(Text(f"In {folder.path}/: results.parquet, tables, figures and claims.md."))
+    more = ", figures and claims.md" if claims else ""
+    stdout().print(Text(f"In {folder.path}/: results.parquet, tables{more}."))
 
 
 @contextmanager

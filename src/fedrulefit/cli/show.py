@@ -225,13 +225,22 @@ def print_evaluation(console: Console, model: Model) -> None:
             console.print(Text(BEFORE_ROUNDING))
         if model.evaluation.sites:
             console.print(_metrics_table(model.evaluation, "Held-out patients by site", "site"))
+        _print_unknown(console, model.evaluation)
         console.print()
     if model.validation is not None:
         if model.validation.sites:
             title = "Learnt without each site, judged on it"
             console.print(_metrics_table(model.validation, title, "left out"))
+            _print_unknown(console, model.validation)
         console.print(line(model.validation.words()))
         console.print()
+
+
+def _print_unknown(console: Console, evaluation: Evaluation | SiteValidation) -> None:
+    """Say which measures of whom are not told, and why."""
+    unknown = evaluation.family.judge.tell_unknown(evaluation.all_measures)
+    if unknown:
+        console.print(line(unknown))
 
 
 def _metrics_table(evaluation: Evaluation | SiteValidation, title: str, first: str) -> Table:

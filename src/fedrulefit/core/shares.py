@@ -7,6 +7,7 @@ the site here.
 mathematics                          here                                 shape
 ===================================  ===================================  =========
 Wilson's score interval              :func:`wilson`                       as shares
+the same, with Poisson's ends        :func:`wilson_poisson`               as shares
 Newcombe's hybrid score interval     :func:`newcombe`                     as shares
 patients as few as the noise makes   :func:`effective_size`               as shares
 ===================================  ===================================  =========
@@ -22,7 +23,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import gammaincinv, ndtri
 
 from fedrulefit.core.arrays import Floats
 
@@ -35,6 +36,21 @@ def wilson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
     middle = (share + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
     wide = Z95 * np.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2)) / (1 + Z95**2 / n)
     return np.minimum(middle - wide, share), np.maximum(middle + wide, share)
+
+
+def wilson_poisson(share: Floats, n: Floats) -> tuple[Floats, Floats]:
+    """Return Wilson's 95 % interval of a share of n patients, with Poisson's end where few count.
+
+    Where up to three have the outcome, or have not, its end near 0 or 1 lies too far inside, and
+    that of Poisson's takes its place (Brown, Cai and DasGupta 2001, Statistical Science 16:
+    101–133).
+    """
+    low, high = wilson(share, n)
+    least, most = (
+        np.where((count > 0) & (count <= 3), gammaincinv(np.maximum(count, 1e-9), 0.05) / n, 1.0)
+        for count in (share * n, (1 - share) * n)
+    )
+    return np.minimum(low, least), np.maximum(high, 1 - most)
 
 
 def newcombe(

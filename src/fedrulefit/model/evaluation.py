@@ -16,7 +16,8 @@ import numpy as np
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import Family, YesNo
 from fedrulefit.core.families.yesno_measures import Measures, bin_means
-from fedrulefit.core.families.yesno_sums import ScoreSums
+from fedrulefit.core.families.yesno_places import is_below
+from fedrulefit.core.families.yesno_sums import ScoreSums, sum_log_odds
 from fedrulefit.core.families.yesno_within import Within
 from fedrulefit.core.rounding import EXACT, Rounding, round_step, round_up_step
 from fedrulefit.core.sums import Packing
@@ -147,12 +148,14 @@ class Evaluation:
     def metrics_frame(self) -> pd.DataFrame:
         """Return a row for all sites, and for each that can be seen.
 
-        Columns: patients, events, auc with its confidence interval and the bound of
-        its discretisation, brier, log_loss, slope and intercept (in the large) of the
-        calibration with their confidence intervals, observed and expected share of the
+        Columns: patients, events, auc with its 95 % interval and the bound of its
+        discretisation, brier, log_loss, slope of the calibration and intercept (calibration in
+        the large, for slope 1) with their 95 % intervals, observed and expected share of the
         outcome. Where several hospitals were judged, of all sites also within_auc, the mean AUC
         of patients of one and the same hospital, with within_auc_low and within_auc_high,
-        within_sites and within_cases, the hospitals and patients that it rests on.
+        within_sites and within_cases, the hospitals and patients that it rests on. NaN where a
+        number is not known, of too few patients above all: ``family.judge.tell_unknown`` says
+        why.
         """
         return frames.metrics_frame(self)
 
@@ -167,7 +170,7 @@ class Evaluation:
         """Return the calibration curve: predicted and observed, by groups of the score.
 
         A group holds predictions from ``above`` to ``below``; ``predicted`` is an estimate of
-        their mean. ``low`` and ``high`` are Wilson's 95 % interval of ``observed``.
+        their mean. ``low`` and ``high`` are the 95 % interval of ``observed`` (Wilson's).
         """
         return frames.calibration_frame(self, n_groups)
 
@@ -200,14 +203,21 @@ def _round_means(means: Floats, moves: Floats) -> Floats:
 def restore_sums(
     cases: Floats, others: Floats, measures: Measures, edges: Floats, means: Floats | None
 ) -> ScoreSums:
-    """Return score sums from counts per bin and the measures of the same patients."""
+    """Return score sums from counts per bin and the measures of the same patients.
+
+    Sums that calibration is read off are as if all patients of a bin had its mean prediction.
+    """
     total = float(cases.sum() + others.sum())
-    return ScoreSums(
+    sums = ScoreSums(
         cases,
         others,
         chances=total * measures.expected,
         squares=total * measures.brier,
         loss=total * measures.log_loss,
+        log_odds=np.zeros(4),
+        odds_squares=np.zeros(2),
         edges=edges,
         means=means,
     )
+    log_odds, squares = sum_log_odds(bin_means(sums), cases, others, is_below(sums.ends))
+    return replace(sums, log_odds=log_odds, odds_squares=squares)

@@ -283,6 +283,11 @@ def tell_scales(summary: Sequence[Summary]) -> str:
     )
 
 
+def tell_unknown(evaluation: Evaluation | SiteValidation) -> str:
+    """Return which measures of whom are not told, and why; empty where all are."""
+    return evaluation.family.judge.tell_unknown(evaluation.all_measures)
+
+
 def list_origin(model: Model, file: str) -> list[Fact]:
     """Return sites and patients as released; `file` is the model's."""
     origin, words = model.provenance, model.study.family.words

@@ -175,7 +175,12 @@ def _judge(model: Model, evaluation: Evaluation) -> _Judged:
     """Return how held-out patients are predicted."""
     judge, digits = evaluation.family.judge, facts.rate_digits(model)
     before = BEFORE_ROUNDING if judged_before(model) else ""
-    words = (evaluation.words(), facts.tell_heterogeneity(evaluation), before)
+    words = (
+        evaluation.words(),
+        facts.tell_heterogeneity(evaluation),
+        facts.tell_unknown(evaluation),
+        before,
+    )
     drawn = [curves.draw_calibration(evaluation, digits)]
     measures = _tabulate(evaluation.metrics_frame(), judge.measure_columns, digits)
     tables = {
@@ -200,7 +205,11 @@ def _judge(model: Model, evaluation: Evaluation) -> _Judged:
 def _compare_sites(model: Model, validation: SiteValidation) -> _Judged:
     """Return how each site's patients are predicted by the model of the others."""
     judge, digits = validation.family.judge, facts.rate_digits(model)
-    words = (facts.tell_validation(validation), facts.tell_heterogeneity(validation))
+    words = (
+        facts.tell_validation(validation),
+        facts.tell_heterogeneity(validation),
+        facts.tell_unknown(validation),
+    )
     frame, summary = validation.metrics_frame(), validation.summary()
     over = _tabulate(validation.summary_frame(), judge.summary_columns, digits)
     tables = {

@@ -1,4 +1,4 @@
-"""Smoke runs of the three experiments, and what a run promises."""
+"""Smoke runs of the experiments, and what a run promises."""
 
 from __future__ import annotations
 
@@ -38,6 +38,14 @@ def test_a_smoke_run_of_the_simulations(tmp_path: Path) -> None:
     result = runner.invoke(app, ["experiment", "simulation", "--seed", "8", "-o", str(tmp_path)])
     assert result.exit_code == 2
     assert "holds another run" in result.output
+
+
+def test_a_smoke_run_of_the_coverage(tmp_path: Path) -> None:
+    told = run("coverage", "--quick", "--repetitions", "2", "--jobs", "1", "-o", str(tmp_path))
+    assert "| calibration slope | 100 | 2 | too few |" in told
+    assert not (tmp_path / "claims.md").exists()
+    for name in ("summary.csv", "tables.md", "run.md", "results.parquet"):
+        assert (tmp_path / name).stat().st_size > 50
 
 
 def check_files(folder: Path) -> None:

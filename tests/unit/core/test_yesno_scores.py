@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import expit, logit
+from statsmodels.stats.proportion import proportion_confint
 
 from fedrulefit.core.families import yesno_measures, yesno_sums
+from fedrulefit.core.families.yesno_judge import YesNoJudge
 from fedrulefit.core.families.yesno_measures import (
     Group,
     Measures,
@@ -20,17 +22,28 @@ from fedrulefit.core.families.yesno_measures import (
     discriminate,
     measure,
 )
-from fedrulefit.core.families.yesno_sums import EDGES, STEP, ScoreSums, coarsen, count_scores
+from fedrulefit.core.families.yesno_sums import (
+    EDGES,
+    STEP,
+    ScoreSums,
+    coarsen,
+    count_scores,
+    sum_log_odds,
+)
 from fedrulefit.core.rounding import round_to
 
 NAN = float("nan")
 
 
 def make_sums(cases: Any, others: Any, edges: Any = (0.2, 0.5), **facts: Any) -> ScoreSums:
+    """Sums of these counts; log-odds are those of the bins' middles, where nothing else is said."""
+    cases, others = np.asarray(cases, float), np.asarray(others, float)
+    ends = np.array([0, *edges, 1])
+    middles = (ends[1:] + ends[:-1]) / 2
+    log_odds, squares = sum_log_odds(middles, cases, others, ends[1:] <= 0.5)
     defaults = {"chances": 3.0, "squares": 2.0, "loss": 4.0, **facts}
-    return ScoreSums(
-        np.asarray(cases, float), np.asarray(others, float), edges=np.asarray(edges), **defaults
-    )
+    defaults = {"log_odds": log_odds, "odds_squares": squares, **defaults}
+    return ScoreSums(cases, others, edges=np.asarray(edges), **defaults)
 
 
 def test_the_bins_are_frozen() -> None:
@@ -152,20 +165,48 @@ def test_an_area_by_hand() -> None:
     found = discriminate(make_sums([1, 1, 2], [3, 1, 0]))
     assert found.auc == pytest.approx((0 + 3 + 8 + (3 + 1) / 2) / 16)
     assert found.bound == pytest.approx((3 + 1) / 2 / 16)
-    # DeLong: variance of the cases' places among the others, and of the others' among the cases.
+
+
+def newcombe(area: float, n1: float, n0: float) -> float:
+    """Newcombe's variance (2006, method 5)."""
+    both = (1 - area) / (2 - area) + area / (1 + area)
+    return area * (1 - area) * (1 + ((n1 + n0) / 2 - 1) * both) / (n1 * n0)
+
+
+def test_an_area_s_interval_ends_where_the_score_test_does() -> None:
+    """Of each end `auc` is 1.96 standard errors away: its own, scaled a sixth by DeLong's."""
+    sums = make_sums([1, 1, 2], [3, 1, 0])
+    found, shift = (
+        discriminate(sums),
+        float((sums.cases * sums.others / 16) @ sums.place().sorting()),
+    )
     v_cases = np.var([1.5 / 4, 3.5 / 4, 1, 1], ddof=1) / 4
     v_others = np.var([3.5 / 4] * 3 + [2.5 / 4], ddof=1) / 4
-    wide = yesno_measures.Z95 * np.sqrt(v_cases + v_others) / (found.auc * (1 - found.auc))
-    assert found.low == pytest.approx(expit(logit(found.auc) - wide))
-    assert found.high == pytest.approx(expit(logit(found.auc) + wide))
+    ratio = (v_cases + v_others) / newcombe(found.auc, 4, 4)
+    scale = (yesno_measures.TRUST + 4 * ratio) / (yesno_measures.TRUST + 4)
+    low, high = found.low - min(shift, 0), found.high - max(shift, 0)
+    for end in (low, high):
+        error = np.sqrt(scale * newcombe(end, 4, 4))
+        assert abs(found.auc - end) == pytest.approx(yesno_measures.Z95 * error, rel=1e-6)
+    assert low < found.auc < high
 
 
-@pytest.mark.parametrize(
-    ("cases", "others", "auc"), [([0, 0, 1], [1, 0, 0], 1), ([1, 0], [0, 1], 0)]
-)
-def test_an_area_of_one_or_none_has_no_width(cases: Any, others: Any, auc: float) -> None:
-    found = discriminate(make_sums(cases, others, edges=[0.5] if len(cases) == 2 else [0.2, 0.5]))
-    assert (found.auc, found.low, found.high, found.bound) == (auc, auc, auc, 0)
+def test_an_area_of_one_or_none_has_a_width() -> None:
+    """It had none: 1 to 1, however few the patients."""
+    for n in (2, 5, 20):
+        low = discriminate(make_sums([0, 0, n], [20, 0, 0])).low
+        assert 1 - low == pytest.approx(1.959964 * np.sqrt(newcombe(low, n, 20)), rel=1e-5)
+    perfect = discriminate(make_sums([0, 0, 5], [20, 0, 0]))
+    assert (perfect.auc, perfect.high, perfect.bound) == (1, 1, 0)
+    inverted = discriminate(make_sums([5, 0], [0, 20], edges=[0.5]))
+    assert (inverted.auc, inverted.low, inverted.bound) == (0, 0, 0)
+    assert inverted.high == pytest.approx(1 - perfect.low)
+
+
+def test_one_event_has_no_interval() -> None:
+    found = discriminate(make_sums([0, 0, 1], [20, 3, 0]))
+    assert found.auc == 1
+    assert np.isnan([found.low, found.high]).all()
 
 
 @pytest.mark.parametrize(("cases", "others"), [([0, 0, 0], [1, 1, 1]), ([1, 0, 0], [0, 0, 0])])
@@ -174,8 +215,8 @@ def test_one_class_has_no_area(cases: Any, others: Any) -> None:
 
 
 def test_few_weights_have_no_variance_below_that_of_two() -> None:
-    """One patient of each class: divided by 1, not by 0."""
-    found = discriminate(make_sums([1, 0, 0.5], [0, 1, 0]))
+    """Two patients of each class: divided by 1, not by 0."""
+    found = discriminate(make_sums([1, 0, 1], [0, 2, 0]))
     assert np.isfinite([found.low, found.high]).all()
 
 
@@ -184,34 +225,35 @@ def test_few_weights_have_no_variance_below_that_of_two() -> None:
 
 def test_calibration_by_hand() -> None:
     """Two bins and two coefficients: the fit goes through both observed log-odds."""
-    sums = make_sums([10, 60], [90, 40], edges=[0.5], means=np.array([0.2, 0.7]), chances=90.0)
+    sums = make_sums([10, 60], [90, 40], edges=[0.5], **stand_at(0.2, 0.7, [10, 60], [90, 40]))
     found = calibrate(sums)
     x, y = logit(np.array([0.2, 0.7])), logit(np.array([0.1, 0.6]))
-    slope = (y[1] - y[0]) / (x[1] - x[0])
-    assert found.slope == pytest.approx(slope, rel=1e-9)
-    # Var(y) of a group of 100 is 1/(100·p·(1 − p)).
-    errors = 1 / np.sqrt([9.0, 24.0])
-    assert found.slope_error == pytest.approx(np.hypot(*errors) / (x[1] - x[0]), rel=1e-6)
-    assert (found.observed, found.expected) == (70 / 200, 90 / 200)
-    shifted = expit(x + found.intercept)
-    assert 100 * shifted.sum() == pytest.approx(70, rel=1e-9)
-    weights = 100 * shifted * (1 - shifted)
-    assert found.intercept_error == pytest.approx(1 / np.sqrt(weights.sum()), rel=1e-6)
+    assert found.slope == pytest.approx((y[1] - y[0]) / (x[1] - x[0]), rel=1e-6)
+    assert found.slope_low < found.slope < found.slope_high
+    assert 100 * expit(x + found.intercept).sum() == pytest.approx(70, rel=1e-6)
+    assert found.intercept_low < found.intercept < found.intercept_high
 
 
-def test_predictions_of_zero_and_one_have_finite_log_odds() -> None:
-    ends = make_sums([10, 60], [90, 40], edges=[0.5], means=np.array([0.0, 1.0]), chances=90.0)
-    near = replace(ends, means=np.array([1 / 1024, 1023 / 1024]))
-    assert calibrate(ends).slope == calibrate(near).slope
-    assert np.isfinite(calibrate(ends).slope)
+def stand_at(low: float, high: float, cases: Any, others: Any) -> Any:
+    """Log-odds of patients who all stand at one of two probabilities."""
+    x = logit(np.array([low, high]))
+    both = np.array(cases) + np.array(others)
+    return {"log_odds": np.concatenate([cases * x, others * x]), "odds_squares": both * x**2}
 
 
 def test_calibration_without_an_answer_is_nan() -> None:
-    one_score = calibrate(make_sums([5, 0], [5, 0], edges=[0.5], means=np.array([0.3, 0.7])))
-    assert np.isnan([one_score.slope, one_score.slope_error]).all()
-    assert one_score.intercept == pytest.approx(-logit(0.3))
-    one_class = calibrate(make_sums([5, 5], [0, 0], edges=[0.5], means=np.array([0.3, 0.7])))
+    one_score = calibrate(make_sums([15, 0], [15, 0], edges=[0.5]))
+    assert np.isnan([one_score.slope, one_score.slope_low]).all()
+    assert one_score.intercept == pytest.approx(-logit(0.25), abs=1 / 64)
+    one_class = calibrate(make_sums([5, 5], [0, 0], edges=[0.5]))
     assert np.isnan([one_class.slope, one_class.intercept]).all()
+    few = calibrate(make_sums([5, 9], [5, 5], edges=[0.5]))
+    assert not np.isnan(few.slope)
+    assert np.isnan(calibrate(make_sums([4, 5], [50, 50], edges=[0.5])).slope)
+    for cases, others in (([0, 20], [20, 0]), ([0, 20], [20, 5]), ([20, 5], [0, 20])):
+        found = calibrate(make_sums(cases, others, edges=[0.5]))
+        assert np.isnan(found.slope), "separated: it has no end"
+        assert np.isfinite(found.intercept)
 
 
 def tell_group(group: Group) -> list[float]:
@@ -246,10 +288,8 @@ def test_means_and_intervals_of_all_measures() -> None:
     found, fit = measure(sums), calibrate(sums)
     assert (found.patients, found.events) == (200, 70)
     assert (found.brier, found.log_loss) == (0.15, 0.55)
-    assert found.slope_low == fit.slope - yesno_measures.Z95 * fit.slope_error
-    assert found.slope_high == fit.slope + yesno_measures.Z95 * fit.slope_error
-    assert found.intercept_low == fit.intercept - yesno_measures.Z95 * fit.intercept_error
-    assert found.intercept_high == fit.intercept + yesno_measures.Z95 * fit.intercept_error
+    assert {name: getattr(found, name) for name in vars(fit)} == vars(fit)
+    assert (found.observed, found.expected) == (70 / 200, 90 / 200)
 
 
 GOOD = Measures(
@@ -271,7 +311,9 @@ GOOD = Measures(
         {f"{name}_{end}": value}
         for name, low, high in (("auc", 0.79, 0.81), ("slope", 0.9, 1.1), ("intercept", -0.1, 0.1))
         for end, value in (("low", high), ("high", low))
-    ],
+    ]
+    + [{f"{name}_{end}": NAN} for name in ("auc", "slope") for end in ("low", "high")]
+    + [{"slope": NAN}],
 )
 def test_measures_that_cannot_be_are_refused(changes: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="a measure"):
@@ -283,7 +325,8 @@ def test_measures_that_cannot_be_are_refused(changes: dict[str, float]) -> None:
     [
         {"brier": -0.5e-6}, {"brier": 1 + 0.5e-6}, {"auc_low": 0.8}, {"auc_high": 0.8},
         {"events": 0.0}, {"events": 100.0}, {"events": 100 + 0.5e-6}, {"log_loss": 0.0},
-        {"slope": NAN, "slope_low": NAN, "slope_high": NAN}, {"brier": 0.0}, {"expected": 1.0},
+        {"slope": NAN, "slope_low": NAN, "slope_high": NAN}, {"brier": 0.0},
+        {"auc_low": NAN, "auc_high": NAN}, {"expected": 1.0},
         {"slope_low": 1.0, "slope_high": 1.0}, {"log_loss": -0.5e-6}, {"events": -0.5e-6},
     ],
 )  # fmt: skip
@@ -316,3 +359,57 @@ def test_a_decision_by_hand() -> None:
     none = decide(make_sums([3, 0, 0], [14, 0, 0]), 1)
     assert np.isnan(none.ppv)
     assert none.npv == 14 / 17
+
+
+# --- in words ---------------------------------------------------------------------------------
+
+
+def test_what_is_not_known_is_told_with_its_reason() -> None:
+    """It said "AUC nan (nan to nan)", or nothing."""
+    judge = YesNoJudge()
+    unknown = {"slope": NAN, "slope_low": NAN, "slope_high": NAN}
+    few = replace(GOOD, events=5, **unknown)
+    apart = replace(GOOD, auc=1, auc_high=1, auc_bound=0, **unknown)
+    alike = replace(GOOD, auc=0.5, auc_low=0.4, auc_high=0.6, auc_bound=0.5, **unknown)
+    one = replace(few, events=1, auc_low=NAN, auc_high=NAN)
+    none = measure(make_sums([0, 0, 0], [5, 5, 5]))
+    assert judge.tell_unknown({"a": GOOD}) == ""
+    told = judge.tell_unknown({"a": few, "b": one, "c": apart, "d": alike, "e": none, "f": few})
+    assert told == (
+        "Not told of a, b and f: the calibration slope, as fewer than 10 had, or had not, the "
+        "outcome. Not told of b: the interval of the AUC, as fewer than 2 had, or had not, the "
+        "outcome. Not told of c: the calibration slope, as predictions separate patients with and "
+        "without the outcome, and it has no end. Not told of d: the calibration slope, as all "
+        "predictions are nearly alike. Not told of e: AUC and calibration, as all patients had the "
+        "outcome, or none had."
+    )
+    rounded = judge.tell_unknown({"g": replace(GOOD, **unknown)})
+    assert "fewer than 10 had, or had not, the outcome, or predictions of both" in rounded
+    for found in (few, one, apart, alike, none):
+        words = judge.tell(found) + str(judge.tell_briefly(found))
+        assert "nan" not in words
+    assert "AUC 0.800, Brier" in judge.tell(one)
+    assert "AUC not known, Brier" in judge.tell(none)
+    assert dict(judge.tell_briefly(few))["slope"] == "not known"
+
+
+def test_only_sites_that_tau_used_are_counted() -> None:
+    """A site with an AUC of 1 is not comparable, and was counted all the same."""
+    perfect = replace(GOOD, auc=1, auc_high=1)
+    unknown = replace(GOOD, auc_low=NAN, auc_high=NAN)
+    told = YesNoJudge().tell_heterogeneity([GOOD, GOOD, perfect, unknown])
+    assert "the AUCs of 2 sites is seen" in told
+    assert YesNoJudge().tell_heterogeneity([GOOD, perfect]) == ""
+
+
+def test_a_share_of_few_has_poisson_s_end() -> None:
+    """Wilson's end for 1 of 100 lies too far inside: it held .15 % in 86 % of samples."""
+    (group,) = calibration_groups(make_sums([1, 0, 0], [99, 0, 0]), 1)
+    assert group.low == pytest.approx(-np.log(0.95) / 100)
+    (other,) = calibration_groups(make_sums([99, 0, 0], [1, 0, 0]), 1)
+    assert (other.low, other.high) == pytest.approx((1 - group.high, 1 - group.low))
+    (many,) = calibration_groups(make_sums([4, 0, 0], [96, 0, 0]), 1)
+    expected = proportion_confint(4, 100, method="wilson")
+    assert (many.low, many.high) == pytest.approx(expected)
+    (none,) = calibration_groups(make_sums([0, 0, 0], [20, 0, 0]), 1)
+    assert (none.low, none.high) == pytest.approx(proportion_confint(0, 20, method="wilson"))

@@ -224,7 +224,8 @@ def decision_of(*benefits: float) -> Evaluation:
     true = 100 * np.linspace(0.9, 0.1, len(benefits))
     false = (true - 1000 * np.array(benefits)) * (1 - edges) / edges
     cases, others = (-np.diff([n, *part, 0]) for n, part in ((100, true), (900, false)))
-    return Evaluation(ScoreSums(cases, others, 100.0, 80.0, 300.0, edges))
+    nothing = np.zeros(4), np.zeros(2)
+    return Evaluation(ScoreSums(cases, others, 100.0, 80.0, 300.0, *nothing, edges))
 
 
 def test_a_decision_curve_ends_where_the_model_is_of_no_use() -> None:

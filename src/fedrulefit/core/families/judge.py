@@ -21,7 +21,7 @@ in words              :meth:`Judge.tell` and what follows it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -183,6 +183,10 @@ class Judge(ABC, Generic[Sums, Measures]):
     @abstractmethod
     def tell_summary(self, sites: Sequence[Measures]) -> str:
         """Return what a further hospital may see, in a sentence or two."""
+
+    @abstractmethod
+    def tell_unknown(self, found: Mapping[str, Measures]) -> str:
+        """Return which measures of whom are not known, and why; empty where all are."""
 
     @abstractmethod
     def tell_span(self, sites: Sequence[Measures]) -> str:

@@ -62,7 +62,7 @@ WORDS: Final = Words(
     effect_meaning="The odds ratio tells by how much a rule that holds multiplies the odds; for a "
     "linear term, by how much the change that it names does.",
     effect_caveat="An odds ratio tells how the model counts, not what causes what: treating a "
-    "value does not change the risk by it.",
+    "value need not change the risk by it.",
     with_outcome="with the outcome",
     had_outcome="had the outcome",
     with_and_without="with and without the outcome",

@@ -8,15 +8,18 @@ between, in :mod:`fedrulefit.core.families.yesno_within` and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import yesno_hospitals, yesno_within
 from fedrulefit.core.families.judge import Column, Judge, Summary
+from fedrulefit.core.families.yesno_calibration import FEWEST
 from fedrulefit.core.families.yesno_measures import (
+    FEWEST_RANKED,
     Decision,
     Group,
     Measures,
@@ -27,6 +30,8 @@ from fedrulefit.core.families.yesno_measures import (
 )
 from fedrulefit.core.families.yesno_sums import ScoreSums, add_scores, coarsen, count_scores
 from fedrulefit.core.families.yesno_within import Within, WithinSums
+
+_HAD_OR_NOT: Final = "had, or had not, the outcome"
 
 
 class YesNoJudge(Judge[ScoreSums, Measures]):
@@ -49,8 +54,8 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         Column("log_loss", "Log-loss"),
         Column("slope", "Calibration slope (1 is right)"),
         Column("slope_low", "Calibration slope, 95 % interval", upto="slope_high"),
-        Column("intercept", "Calibration intercept (0 is right)"),
-        Column("intercept_low", "Calibration intercept, 95 % interval", upto="intercept_high"),
+        Column("intercept", "Calibration in the large (0 is right)"),
+        Column("intercept_low", "Calibration in the large, 95 % interval", upto="intercept_high"),
         Column("observed", "Observed share with the outcome", holds="rate"),
         Column("expected", "Predicted share"),
     )
@@ -126,8 +131,8 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         """Return the measures in a sentence."""
         return (
             f"On {found.patients:g} patients that it was not learnt from, {found.events:g} of them "
-            f"with the outcome: AUC {found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f}), "
-            f"Brier score {found.brier:.3f}, calibration slope {found.slope:.2f}."
+            f"with the outcome: AUC {_tell_area(found)}, Brier score {found.brier:.3f}, "
+            f"calibration slope {_tell_number(found.slope, 2)}."
         )
 
     def tell_within(self, found: Measures, within: Within) -> str:
@@ -139,14 +144,22 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         return [
             ("patients", f"{found.patients:g}"),
             ("events", f"{found.events:g}"),
-            ("AUC (95 % CI)", f"{found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f})"),
+            ("AUC (95 % CI)", _tell_area(found)),
             ("Brier", f"{found.brier:.3f}"),
-            ("slope", f"{found.slope:.2f}"),
+            ("slope", _tell_number(found.slope, 2)),
         ]
 
     def tell_summary(self, sites: Sequence[Measures]) -> str:
         """Return what a further hospital may see: :func:`yesno_hospitals.tell_summary`."""
         return yesno_hospitals.tell_summary(sites)
+
+    def tell_unknown(self, found: Mapping[str, Measures]) -> str:
+        """Return which measures of whom are not known, and why."""
+        gaps: dict[str, list[str]] = {}
+        for name, measures in found.items():
+            for gap in _list_gaps(measures):
+                gaps.setdefault(gap, []).append(name)
+        return " ".join(f"Not told of {_join(names)}: {gap}." for gap, names in gaps.items())
 
     def tell_span(self, sites: Sequence[Measures]) -> str:
         """Return from what to what the sites' AUCs go, in a sentence."""
@@ -158,3 +171,41 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
     def tell_heterogeneity(self, sites: Sequence[Measures]) -> str:
         """Return how much the sites' AUCs differ, in a sentence; empty where that is not known."""
         return yesno_hospitals.tell_heterogeneity(sites)
+
+
+def _tell_area(found: Measures) -> str:
+    """Return the AUC, with its interval where that is known."""
+    if np.isnan(found.auc_low):
+        return _tell_number(found.auc, 3)
+    return f"{found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f})"
+
+
+def _tell_number(value: float, digits: int) -> str:
+    return "not known" if np.isnan(value) else f"{value:.{digits}f}"
+
+
+def _join(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _list_gaps(found: Measures) -> list[str]:
+    """Return what is not known of some patients, each with the reason.
+
+    Counts may be rounded: where they do not tell which reason it is, both are named.
+    """
+    fewest = min(found.events, found.patients - found.events)
+    if np.isnan(found.auc):
+        return ["AUC and calibration, as all patients had the outcome, or none had"]
+    gaps = []
+    if np.isnan(found.auc_low):
+        gaps.append(f"the interval of the AUC, as fewer than {FEWEST_RANKED} {_HAD_OR_NOT}")
+    if np.isnan(found.slope):
+        why = f"fewer than {FEWEST} {_HAD_OR_NOT}"
+        if found.auc in (0, 1):
+            why = "predictions separate patients with and without the outcome, and it has no end"
+        elif found.auc_bound > 0.499:
+            why = "all predictions are nearly alike"
+        elif fewest >= FEWEST:
+            why += ", or predictions of both hardly overlap"
+        gaps.append(f"the calibration slope, as {why}")
+    return gaps

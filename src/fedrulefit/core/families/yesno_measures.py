@@ -13,27 +13,44 @@ What the bins cost
     mean prediction are off by at most 1/2048; in the log-loss, probabilities nearer to 0 or 1
     than 1/1024 count as that near. The mean prediction of a bin is not known: it lies
     between the bin's edges, and is placed there so that the total is right
-    (:func:`bin_means`); that moves the calibration's slope by up to about 0.01. In merged bins,
-    which are wide, that would be far off: they keep the means of the bins that they were
-    merged from, where these are told
+    (:func:`bin_means`). In merged bins, which are wide, that would be far off: they keep the
+    means of the bins that they were merged from, where these are told
     (:attr:`~fedrulefit.core.families.yesno_sums.ScoreSums.means`). Decisions are known at the
-    edges, exactly.
+    edges, exactly. What calibration costs: :mod:`fedrulefit.core.families.yesno_calibration`.
+
+Intervals
+    Of the AUC: a score interval after Newcombe (2006, Statistics in Medicine 25: 559–573), which
+    holds with two patients with the outcome and where the AUC is 1 (:func:`_find_ends`). It holds
+    what the bins hide, too (:func:`_sort_inside`). Of observed shares: Wilson's, with the ends of
+    Poisson's where few have the outcome (:func:`~fedrulefit.core.shares.wilson_poisson`). Brier
+    score and log-loss have none.
 
 Oracle: scikit-learn on the patients themselves, within these bounds
-(``tests/properties/test_yesno_scores.py``).
+(``tests/properties/test_yesno_scores.py``); coverage by simulation
+(``docs/coverage.md``).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families.yesno_sums import STEP, ScoreSums
+from fedrulefit.core.crossing import find_crossing
+from fedrulefit.core.families.yesno_calibration import calibrate
+from fedrulefit.core.families.yesno_sums import ScoreSums
 from fedrulefit.core.rounding import round_to
-from fedrulefit.core.shares import Z95, wilson
+from fedrulefit.core.shares import Z95, wilson_poisson
+
+FEWEST_RANKED: Final = 2
+"""The interval of an AUC rests on at least so many patients with and without the outcome."""
+
+TRUST: Final = 20
+"""How many cases DeLong's variance needs to count as much as Newcombe's."""
 
 
 def bin_means(sums: ScoreSums) -> Floats:
@@ -51,24 +68,20 @@ def bin_means(sums: ScoreSums) -> Floats:
         means: Floats = np.minimum(ends[:-1] + np.diff(ends) * expit(shift), ends[1:])
         return means
 
-    low, high = -40.0, 40.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if weight @ place(middle) < sums.chances:
-            low = middle
-        else:
-            high = middle
-    return place(high)
+    return place(
+        find_crossing(lambda shift: float(weight @ place(shift)) - sums.chances, -40.0, 40.0)
+    )
 
 
 @dataclass(frozen=True)
 class Discrimination:
-    """The area under the ROC curve.
+    """The area under the ROC curve; NaN where it is not known.
 
     Parameters
     ----------
-    auc, low, high : float
-        The area and its 95 % interval (DeLong's variance, on the logit scale).
+    auc : float
+    low, high : float
+        Its 95 % interval: :func:`_find_ends`.
     bound : float
         Most that the area can be off because of the bins.
     """
@@ -90,9 +103,15 @@ def discriminate(sums: ScoreSums) -> Discrimination:
     below = (np.cumsum(others) - 0.5 * others) / n0
     above = 1 - (np.cumsum(cases) - 0.5 * cases) / n1
     auc = float(cases @ below / n1)
+    bound = float(0.5 * cases @ others / (n1 * n0))
+    if min(n1, n0) < FEWEST_RANKED:
+        return Discrimination(auc, float("nan"), float("nan"), bound)
     variance = _variance(below, cases, auc) / n1 + _variance(above, others, auc) / n0
-    low, high = _logit_interval(auc, float(np.sqrt(variance)))
-    return Discrimination(auc, low, high, float(0.5 * cases @ others / (n1 * n0)))
+    low, high = _find_ends(auc, variance, n1, n0)
+    missed = _sort_inside(sums, auc)
+    return Discrimination(
+        auc, max(low + min(missed, 0.0), 0.0), min(high + max(missed, 0.0), 1.0), bound
+    )
 
 
 def _variance(places: Floats, weights: Floats, mean: float) -> float:
@@ -100,76 +119,50 @@ def _variance(places: Floats, weights: Floats, mean: float) -> float:
     return float(weights @ (places - mean) ** 2 / max(total - 1, 1))
 
 
-def _logit_interval(value: float, error: float) -> tuple[float, float]:
-    if not 0 < value < 1:
-        return value, value
-    wide = Z95 * error / (value * (1 - value))
-    return float(expit(logit(value) - wide)), float(expit(logit(value) + wide))
+def _find_ends(auc: float, variance: float, n1: float, n0: float) -> tuple[float, float]:
+    r"""Return all areas from which `auc` is at most 1.96 standard errors away.
 
+    An area's own standard error counts, not that of the observed one: that of an observed area
+    of 1 would be 0, and with few cases it is far off. Its square is Newcombe's (2006, method 5),
+    for which scores of both classes need to be alike in spread but for their place,
 
-@dataclass(frozen=True)
-class Calibration:
-    """How far predicted and observed probabilities agree.
+    .. math:: V(A) = \frac{A(1 - A)}{n_1 n_0}
+        \left(1 + N \left(\frac{1 - A}{2 - A} + \frac{A}{1 + A}\right)\right),
+        \quad N = \frac{n_1 + n_0}{2} - 1,
 
-    Parameters
-    ----------
-    slope, intercept : float
-        Of a logistic regression of the outcome on the predicted log-odds; 1 and
-        0 are perfect. The intercept is for slope 1 (calibration in the large).
-    slope_error, intercept_error : float
-        Their standard errors.
-    observed, expected : float
-        Mean outcome and mean predicted probability.
+    times how `variance` (DeLong's) compares with it at `auc`: as far as that can be told
+    from `n1` and `n0` patients. So ties, bins and other spreads count once there are many.
     """
 
-    slope: float
-    slope_error: float
-    intercept: float
-    intercept_error: float
-    observed: float
-    expected: float
+    def own(area: float) -> float:
+        both = (1 - area) / (2 - area) + area / (1 + area)
+        return area * (1 - area) / (n1 * n0) * (1 + ((n1 + n0) / 2 - 1) * both)
 
+    ratio = variance / own(auc) if 0 < auc < 1 else 1.0
+    few = min(n1, n0)
+    scale = (TRUST * 1.0 + few * ratio) / (TRUST + few)
 
-def calibrate(sums: ScoreSums) -> Calibration:
-    """Return slope and intercept of the calibration."""
-    weight = sums.cases + sums.others
-    held = weight > 0
-    score = logit(np.clip(bin_means(sums)[held], STEP, 1 - STEP))
-    cases, weight = sums.cases[held], weight[held]
-    both = np.column_stack([score, np.ones_like(score)])
-    slopes, slope_errors = _logistic(both, cases, weight, 0 * score)
-    large, large_errors = _logistic(np.ones((len(score), 1)), cases, weight, score)
-    return Calibration(
-        float(slopes[0]),
-        float(slope_errors[0]),
-        float(large[0]),
-        float(large_errors[0]),
-        sums.n_cases / sums.total,
-        sums.chances / sums.total,
+    def reach(area: float) -> float:
+        return Z95 * math.sqrt(scale * own(area))
+
+    hair = 1e-9  # at 0 and 1 no area has an error
+    return (
+        find_crossing(lambda area: reach(area) - (auc - area), 0.0, auc * (1 - hair)),
+        find_crossing(lambda area: (area - auc) - reach(area), auc + (1 - auc) * hair, 1.0),
     )
 
 
-def _logistic(
-    design: Floats, cases: Floats, weight: Floats, offset: Floats
-) -> tuple[Floats, Floats]:
-    """Fit a small logistic regression by Newton's method; NaN where it does not end.
+def _sort_inside(sums: ScoreSums, auc: float) -> float:
+    """Return by how much the area of the scores is expected to lie above that of the bins.
 
-    Returns coefficients and their standard errors.
+    Bins take patients as tied whom the scores sort; by how much depends on where cases and others
+    stand within a bin (:meth:`~fedrulefit.core.families.yesno_places.Places.sorting`), which is
+    an estimate. Of bins that were merged, what they were merged from is known.
     """
-    coef = np.zeros(design.shape[1])
-    for _ in range(50):
-        chance = expit(offset + design @ coef)
-        gradient = design.T @ (cases - weight * chance)
-        hessian = (design.T * (weight * chance * (1 - chance))) @ design
-        try:
-            step = np.linalg.solve(hessian, gradient)
-        except np.linalg.LinAlgError:
-            break
-        coef = coef + step
-        if np.abs(step).max() < 1e-10:
-            return coef, np.sqrt(np.diag(np.linalg.inv(hessian)))
-    unknown = np.full(design.shape[1], np.nan)
-    return unknown, unknown
+    fine = sums.fine
+    pairs = fine.cases * fine.others / (fine.n_cases * fine.n_others)
+    inside = float(pairs @ fine.place().sorting())
+    return inside if fine is sums else inside + discriminate(fine).auc - auc
 
 
 @dataclass(frozen=True)
@@ -217,7 +210,7 @@ def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> list[Group]:
         above,
         below,
         observed,
-        *wilson(observed, patients),
+        *wilson_poisson(observed, patients),
         patients,
         cases[held],
     ]
@@ -226,19 +219,24 @@ def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> list[Group]:
 
 @dataclass(frozen=True)
 class Measures:
-    """The usual measures of a model on some patients; NaN where one is not defined.
+    """The usual measures of a model on some patients; NaN where one is not known.
+
+    That is so with one class only; of an interval of the AUC with fewer than two patients of either
+    outcome (:data:`FEWEST_RANKED`); of a calibration slope with fewer than ten
+    (:data:`~fedrulefit.core.families.yesno_calibration.FEWEST`), or where the bins of both classes
+    do not overlap. Intervals take a weight for that many patients.
 
     Parameters
     ----------
     patients, events : float
     auc, auc_low, auc_high, auc_bound : float
-        Area under the ROC curve, its 95 % interval, and the most that the bins can shift it.
+        Area under the ROC curve, its 95 % score interval, and the most that the bins can shift it.
     brier, log_loss : float
         Means over patients.
     slope, slope_low, slope_high : float
-        Calibration slope and its 95 % interval.
+        Calibration slope and its 95 % profile likelihood interval.
     intercept, intercept_low, intercept_high : float
-        Calibration in the large and its 95 % interval.
+        Calibration in the large and its 95 % score interval.
     observed, expected : float
         Share with the outcome, and mean predicted probability.
     """
@@ -275,6 +273,8 @@ class Measures:
         ):
             if low > value or value > high:
                 raise ValueError("a measure lies outside of its interval")
+            if np.isnan(low) != np.isnan(high) or np.isnan(low) < np.isnan(value):
+                raise ValueError("a measure knows half of its interval")
 
     def rounded(self, base: float) -> Measures:
         """Return counts as multiples of `base` and the rest with three decimals.
@@ -303,14 +303,9 @@ def measure(sums: ScoreSums) -> Measures:
         auc_bound=found.bound,
         brier=sums.squares / sums.total,
         log_loss=sums.loss / sums.total,
-        slope=fit.slope,
-        slope_low=fit.slope - Z95 * fit.slope_error,
-        slope_high=fit.slope + Z95 * fit.slope_error,
-        intercept=fit.intercept,
-        intercept_low=fit.intercept - Z95 * fit.intercept_error,
-        intercept_high=fit.intercept + Z95 * fit.intercept_error,
-        observed=fit.observed,
-        expected=fit.expected,
+        **vars(fit),
+        observed=sums.n_cases / sums.total,
+        expected=sums.chances / sums.total,
     )
 
 

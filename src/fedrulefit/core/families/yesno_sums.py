@@ -8,8 +8,18 @@ Scores are counted in 25 public bins between round probabilities (:data:`EDGES`)
 that people use as thresholds of decisions. A model that somebody chose to tell patients
 apart by their scores so learns a few counts, and not a record each. Besides the counts
 three sums leave: of the probabilities, the squared errors and the log-losses. Each
-patient adds a multiple of 1/1024 (:data:`STEP`), so that they carry few bits, too. All
-are sums of what depends on one patient and on public facts alone: any split of the same
+patient adds a multiple of 1/1024 (:data:`STEP`), so that they carry few bits, too.
+
+The calibration is about log-odds, and wants them where the first and the last bin have no end.
+So six more sums leave: of log-odds on either side of probability ½, of cases and of others, and
+of their squares. Each patient adds its log-odds to 1/64 (:data:`ODDS_STEP`), at most 16 from 0,
+and the square of just that: no finer than the log-losses are. None is over the patients of
+one bin, where somebody who is alone in it would be told; a case alone on one side of ½ is told as
+finely as by the log-losses of a site's only case.
+
+Their units are as much coarser as one patient can add more, so that as many patients fit.
+
+All are sums of what depends on one patient and on public facts alone: any split of the same
 patients into sites gives the same totals, to the last bit. (How well patients of one site are
 told apart is another sum: :mod:`fedrulefit.core.families.yesno_within`.)
 
@@ -26,6 +36,8 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.yesno_places import Places, place_patients, to_log_odds
+from fedrulefit.core.fixed import UNIT_BITS
 from fedrulefit.core.rounding import round_to
 from fedrulefit.core.sums import Sum, quantity
 
@@ -40,6 +52,9 @@ N_BINS: Final = len(EDGES) + 1
 STEP: Final = 1 / 1024
 """What a patient adds to a sum of probabilities or errors is a multiple of this."""
 
+ODDS_STEP: Final = 1 / 64
+"""What a patient adds to a sum of log-odds is a multiple of this."""
+
 
 @dataclass(frozen=True, eq=False)
 class ScoreSums(Sum):
@@ -51,10 +66,16 @@ class ScoreSums(Sum):
         Weights of patients with and without the outcome, per bin of the score.
     chances, squares, loss : float
         Summed predicted probability, squared error and log-loss.
+    log_odds : (4,) float64
+        Summed log-odds of cases below and above probability ½, and of others.
+    odds_squares : (2,) float64
+        Summed squares of log-odds below and above ½.
     edges : (n_bins - 1,) float64
         Between the bins: :data:`EDGES`, or some of them where bins were merged.
     means : (n_bins,) float64, optional
         Estimated mean prediction of each bin; None: by the edges alone.
+    unmerged : ScoreSums, optional
+        The sums before bins were merged; None where none were.
     """
 
     cases: Floats = quantity("Σ w·y per public bin of the probability", shape=f"{N_BINS}")
@@ -64,8 +85,19 @@ class ScoreSums(Sum):
     loss: float = quantity(
         "Σ w·log-loss, each to 1/1024, p at least 1/1024 from 0 and 1", most="7·w"
     )
+    log_odds: Floats = quantity(
+        "Σ w·y·F below and above p = ½, Σ w·(1 − y)·F likewise: F the log-odds to 1/64, at most "
+        "16 from 0",
+        shape="4",
+        bits=UNIT_BITS - 4,
+        most="16·w",
+    )
+    odds_squares: Floats = quantity(
+        "Σ w·F² below and above p = ½", shape="2", bits=UNIT_BITS - 8, most="256·w"
+    )
     edges: Floats = field(default_factory=lambda: EDGES)
     means: Floats | None = None
+    unmerged: ScoreSums | None = None
 
     @property
     def n_cases(self) -> float:
@@ -87,6 +119,15 @@ class ScoreSums(Sum):
         """Where bins begin and end, from 0 to 1, shape (n_bins + 1,)."""
         return np.concatenate([[0.0], self.edges, [1.0]])
 
+    @property
+    def fine(self) -> ScoreSums:
+        """The sums before bins were merged."""
+        return self.unmerged or self
+
+    def place(self) -> Places:
+        """Return where the patients stand within their bins."""
+        return place_patients(self.ends, self.cases, self.others, self.log_odds, self.odds_squares)
+
 
 def count_scores(chance: Floats, outcome: Floats, weights: Floats) -> ScoreSums:
     """Return the sums of some patients.
@@ -106,13 +147,37 @@ def count_scores(chance: Floats, outcome: Floats, weights: Floats) -> ScoreSums:
 
     near = np.clip(chance, STEP, 1 - STEP)
     losses = -np.where(outcome == 1, np.log(near), np.log1p(-near))
+    log_odds, odds_squares = sum_log_odds(
+        chance, weights * outcome, weights * (1 - outcome), chance < 0.5
+    )
     return ScoreSums(
         cases=per_bin(weights * outcome),
         others=per_bin(weights * (1 - outcome)),
         chances=float(weights @ round_to(chance, STEP)),
         squares=float(weights @ round_to((chance - outcome) ** 2, STEP)),
         loss=float(weights @ round_to(losses, STEP)),
+        log_odds=log_odds,
+        odds_squares=odds_squares,
     )
+
+
+def sum_log_odds(
+    chance: Floats, cases: Floats, others: Floats, below: np.ndarray
+) -> tuple[Floats, Floats]:
+    """Return the sums of log-odds and of their squares, as :class:`ScoreSums` holds them.
+
+    Parameters
+    ----------
+    chance, cases, others : (n,) float64
+        Probabilities, with the weight that has the outcome and that has not.
+    below : (n,) bool
+        Which count as below ½.
+    """
+    odds = round_to(to_log_odds(chance), ODDS_STEP)
+    sides = np.stack([below, ~below]).astype(np.float64)
+    first = [side @ (weight * odds) for weight in (cases, others) for side in sides]
+    squares: Floats = sides @ ((cases + others) * odds**2)
+    return np.array(first, dtype=np.float64), squares
 
 
 def add_scores(parts: Sequence[ScoreSums]) -> ScoreSums:
@@ -125,7 +190,8 @@ def coarsen(sums: ScoreSums, least: float, *, each: bool = False) -> ScoreSums |
     """Merge neighbouring bins until each holds a weight of at least `least`.
 
     With `each` that is so of cases and of others. The bound of the AUC grows, and says by how
-    much; decisions are known at fewer thresholds. None where all together are too few.
+    much; decisions are known at fewer thresholds. What follows from sums over all patients stays as
+    it was (:attr:`ScoreSums.unmerged`). None where all together are too few.
     """
     parts = np.stack([sums.cases, sums.others] if each else [sums.cases + sums.others])
     edges: list[int] = []
@@ -143,4 +209,6 @@ def coarsen(sums: ScoreSums, least: float, *, each: bool = False) -> ScoreSums |
     if sums.means is not None:
         chances = np.add.reduceat((sums.cases + sums.others) * sums.means, starts)
         means = chances / np.maximum(cases + others, 1e-300)  # an empty bin has none
-    return replace(sums, cases=cases, others=others, edges=sums.edges[edges], means=means)
+    return replace(
+        sums, cases=cases, others=others, edges=sums.edges[edges], means=means, unmerged=sums.fine
+    )

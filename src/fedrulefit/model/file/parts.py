@@ -297,12 +297,16 @@ class MeasuresPart(Part):
     auc: float | None = Field(
         description="Area under the ROC curve; like all below, null where it is not defined."
     )
-    auc_low: float | None = Field(description="Lower end of its 95 % interval.")
+    auc_low: float | None = Field(
+        description="Lower end of its 95 % interval; null with fewer than two of either outcome."
+    )
     auc_high: float | None = Field(description="Upper end.")
     auc_bound: float | None = Field(description="Most that the bins can shift it.")
     brier: float | None = Field(description="Brier score.")
     log_loss: float | None = Field(description="Log-loss.")
-    slope: float | None = Field(description="Calibration slope; 1 is right.")
+    slope: float | None = Field(
+        description="Calibration slope; 1 is right. Null where too few have the event, or not."
+    )
     slope_low: float | None = Field(description="Lower end of its 95 % interval.")
     slope_high: float | None = Field(description="Upper end.")
     intercept: float | None = Field(description="Calibration in the large; 0 is right.")

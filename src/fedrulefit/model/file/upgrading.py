@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 from pydantic import Field
 
-from fedrulefit.core.families.yesno_sums import EDGES, N_BINS, ScoreSums
+from fedrulefit.core.families.yesno_sums import EDGES, N_BINS, ScoreSums, sum_log_odds
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file.parts import VERSION, EvaluationPart, MeasuresPart, Part
@@ -72,7 +72,11 @@ def _upgrade_evaluation(facts: Any) -> dict[str, Any] | None:
         others[place] += healthy
         chances[place] += chance
     squares, loss = old.overall.squares, old.overall.loss
-    sums = ScoreSums(cases, others, float(chances.sum()), squares, loss)
+    held = [row[1:] for row in old.overall.bins if row[1] + row[2] > 0]
+    with_it, without_it, summed = np.array(held).reshape(-1, 3).T
+    means = np.clip(summed / (with_it + without_it), 0, 1)
+    log_odds, odds_squares = sum_log_odds(means, with_it, without_it, means < 0.5)
+    sums = ScoreSums(cases, others, float(chances.sum()), squares, loss, log_odds, odds_squares)
     sites = {site: found.read() for site, found in old.sites.items()}
     return evaluation_facts(Evaluation(sums, sites)) if sums.total > 0 else None
 
