@@ -100,7 +100,9 @@ def combine(estimates: Floats, errors: Floats) -> Across:
         return Across(k, nan, nan, nan, spread**0.5, nan, nan)
     (mean,), _ = _centre(estimates, errors, np.array([spread]))
     interval, new = _find_intervals(estimates, errors)
-    return Across(k, float(mean), *interval, spread**0.5, *new)
+    # Where τ is 0 both are the same, but for the last digit.
+    further = min(new[0], interval[0]), max(new[1], interval[1])
+    return Across(k, float(mean), *interval, spread**0.5, *further)
 
 
 def _weigh(estimates: Floats, errors: Floats, spreads: Floats) -> tuple[Floats, Floats, Floats]:
