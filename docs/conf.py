@@ -31,7 +31,7 @@ CHAPTERS: Final = {
     "Tutorial": ["tutorial"],
     "How to": ["howto-consortium", "howto-data-protection", "export"],
     "Reference": ["api", "protocol", "model-file"],
-    "Method": ["method", "defaults"],
+    "Method": ["method", "statistics", "defaults"],
     "Results": ["real-data", "paper-study", "benchmarks", "coverage"],
     "Development": ["site/contributing", "architecture", "site/changes"],
 }

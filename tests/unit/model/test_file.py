@@ -177,10 +177,10 @@ def test_a_file_that_cannot_be_written_is_told(model: Model, tmp_path: Path) -> 
     assert not list(tmp_path.parent.glob("*.part"))
 
 
-@pytest.mark.parametrize("version", [0, 3, "1", None, 1.5, [1], True, 1.0, 2.0])
+@pytest.mark.parametrize("version", [0, 4, "1", None, 1.5, [1], True, 1.0, 3.0])
 def test_another_version_is_refused(facts: Any, version: object) -> None:
     facts["version"] = version
-    assert "this program reads 1 to 2: use the version of fedrulefit that wrote it" in refused(
+    assert "this program reads 1 to 3: use the version of fedrulefit that wrote it" in refused(
         facts
     )
 
@@ -445,7 +445,7 @@ def test_the_first_golden_file_still_loads_and_predicts(tmp_path: Path) -> None:
             assert not {*LATER_OF_RULES} & {*term}
             term.update(LATER_OF_RULES)
         term["between_sites"] = None
-    facts |= {"version": 2, "rounding": None, "evaluation": None, "validation": None}
+    facts |= {"version": 3, "rounding": None, "evaluation": None, "validation": None}
     assert json.loads(again.read_text(encoding="utf-8")) == facts
 
 
@@ -471,7 +471,24 @@ def test_the_second_golden_file_still_loads_and_predicts(tmp_path: Path) -> None
         term["between_sites"] = None
     facts["study"]["settings"]["between_sites"] = False
     facts["evaluation"]["within"] = None
+    facts["version"] = 3
     assert json.loads((tmp_path / "again.json").read_bytes()) == facts
+
+
+def test_the_third_golden_file_still_loads_and_predicts(tmp_path: Path) -> None:
+    """Written by version 3, which tells of held-out patients, of several hospitals and of codes."""
+    golden = load_model(GOLDEN / "model-v3.json")
+    predict_stored(golden, "model-v3")
+    assert any(term.held_out is not None for term in golden.rule_terms)
+    assert any(term.held_out_by_site for term in golden.rule_terms)
+    assert golden.tells_between
+    assert golden.distribution is not None
+    assert golden.evaluation is not None
+    assert golden.evaluation.within is not None
+    assert golden.validation is not None
+    assert len(golden.validation.sites) == 3
+    golden.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (GOLDEN / "model-v3.json").read_bytes()
 
 
 def test_files_that_do_not_tell_how_they_were_judged_still_load() -> None:

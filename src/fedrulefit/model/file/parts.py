@@ -15,7 +15,7 @@ from fedrulefit.core.families.yesno_measures import Measures
 from fedrulefit.core.families.yesno_within import Within
 
 FORMAT: Final = "fedrulefit-model"
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 class Part(BaseModel):
