@@ -22,7 +22,7 @@ from fedrulefit.baselines.bfi import BFIClassifier
 from fedrulefit.baselines.forest import FederatedForestClassifier
 from fedrulefit.baselines.rulefit import conventional_rulefit, fit_each_site, sample_share
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.errors import FedRuleFitError, FitError
+from fedrulefit.errors import DataError, FedRuleFitError, FitError
 from fedrulefit.estimators import FederatedRuleFitClassifier, RuleFitClassifier
 from fedrulefit.experiments.scenarios import SCENARIOS
 from fedrulefit.study import Study
@@ -225,6 +225,29 @@ METHODS: Final[Mapping[str, Method]] = {
     "bfi": Method("BFI", "#1b7837", _fit_bfi),
     "forest": Method("Federated random forest", "#762a83", _fit_forest),
 }
+
+SAMPLING: Final[Mapping[str, str]] = {
+    REFERENCE: UNSAMPLED,
+    FIXED: FIXED_UNSAMPLED,
+    SAMPLED: PROPOSED,
+    LOCAL: LOCAL_UNSAMPLED,
+}
+"""Methods whose trees see samples, and the same with trees that see all patients."""
+
+
+def parse_methods(text: str) -> list[str]:
+    """Return the methods that `text` names, with commas between, in their usual order.
+
+    Raises
+    ------
+    DataError
+        Where one is unknown.
+    """
+    names = {name.strip() for name in text.split(",")}
+    unknown = sorted(names - set(METHODS))
+    if unknown:
+        raise DataError(f"there is no method {unknown[0]!r}: choose from {', '.join(METHODS)}")
+    return [name for name in METHODS if name in names]
 
 
 def method_seed(*key: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fedrulefit.experiments import boxes
 from fedrulefit.experiments.methods import METHODS, METRICS, REFERENCE
@@ -12,6 +12,8 @@ from fedrulefit.experiments.simulation.cells import reference_values
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+_DRAWN: Final = {name: method for name, method in METHODS.items() if method.drawn}
 
 
 def draw_differences(rows: pd.DataFrame, scenario: int) -> Figure:
@@ -29,7 +31,7 @@ def draw_differences(rows: pd.DataFrame, scenario: int) -> Figure:
         for metric, label in METRICS.items()
     ]
     title = f"Scenario {scenario}, {TITLES[scenario]}: difference to centralised RuleFit"
-    styles = {name: method for name, method in METHODS.items() if name != REFERENCE}
+    styles = {name: method for name, method in _DRAWN.items() if name != REFERENCE}
     return boxes.draw(panels, title, styles, columns=len(METRICS), zero=True)
 
 
@@ -45,4 +47,4 @@ def draw_metric(rows: pd.DataFrame, metric: str) -> Figure:
         for model, kind in MODELS.items()
         for scenario in SCENARIOS
     ]
-    return boxes.draw(panels, METRICS[metric], METHODS, columns=len(SCENARIOS))
+    return boxes.draw(panels, METRICS[metric], _DRAWN, columns=len(SCENARIOS))

@@ -8,7 +8,7 @@ from fedrulefit import plot
 from fedrulefit.experiments import boxes
 from fedrulefit.experiments.methods import METHODS
 from fedrulefit.experiments.trauma.repetitions import COMPARED, COVARIATES
-from fedrulefit.experiments.trauma.tables import MIN_SUPPORT, TOP
+from fedrulefit.experiments.trauma.separation import MIN_SUPPORT, TOP
 from fedrulefit.model import Model
 
 if TYPE_CHECKING:
