@@ -23,7 +23,7 @@ PAGE: Final = "paper-study.md"
 IMAGES: Final = "images"
 RESULTS: Final = "results"
 TEXTS: Final[Mapping[str, Sequence[str]]] = {
-    "simulation": ("run", "claims", "tables", "costs"),
+    "simulation": ("run", "claims", "sampling", "tables", "costs"),
     "cutoffs": ("run", "claims", "tables"),
     "trauma": ("run", "claims", "tables"),
 }

@@ -166,8 +166,10 @@ def _rerun(
     folder = Folder(output, experiment, {"seed": seed, "quick": quick, **facts})
     n = repetitions or (2 if quick else 100)
     units = make_units(n, seed=seed, effort=Effort(quick))
-    parts = [] if known is None else [known]
-    if units:
+    parts: list[pd.DataFrame] = [] if known is None else [known]
+    if not units:
+        folder.write_record(jobs=jobs, seconds=0.0)
+    else:
         with _progress(stderr(), experiment) as tell:
             parts.append(run_units(units, folder, jobs=jobs, on_progress=tell))
     rows = pd.concat(parts, ignore_index=True)

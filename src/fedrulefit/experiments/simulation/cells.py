@@ -55,7 +55,7 @@ class Cells:
 
     def values(self, place: Place, method: str, column: str | None = None) -> Floats:
         """Return one number per repetition: the place's metric, or another column."""
-        return self._column(place, method, column).to_numpy(np.float64)
+        return np.asarray(self._column(place, method, column), np.float64)
 
     def mean(self, place: Place, method: str, column: str | None = None) -> Mean:
         """Return the mean of :meth:`values`."""
@@ -80,7 +80,7 @@ class Cells:
 
 def _paired(one: pd.Series[float], other: pd.Series[float]) -> Mean:
     both = one.index.intersection(other.index)
-    return Mean.of((one[both] - other[both]).to_numpy(np.float64))
+    return Mean.of(np.asarray(one[both] - other[both], np.float64))
 
 
 def list_places(

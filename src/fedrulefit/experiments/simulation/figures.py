@@ -19,7 +19,8 @@ _DRAWN: Final = {name: method for name, method in METHODS.items() if method.draw
 def draw_differences(rows: pd.DataFrame, scenario: int) -> Figure:
     """Draw a panel of figure 2: differences to centralised RuleFit."""
     here = rows[(rows["scenario"] == scenario) & (rows["method"] != REFERENCE)]
-    changed = here.assign(**{m: here[m] - reference_values(rows, m)[here.index] for m in METRICS})
+    changes = {m: here[m] - reference_values(rows, m)[here.index] for m in METRICS}
+    changed = here.assign(**changes).dropna(subset=list(METRICS))
     panels = [
         boxes.Panel(
             f"Model {model} ({kind}): {label}",

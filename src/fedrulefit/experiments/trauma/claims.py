@@ -130,7 +130,7 @@ def _over_trainings(splits: pd.DataFrame, values: pd.Series[float]) -> Mean:
 
 
 def _known(values: pd.Series[float]) -> Floats:
-    return values.dropna().to_numpy(np.float64)
+    return np.asarray(values.dropna(), np.float64)
 
 
 def _training(splits: pd.DataFrame) -> float:

@@ -109,7 +109,7 @@ def test_separation_is_judged_on_test_patients() -> None:
     told = verdict(model, "clearly separated")
     assert told.startswith("holds: differences 0.47 ± 0.05, 0.47 ± 0.05, 0.20 ± 0.00")
     assert told.endswith("on training patients 0.57, 0.57, 0.30, 0.30, 0.30")
-    vanished = make_splits(federated={"tested_4": [0.01, 0.02, -0.02]})
+    vanished = make_splits(federated={"tested_4": [0.001, 0.002, 0.0]})
     assert verdict(model, "clearly separated", vanished).startswith("does not hold")
     turned = make_splits(federated={"tested_1": [0.5, -0.4, 0.5]})
     assert verdict(model, "clearly separated", turned).startswith("does not hold")
