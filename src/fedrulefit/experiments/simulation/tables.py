@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedrulefit.experiments.markdown import make_table
-from fedrulefit.experiments.methods import METHODS, METRICS, REFERENCE, SAMPLING
+from fedrulefit.experiments.methods import METHODS, METRICS, SAMPLING
 from fedrulefit.experiments.scenarios import SCENARIOS, TITLES
 from fedrulefit.experiments.simulation.cells import (
     CELL,
@@ -109,6 +109,7 @@ def _heads(places: Sequence[Place]) -> list[str]:
 
 
 def _name(cells: Cells, place: Place, method: str) -> str:
-    """Return a method's label; its number of repetitions, too, where the reference has more."""
-    n, most = (len(cells.values(place, name)) for name in (method, REFERENCE))
-    return METHODS[method].label + (f" ({n} repetitions)" if n < most else "")
+    """Return a method's label; its number of repetitions, too, where others have more."""
+    n = {name: len(cells.values(place, name)) for name in METHODS if cells.has(place, name)}
+    fewer = f" ({n[method]} repetitions)" if n[method] < max(n.values()) else ""
+    return METHODS[method].label + fewer

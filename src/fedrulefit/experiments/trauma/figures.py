@@ -28,9 +28,11 @@ def draw_splits(rows: pd.DataFrame) -> Figure:
 
 
 def draw_subgroups(model: Model) -> Figure:
-    """Draw figure 3: mortality inside and outside each rule."""
+    """Draw figure 3: mortality inside and outside each rule, of the patients who chose it."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.5), layout="constrained", dpi=100)
-    plot.subgroups(model, figure.subplots(), top=TOP, min_support=MIN_SUPPORT)
+    axes = figure.subplots()
+    plot.subgroups(model, axes, top=TOP, min_support=MIN_SUPPORT)
+    axes.set_title("Training patients")
     return figure

@@ -43,7 +43,10 @@ def subgroups_table(model: Model) -> str:
         )
         for row in top_subgroups(model).to_dict("records")
     ]
-    return make_table(("rule", "patients inside, mortality", "patients outside, mortality"), rows)
+    return make_table(
+        ("rule", "training patients inside, mortality", "training patients outside, mortality"),
+        rows,
+    )
 
 
 def top_subgroups(model: Model) -> pd.DataFrame:
