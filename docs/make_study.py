@@ -38,7 +38,7 @@ FIGURES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "cutoffs": {"appendix2": "Appendix 2: bins and quantiles of the histograms"},
     "trauma": {
-        "figure3-federated": "Figure 3: mortality inside and outside rules, training patients, preset paper",
+        "figure3-federated": "Figure 3: mortality of training patients by rule, preset paper",
         "figure3-federated-default": "The same with our defaults",
         "figure4": "Figure 4: AUC over splits, and importance of the covariates",
     },

@@ -241,7 +241,11 @@ def _check_falling(cells: Cells, method: str, *, scenario: int) -> Verdict:
             words.append(f"AUC of model {model}: {series}")
     steps = sum(fall.mean > 0 for fall in falls)
     least = min(falls, key=lambda fall: fall.mean)
-    told = [f"{steps} of {len(falls)} steps go down, the least by {least.words()}", *words]
+    told = [
+        f"{steps} of {len(falls)} steps go down, the least by {least.words()} "
+        f"({least.df + 1} repetitions)",
+        *words,
+    ]
     return Verdict(judge(falls), "; ".join(told))
 
 
@@ -252,7 +256,8 @@ def _check_steeper(cells: Cells, method: str) -> Verdict:
         falls[model] = cells.fall(first, last, method)
     return Verdict(
         judge([_difference(falls[2], falls[1])]),
-        f"model 1: {falls[1].words()}, model 2: {falls[2].words()}",
+        f"model 1: {falls[1].words()}, model 2: {falls[2].words()} "
+        f"({falls[1].df + 1} repetitions)",
     )
 
 
