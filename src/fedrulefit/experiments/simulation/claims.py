@@ -256,8 +256,7 @@ def _check_steeper(cells: Cells, method: str) -> Verdict:
         falls[model] = cells.fall(first, last, method)
     return Verdict(
         judge([_difference(falls[2], falls[1])]),
-        f"model 1: {falls[1].words()}, model 2: {falls[2].words()} "
-        f"({falls[1].df + 1} repetitions)",
+        f"model 1: {falls[1].words()}, model 2: {falls[2].words()} ({falls[1].df + 1} repetitions)",
     )
 
 
