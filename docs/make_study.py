@@ -23,7 +23,7 @@ PAGE: Final = "paper-study.md"
 IMAGES: Final = "images"
 RESULTS: Final = "results"
 TEXTS: Final[Mapping[str, Sequence[str]]] = {
-    "simulation": ("run", "claims", "tables", "costs"),
+    "simulation": ("run", "claims", "sampling", "tables", "costs"),
     "cutoffs": ("run", "claims", "tables"),
     "trauma": ("run", "claims", "tables"),
 }
@@ -38,7 +38,7 @@ FIGURES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "cutoffs": {"appendix2": "Appendix 2: bins and quantiles of the histograms"},
     "trauma": {
-        "figure3-federated": "Figure 3: mortality inside and outside rules, preset paper",
+        "figure3-federated": "Figure 3: mortality of training patients by rule, preset paper",
         "figure3-federated-default": "The same with our defaults",
         "figure4": "Figure 4: AUC over splits, and importance of the covariates",
     },

@@ -35,6 +35,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.baselines.bfi.Estimate",
             "fedrulefit.baselines.forest.FederatedForestClassifier",
             "fedrulefit.baselines.forest.FederatedForestClassifier.fit",
+            "fedrulefit.baselines.rulefit.sample_share",
             "fedrulefit.baselines.rulefit.conventional_rulefit",
             "fedrulefit.baselines.rulefit.fit_each_site",
         ),

@@ -62,6 +62,7 @@ def test_the_page_says_what_its_rows_say() -> None:
     for text in (
         simulation.results_tables(rows["simulation"]),
         simulation.costs_table(rows["simulation"]),
+        simulation.sampling_table(rows["simulation"]),
         claims_table(simulation_claims.check_claims(rows["simulation"])),
         cutoffs.results_table(cutoffs.summarise(rows["cutoffs"])),
         claims_table(cutoffs_claims.check_claims(rows["cutoffs"])),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
@@ -60,11 +61,36 @@ def simulation(
     jobs: Jobs = 2,
     seed: Seed = 2026,
     quick: Quick = False,
+    methods: Annotated[
+        str | None, typer.Option(help="Only these, with commas between.", show_default="all")
+    ] = None,
+    earlier: Annotated[
+        Path | None,
+        typer.Option(help="results.parquet of a run with the same seed: only adds what it lacks."),
+    ] = None,
 ) -> None:
     """Compare all methods on simulated patients: scenarios 1–3, models 1 and 2."""
-    from fedrulefit.experiments.simulation import make_units, write_results
+    import hashlib
 
-    _rerun("simulation", make_units, write_results, output, repetitions, jobs, seed, quick)
+    from fedrulefit.experiments import simulation as study
+    from fedrulefit.experiments.methods import METHODS, parse_methods
+    from fedrulefit.experiments.units import read_rows
+
+    chosen = METHODS if methods is None else parse_methods(methods)
+    known = None if earlier is None else read_rows(earlier)
+    facts = {} if methods is None else {"methods": ",".join(chosen)}
+    if earlier is not None:
+        digest = hashlib.sha256(earlier.read_bytes()).hexdigest()
+        facts |= {"earlier": earlier.name, "earlier_sha256": digest}
+
+    def make_units(n: int, *, seed: int, effort: Effort) -> Sequence[Unit]:
+        units = study.make_units(n, seed=seed, effort=effort, methods=chosen)
+        return units if known is None else study.leave_out_known(units, known)
+
+    _rerun(
+        "simulation", make_units, study.write_results, output, repetitions, jobs, seed, quick,
+        facts=facts, known=known,
+    )  # fmt: skip
 
 
 @app.command(epilog="Example: fedrulefit experiment cutoffs --repetitions 100 --jobs 2")
@@ -152,29 +178,43 @@ def _rerun(
     jobs: int,
     seed: int,
     quick: bool,
+    *,
+    facts: Mapping[str, str] = MappingProxyType({}),
+    known: pd.DataFrame | None = None,
 ) -> None:
     """Run what is left of an experiment, write its results, and say what came out."""
+    import pandas as pd
+
     from fedrulefit.experiments.claims import claims_table
     from fedrulefit.experiments.markdown import write_texts
     from fedrulefit.experiments.methods import Effort
     from fedrulefit.experiments.units import Folder, run_units, write_parquet
 
-    folder = Folder(output, experiment, {"seed": seed, "quick": quick})
+    folder = Folder(output, experiment, {"seed": seed, "quick": quick, **facts})
     n = repetitions or (2 if quick else 100)
     units = make_units(n, seed=seed, effort=Effort(quick))
-    with _progress(stderr(), experiment) as tell:
-        rows = run_units(units, folder, jobs=jobs, on_progress=tell)
+    parts: list[pd.DataFrame] = [] if known is None else [known]
+    if not units:
+        folder.write_record(jobs=jobs, seconds=0.0)
+    else:
+        with _progress(stderr(), experiment) as tell:
+            parts.append(run_units(units, folder, jobs=jobs, on_progress=tell))
+    rows = pd.concat(parts, ignore_index=True)
     write_parquet(folder.path / "results.parquet", rows)
     claims = write_results(rows, folder.path)
     head = f"{_QUICK}\n\n" if quick else ""
+    told = folder.describe(units, n) if units else "All rows are of an earlier run."
     texts = {"claims.md": head + claims_table(claims)} if claims else {}
-    write_texts(folder.path, {**texts, "run.md": folder.describe(units, n)})
+    write_texts(folder.path, {**texts, "run.md": told})
     if quick:
         stdout().print(Text(_QUICK))
     else:
         _show_claims(stdout(), claims)
-    more = ", figures and claims.md" if claims else ""
-    stdout().print(Text(f"In {folder.path}/: results.parquet, tables{more}."))
+    if claims:
+        made = ", tables, figures and claims.md"
+    else:
+        made = ", tables" if (folder.path / "tables.md").exists() else ", of some methods only"
+    stdout().print(Text(f"In {folder.path}/: results.parquet{made}."))
 
 
 @contextmanager

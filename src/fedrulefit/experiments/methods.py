@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -19,19 +20,29 @@ from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
 from fedrulefit.baselines.bfi import BFIClassifier
 from fedrulefit.baselines.forest import FederatedForestClassifier
-from fedrulefit.baselines.rulefit import conventional_rulefit, fit_each_site
+from fedrulefit.baselines.rulefit import conventional_rulefit, fit_each_site, sample_share
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.errors import FedRuleFitError, FitError
-from fedrulefit.estimators import FederatedRuleFitClassifier
+from fedrulefit.errors import DataError, FedRuleFitError, FitError
+from fedrulefit.estimators import FederatedRuleFitClassifier, RuleFitClassifier
+from fedrulefit.experiments.scenarios import SCENARIOS
 from fedrulefit.study import Study
 
 T = TypeVar("T")
 
 METRICS: Final[Mapping[str, str]] = {"auc": "AUC", "accuracy": "Accuracy", "f1": "F1"}
-REFERENCE: Final = "centralised"
-FIXED: Final = "centralised-fixed"
+REFERENCE: Final = "centralised-sampled"
+"""Centralised RuleFit as the paper states it: trees on Friedman and Popescu's samples."""
+UNSAMPLED: Final = "centralised"
+FIXED: Final = "centralised-sampled-fixed"
+FIXED_UNSAMPLED: Final = "centralised-fixed"
 PROPOSED: Final = "federated"
+SAMPLED: Final = "federated-sampled"
 OURS: Final = "federated-default"
+LOCAL: Final = "local-sampled"
+LOCAL_UNSAMPLED: Final = "local"
+
+_FIXED_PENALTY: Final = 0.01
+_ALL_PATIENTS: Final[Mapping[str, Any]] = {"subsample": 1.0}
 
 
 @dataclass(frozen=True)
@@ -101,12 +112,18 @@ class Method:
         Returns fitted classifiers: one, or one per client.
     pooled : bool
         Whether it knows no clients.
+    drawn : bool
+        Whether it is in the figures.
+    scenarios : collection of int
+        Scenarios of the simulations in which it is fitted.
     """
 
     label: str
     colour: str
     fit: Callable[[Task], list[Any]]
     pooled: bool = False
+    drawn: bool = True
+    scenarios: Collection[int] = tuple(SCENARIOS)
 
 
 def _federated(task: Task, **settings: Any) -> list[Any]:
@@ -124,21 +141,39 @@ def _fit_default(task: Task) -> list[Any]:
     return _federated(task, preset="default", **task.effort.exact)
 
 
-def _fit_central(task: Task) -> list[Any]:
-    model = conventional_rulefit(study=task.study, random_state=task.seed, **task.effort.exact)
-    return [model.fit(task.values, task.outcome)]
+def _fit_sampled(task: Task) -> list[Any]:
+    """Fit the preset with each tree on Friedman and Popescu's sample of its client.
 
-
-def _fit_central_fixed(task: Task) -> list[Any]:
-    model = conventional_rulefit(
-        study=task.study, random_state=task.seed, **{"penalty": 0.01} | task.effort.exact
+    The share is one setting of the study: that of a client of mean size.
+    """
+    n_clients = len(np.unique(task.clients))
+    return _federated(
+        task,
+        preset="paper",
+        subsample=sample_share(len(task.outcome) // n_clients),
+        **task.effort.fedda,
     )
-    return [model.fit(task.values, task.outcome)]
 
 
-def _fit_local(task: Task) -> list[Any]:
-    model = conventional_rulefit(study=task.study, random_state=task.seed, **task.effort.exact)
-    return list(fit_each_site(model, task.values, task.outcome, sites=task.clients).values())
+def _conventional(task: Task, n_rows: int, **settings: Any) -> RuleFitClassifier:
+    return conventional_rulefit(
+        n_rows, study=task.study, random_state=task.seed, **settings | task.effort.exact
+    )
+
+
+def _fit_central(task: Task, **settings: Any) -> list[Any]:
+    n_rows = len(task.outcome)
+    return [_conventional(task, n_rows, **settings).fit(task.values, task.outcome)]
+
+
+def _fit_local(task: Task, **settings: Any) -> list[Any]:
+    models = fit_each_site(
+        lambda n_rows: _conventional(task, n_rows, **settings),
+        task.values,
+        task.outcome,
+        sites=task.clients,
+    )
+    return list(models.values())
 
 
 def _fit_bfi(task: Task) -> list[Any]:
@@ -152,13 +187,67 @@ def _fit_forest(task: Task) -> list[Any]:
 
 METHODS: Final[Mapping[str, Method]] = {
     REFERENCE: Method("Centralised RuleFit", "#4d4d4d", _fit_central, pooled=True),
-    FIXED: Method("Centralised RuleFit, λ = 0.01", "#bdbdbd", _fit_central_fixed, pooled=True),
+    UNSAMPLED: Method(
+        "Centralised RuleFit, no sampling",
+        "#969696",
+        partial(_fit_central, **_ALL_PATIENTS),
+        pooled=True,
+    ),
+    FIXED: Method(
+        "Centralised RuleFit, λ = 0.01",
+        "#737373",
+        partial(_fit_central, penalty=_FIXED_PENALTY),
+        pooled=True,
+        drawn=False,
+    ),
+    FIXED_UNSAMPLED: Method(
+        "Centralised RuleFit, no sampling, λ = 0.01",
+        "#d9d9d9",
+        partial(_fit_central, penalty=_FIXED_PENALTY, **_ALL_PATIENTS),
+        pooled=True,
+    ),
     PROPOSED: Method("Federated RuleFit, preset paper", "#b2182b", _fit_paper),
+    SAMPLED: Method(
+        "Federated RuleFit, preset paper with sampling",
+        "#f4a582",
+        _fit_sampled,
+        drawn=False,
+        scenarios=(1,),
+    ),
     OURS: Method("Federated RuleFit, our defaults", "#2166ac", _fit_default),
-    "local": Method("Local RuleFit", "#e08214", _fit_local),
+    LOCAL: Method("Local RuleFit", "#e08214", _fit_local),
+    LOCAL_UNSAMPLED: Method(
+        "Local RuleFit, no sampling",
+        "#fdb863",
+        partial(_fit_local, **_ALL_PATIENTS),
+        drawn=False,
+    ),
     "bfi": Method("BFI", "#1b7837", _fit_bfi),
     "forest": Method("Federated random forest", "#762a83", _fit_forest),
 }
+
+SAMPLING: Final[Mapping[str, str]] = {
+    REFERENCE: UNSAMPLED,
+    FIXED: FIXED_UNSAMPLED,
+    SAMPLED: PROPOSED,
+    LOCAL: LOCAL_UNSAMPLED,
+}
+"""Methods whose trees see samples, and the same with trees that see all patients."""
+
+
+def parse_methods(text: str) -> list[str]:
+    """Return the methods that `text` names, with commas between, in their usual order.
+
+    Raises
+    ------
+    DataError
+        Where one is unknown.
+    """
+    names = {name.strip() for name in text.split(",")}
+    unknown = sorted(names - set(METHODS))
+    if unknown:
+        raise DataError(f"there is no method {unknown[0]!r}: choose from {', '.join(METHODS)}")
+    return [name for name in METHODS if name in names]
 
 
 def method_seed(*key: int) -> int:

@@ -137,6 +137,11 @@ class Folder:
         command = f"fedrulefit experiment {record.experiment} --repetitions {repetitions}"
         command += f" --jobs {record.jobs} --seed {record.facts['seed']}"
         command += " --quick" * bool(record.facts["quick"])
+        command += "".join(
+            f" --{option} {record.facts[option]}"
+            for option in ("methods", "earlier")
+            if option in record.facts
+        )
         hours, minutes = divmod(round(record.seconds / 60), 60)
         n_parts = sum(1 for _ in (self.path / "parts").glob("*.parquet"))
         times = n_parts / len(units)
@@ -165,6 +170,25 @@ class Folder:
                     f"{damaged} is damaged: delete it, and run the command again"
                 ) from None
         return rows
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """Return the rows of an earlier run, from its Parquet file.
+
+    Raises
+    ------
+    DataError
+        Where there is no such file, or none that can be read.
+    """
+    import duckdb
+
+    if not path.is_file():
+        raise DataError(f"{path} does not exist: give the results.parquet of an earlier run")
+    try:
+        rows: pd.DataFrame = duckdb.read_parquet(str(path)).df()
+    except duckdb.Error as error:
+        raise DataError(f"cannot read {path}: {_first_line(error)}") from None
+    return rows
 
 
 def write_parquet(path: Path, rows: pd.DataFrame) -> None:

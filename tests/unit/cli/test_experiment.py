@@ -14,7 +14,7 @@ from fedrulefit.experiments import simulation
 from fedrulefit.experiments.cutoffs import figures, repetitions
 from fedrulefit.experiments.methods import METHODS, Effort
 from fedrulefit.experiments.scenarios import MODELS, SCENARIOS
-from fedrulefit.experiments.units import Folder, run_units
+from fedrulefit.experiments.units import Folder, read_rows, run_units
 from fedrulefit.table.sources import read_columns
 
 runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
@@ -38,6 +38,7 @@ def test_a_smoke_run_of_the_simulations(tmp_path: Path) -> None:
     result = runner.invoke(app, ["experiment", "simulation", "--seed", "8", "-o", str(tmp_path)])
     assert result.exit_code == 2
     assert "holds another run" in result.output
+    check_that_an_earlier_run_is_gone_on_with(tmp_path)
 
 
 def test_a_smoke_run_of_the_coverage(tmp_path: Path) -> None:
@@ -62,9 +63,10 @@ def check_files(folder: Path) -> None:
 
 def check_rows(folder: Path) -> None:
     columns = read_columns(folder / "results.parquet")
-    n_pooled = sum(method.pooled for method in METHODS.values())
     per_repetition = sum(
-        n_pooled + len(settings) * (len(METHODS) - n_pooled) for settings in SCENARIOS.values()
+        1 if method.pooled else len(SCENARIOS[scenario])
+        for method in METHODS.values()
+        for scenario in method.scenarios
     )
     assert columns.n_rows == 2 * len(MODELS) * per_repetition
     assert {"scenario", "model", "setting", "repetition", "method", "auc"} <= set(columns.names)
@@ -84,6 +86,28 @@ def check_that_finished_units_are_not_run_again(folder: Folder, units: list[Any]
     run_units(units, folder)
     after = {path: path.stat().st_mtime_ns for path in (folder.path / "parts").iterdir()}
     assert after == before
+
+
+def check_that_an_earlier_run_is_gone_on_with(folder: Path) -> None:
+    """Its rows stay as they are; what they lack is added."""
+    rows = folder / "results.parquet"
+    before = read_rows(rows)
+    options = ("--quick", "--repetitions", "3", "--seed", "7", "--jobs", "1")
+    more = folder / "more"
+    some = ("--methods", "bfi,centralised-fixed", "--earlier", str(rows), "-o", str(more))
+    run("simulation", *options, *some)
+    after = read_rows(more / "results.parquet")
+    pd.testing.assert_frame_equal(after.iloc[: len(before)], before)
+    added = after.iloc[len(before) :]
+    assert set(added["repetition"]) == {2}
+    assert set(added["method"]) == {"bfi", "centralised-fixed"}
+    assert len(added) == len(MODELS) * (3 + sum(map(len, SCENARIOS.values())))
+    words = "--quick --methods centralised-fixed,bfi --earlier results.parquet` took"
+    assert words in (more / "run.md").read_text(encoding="utf-8")
+    output = run("simulation", *options, "--methods", "bfi", "-o", str(folder / "some"))
+    assert "of some methods only" in output
+    unknown = runner.invoke(app, ["experiment", "simulation", "--methods", "lokal"])
+    assert "there is no method 'lokal'" in unknown.output
 
 
 def test_cutoffs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,21 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
 
-from fedrulefit.experiments.methods import METHODS, Effort, Task, fit_method, score
+from fedrulefit.experiments.methods import (
+    FIXED,
+    FIXED_UNSAMPLED,
+    LOCAL,
+    LOCAL_UNSAMPLED,
+    METHODS,
+    PROPOSED,
+    REFERENCE,
+    SAMPLED,
+    UNSAMPLED,
+    Effort,
+    Task,
+    fit_method,
+    score,
+)
 from fedrulefit.experiments.scenarios import draw_patients, simulation_study
 
 
@@ -24,7 +38,7 @@ def task() -> Task:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_is_its_task_and_nothing_else(name: str, task: Task) -> None:
     first, again = fit_method(name, task), fit_method(name, task)
-    assert len(first) == (2 if name == "local" else 1)
+    assert len(first) == (2 if name in (LOCAL, LOCAL_UNSAMPLED) else 1)
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(
             one.predict_proba(task.values), other.predict_proba(task.values)
@@ -37,6 +51,20 @@ def test_pooled_methods_know_no_clients(name: str, task: Task) -> None:
     (one,) = fit_method(name, task)
     (other,) = fit_method(name, replace(task, clients=task.clients[::-1].copy()))
     np.testing.assert_array_equal(one.predict_proba(task.values), other.predict_proba(task.values))
+
+
+def test_trees_see_samples_where_friedman_and_popescu_have_them(task: Task) -> None:
+    """Of 200 patients, and of 100 at each client, a tree sees half; else all."""
+    shares = {
+        name: {model.study_.settings.subsample for model in fit_method(name, task)}
+        for name in METHODS
+        if name.startswith(("centralised", "local", "federated"))
+    }
+    sampled = {REFERENCE, FIXED, LOCAL, SAMPLED}
+    assert shares == {name: {0.5 if name in sampled else 1.0} for name in shares}
+    for one, other in ((REFERENCE, UNSAMPLED), (FIXED, FIXED_UNSAMPLED), (SAMPLED, PROPOSED)):
+        first, second = (fit_method(name, task)[0].model_ for name in (one, other))
+        assert first.rule_terms != second.rule_terms
 
 
 def test_full_effort_changes_no_setting() -> None:

@@ -40,17 +40,22 @@ class Place:
 
 
 class Cells:
-    """The rows by place and method; methods on pooled data are in every setting."""
+    """The rows by place and method; methods on pooled data are in every setting.
+
+    A method may have fewer repetitions than others: differences are of those that both have.
+    """
 
     def __init__(self, rows: pd.DataFrame) -> None:
-        ordered = rows.sort_values("repetition", kind="stable")
+        ordered = rows.sort_values("repetition", kind="stable").set_index("repetition")
         self._parts = dict(iter(ordered.groupby(CELL)))
+
+    def has(self, place: Place, method: str) -> bool:
+        """Whether a method was run at a place."""
+        return self._key(place, method) in self._parts
 
     def values(self, place: Place, method: str, column: str | None = None) -> Floats:
         """Return one number per repetition: the place's metric, or another column."""
-        setting = ALL if METHODS[method].pooled else place.setting
-        part = self._parts[place.scenario, place.model, setting, method]
-        return part[column or place.metric].to_numpy(np.float64)
+        return np.asarray(self._column(place, method, column), np.float64)
 
     def mean(self, place: Place, method: str, column: str | None = None) -> Mean:
         """Return the mean of :meth:`values`."""
@@ -58,11 +63,24 @@ class Cells:
 
     def gap(self, place: Place, method: str, other: str) -> Mean:
         """Return the mean difference between two methods on the same patients."""
-        return Mean.of(self.values(place, method) - self.values(place, other))
+        return _paired(self._column(place, method), self._column(place, other))
 
     def fall(self, high: Place, low: Place, method: str) -> Mean:
         """Return by how much a method falls between two settings of the same patients."""
-        return Mean.of(self.values(high, method) - self.values(low, method))
+        return _paired(self._column(high, method), self._column(low, method))
+
+    def _column(self, place: Place, method: str, column: str | None = None) -> pd.Series[float]:
+        found: pd.Series[float] = self._parts[self._key(place, method)][column or place.metric]
+        return found
+
+    def _key(self, place: Place, method: str) -> tuple[int, int, str, str]:
+        setting = ALL if METHODS[method].pooled else place.setting
+        return place.scenario, place.model, setting, method
+
+
+def _paired(one: pd.Series[float], other: pd.Series[float]) -> Mean:
+    both = one.index.intersection(other.index)
+    return Mean.of(np.asarray(one[both] - other[both], np.float64))
 
 
 def list_places(
@@ -81,8 +99,10 @@ def list_places(
 
 
 def reference_values(rows: pd.DataFrame, metric: str) -> pd.Series[float]:
-    """Return the metric of centralised RuleFit in every row's repetition."""
+    """Return the metric of centralised RuleFit in every row's repetition, NaN where not run."""
+    import pandas as pd
+
     key = ["scenario", "model", "repetition"]
     reference = rows[rows["method"] == REFERENCE].set_index(key)[metric]
-    found: pd.Series[float] = reference.loc[list(rows[key].itertuples(index=False))]
+    found: pd.Series[float] = reference.reindex(pd.MultiIndex.from_frame(rows[key]))
     return found.set_axis(rows.index)

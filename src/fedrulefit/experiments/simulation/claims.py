@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedrulefit.experiments.claims import MARGIN, OUR_CHECK, Claim, Mean, Verdict, judge
-from fedrulefit.experiments.methods import FIXED, METRICS, OURS, PROPOSED, REFERENCE
+from fedrulefit.experiments.methods import (
+    FIXED_UNSAMPLED,
+    LOCAL,
+    LOCAL_UNSAMPLED,
+    METRICS,
+    OURS,
+    PROPOSED,
+    REFERENCE,
+    UNSAMPLED,
+)
 from fedrulefit.experiments.scenarios import MODELS, SCENARIOS
 from fedrulefit.experiments.simulation.cells import Cells, Place, list_places
 
@@ -35,27 +44,39 @@ def _both(text: str, check: Callable[[str], Verdict]) -> Claim:
 
 
 def _claims_of_likeness(cells: Cells) -> list[Claim]:
-    """Compare with centralised RuleFit."""
-
-    def comparable(scenario: int) -> Claim:
-        return _both(
-            f"Scenario {scenario}: comparable to centralised RuleFit [mean difference within "
-            f"± {MARGIN} for every setting, model and metric]",
-            lambda method: _check_comparable(cells, method, REFERENCE, list_places([scenario])),
-        )
-
+    """Compare with centralised RuleFit, and beside it with the one whose trees see all patients."""
     five = [place for place in list_places([1], metrics=["auc"]) if place.setting == "M = 5"]
+
+    def alike(text: str, places: Sequence[Place], other: str = REFERENCE) -> Claim:
+        return _both(text, lambda method: _check_comparable(cells, method, other, places))
+
     return [
-        *map(comparable, SCENARIOS),
-        Claim(
-            f"{OUR_CHECK}all scenarios: comparable to centralised RuleFit with the same λ = 0.01 "
-            "[as above]",
-            _check_comparable(cells, PROPOSED, FIXED, list_places()),
+        *(
+            alike(
+                f"Scenario {scenario}: comparable to centralised RuleFit [mean difference within "
+                f"± {MARGIN} for every setting, model and metric]",
+                list_places([scenario]),
+            )
+            for scenario in SCENARIOS
         ),
-        _both(
+        alike(
             f"{OUR_CHECK}scenario 1, M = 5: difference in AUC to centralised RuleFit within "
             f"± {MARGIN} for both models",
-            lambda method: _check_comparable(cells, method, REFERENCE, five),
+            five,
+        ),
+        *(
+            alike(
+                f"{OUR_CHECK}scenario {scenario}: comparable to centralised RuleFit without "
+                "sampling [as above]",
+                list_places([scenario]),
+                UNSAMPLED,
+            )
+            for scenario in SCENARIOS
+        ),
+        Claim(
+            f"{OUR_CHECK}all scenarios: comparable to centralised RuleFit without sampling and "
+            "with the same λ = 0.01 [as above]",
+            _check_comparable(cells, PROPOSED, FIXED_UNSAMPLED, list_places()),
         ),
     ]
 
@@ -103,7 +124,7 @@ def _claims_of_rivals(cells: Cells) -> list[Claim]:
         _both(
             "BFI performs best in linear scenarios [highest mean of the paper's methods in every "
             "setting and metric, model 1]",
-            lambda method: _check_best(cells, "bfi", linear, (method, "local", "forest")),
+            lambda method: _check_best(cells, "bfi", linear, (method, LOCAL, "forest")),
         ),
         Claim(
             "BFI deteriorates in nonlinear scenarios [mean of model 2 below model 1 for every "
@@ -114,24 +135,30 @@ def _claims_of_rivals(cells: Cells) -> list[Claim]:
 
 
 def _claims_of_decline(cells: Cells) -> list[Claim]:
-    """See how a site's own RuleFit declines."""
+    """See how a site's own RuleFit declines; beside it, the one whose trees see all patients."""
+    steps = {
+        1: "Local RuleFit declines monotonically as M grows [mean of every metric, both models]",
+        2: "Local RuleFit declines as sample sizes become imbalanced [the same in scenario 2]",
+        3: "Local RuleFit declines as outcomes become imbalanced [the same in scenario 3]",
+    }
+    steeper = (
+        "… particularly in nonlinear settings [fall of the mean AUC from balanced to high, model "
+        "2 above 1]"
+    )
     return [
-        Claim(
-            "Local RuleFit declines monotonically as M grows [mean of every metric, both models]",
-            _check_falling(cells, "local", scenario=1),
+        *(Claim(text, _check_falling(cells, LOCAL, scenario=s)) for s, text in steps.items()),
+        Claim(steeper, _check_steeper(cells, LOCAL)),
+        *(
+            Claim(
+                f"{OUR_CHECK}local RuleFit without sampling declines in scenario {scenario} [as "
+                "above]",
+                _check_falling(cells, LOCAL_UNSAMPLED, scenario=scenario),
+            )
+            for scenario in steps
         ),
         Claim(
-            "Local RuleFit declines as sample sizes become imbalanced [the same in scenario 2]",
-            _check_falling(cells, "local", scenario=2),
-        ),
-        Claim(
-            "Local RuleFit declines as outcomes become imbalanced [the same in scenario 3]",
-            _check_falling(cells, "local", scenario=3),
-        ),
-        Claim(
-            "… particularly in nonlinear settings [fall of the mean AUC from balanced to high, "
-            "model 2 above 1]",
-            _check_steeper(cells, "local"),
+            f"{OUR_CHECK}… particularly in nonlinear settings, without sampling [as above]",
+            _check_steeper(cells, LOCAL_UNSAMPLED),
         ),
     ]
 
@@ -153,10 +180,11 @@ def _check_spread(cells: Cells, method: str) -> Verdict:
     gaps = {place: cells.gap(place, method, REFERENCE) for place in list_places()}
     widest = max(gaps, key=lambda place: gaps[place].sd)
     small = sum(gap.sd <= MARGIN for gap in gaps.values())
-    n = len(cells.values(widest, method))
     return Verdict(
         # The standard error of a standard deviation, as of normal differences.
-        judge(Mean(MARGIN - g.sd, g.sd, g.sd / float(np.sqrt(2 * n - 2))) for g in gaps.values()),
+        judge(
+            Mean(MARGIN - g.sd, g.sd, g.sd / float(np.sqrt(2 * g.df)), g.df) for g in gaps.values()
+        ),
         f"{small} of {len(gaps)}; largest {gaps[widest].sd:.4f} ({widest.words()})",
     )
 
@@ -213,7 +241,11 @@ def _check_falling(cells: Cells, method: str, *, scenario: int) -> Verdict:
             words.append(f"AUC of model {model}: {series}")
     steps = sum(fall.mean > 0 for fall in falls)
     least = min(falls, key=lambda fall: fall.mean)
-    told = [f"{steps} of {len(falls)} steps go down, the least by {least.words()}", *words]
+    told = [
+        f"{steps} of {len(falls)} steps go down, the least by {least.words()} "
+        f"({least.df + 1} repetitions)",
+        *words,
+    ]
     return Verdict(judge(falls), "; ".join(told))
 
 
@@ -224,7 +256,7 @@ def _check_steeper(cells: Cells, method: str) -> Verdict:
         falls[model] = cells.fall(first, last, method)
     return Verdict(
         judge([_difference(falls[2], falls[1])]),
-        f"model 1: {falls[1].words()}, model 2: {falls[2].words()}",
+        f"model 1: {falls[1].words()}, model 2: {falls[2].words()} ({falls[1].df + 1} repetitions)",
     )
 
 
@@ -266,4 +298,5 @@ def _difference(one: Mean, other: Mean) -> Mean:
         one.mean - other.mean,
         float(np.hypot(one.sd, other.sd)),
         float(np.hypot(one.error, other.error)),
+        min(one.df, other.df),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fedrulefit.experiments import boxes
 from fedrulefit.experiments.methods import METHODS, METRICS, REFERENCE
@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+_DRAWN: Final = {name: method for name, method in METHODS.items() if method.drawn}
+
 
 def draw_differences(rows: pd.DataFrame, scenario: int) -> Figure:
     """Draw a panel of figure 2: differences to centralised RuleFit."""
     here = rows[(rows["scenario"] == scenario) & (rows["method"] != REFERENCE)]
-    changed = here.assign(**{m: here[m] - reference_values(rows, m)[here.index] for m in METRICS})
+    changes = {m: here[m] - reference_values(rows, m)[here.index] for m in METRICS}
+    changed = here.assign(**changes).dropna(subset=list(METRICS))
     panels = [
         boxes.Panel(
             f"Model {model} ({kind}): {label}",
@@ -29,7 +32,7 @@ def draw_differences(rows: pd.DataFrame, scenario: int) -> Figure:
         for metric, label in METRICS.items()
     ]
     title = f"Scenario {scenario}, {TITLES[scenario]}: difference to centralised RuleFit"
-    styles = {name: method for name, method in METHODS.items() if name != REFERENCE}
+    styles = {name: method for name, method in _DRAWN.items() if name != REFERENCE}
     return boxes.draw(panels, title, styles, columns=len(METRICS), zero=True)
 
 
@@ -45,4 +48,4 @@ def draw_metric(rows: pd.DataFrame, metric: str) -> Figure:
         for model, kind in MODELS.items()
         for scenario in SCENARIOS
     ]
-    return boxes.draw(panels, METRICS[metric], METHODS, columns=len(SCENARIOS))
+    return boxes.draw(panels, METRICS[metric], _DRAWN, columns=len(SCENARIOS))

@@ -7,22 +7,33 @@ from typing import TYPE_CHECKING
 
 from fedrulefit.experiments.claims import Claim
 from fedrulefit.experiments.markdown import write_texts
-from fedrulefit.experiments.methods import METRICS
+from fedrulefit.experiments.methods import METHODS, METRICS
 from fedrulefit.experiments.scenarios import SCENARIOS
 from fedrulefit.experiments.simulation.claims import check_claims
 from fedrulefit.experiments.simulation.figures import draw_differences, draw_metric
-from fedrulefit.experiments.simulation.tables import costs_table, results_tables, summarise
+from fedrulefit.experiments.simulation.tables import (
+    costs_table,
+    results_tables,
+    sampling_table,
+    summarise,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def write_results(rows: pd.DataFrame, folder: Path) -> list[Claim]:
-    """Write tables and figures into `folder`; return the claims."""
+    """Write tables and figures into `folder`; return the claims.
+
+    Rows of some methods only give none of them.
+    """
+    if not set(METHODS) <= set(rows["method"]):
+        return []
     claims = check_claims(rows)
     summarise(rows).to_csv(folder / "summary.csv", index=False)
     texts = {
         "tables.md": results_tables(rows),
+        "sampling.md": sampling_table(rows),
         "costs.md": costs_table(rows),
     }
     write_texts(folder, texts)

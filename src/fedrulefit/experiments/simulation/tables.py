@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedrulefit.experiments.markdown import make_table
-from fedrulefit.experiments.methods import METHODS, METRICS
+from fedrulefit.experiments.methods import METHODS, METRICS, SAMPLING
 from fedrulefit.experiments.scenarios import SCENARIOS, TITLES
 from fedrulefit.experiments.simulation.cells import (
     CELL,
@@ -26,7 +27,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     """Return mean, SD and Monte-Carlo standard error of every metric, and of its difference.
 
     One row per scenario, model, setting, method and metric; ``difference`` is
-    to centralised RuleFit in the same repetition.
+    to centralised RuleFit in the same repetition, ``repetitions`` their number.
     """
     import pandas as pd
 
@@ -64,7 +65,7 @@ def results_tables(rows: pd.DataFrame) -> str:
 
     return "\n\n".join(
         f"**Scenario {scenario}, {TITLES[scenario]}: {label}**\n\n"
-        + _methods_table(list_places([scenario], metrics=[metric]), cell)
+        + _methods_table(cells, list_places([scenario], metrics=[metric]), cell)
         for scenario in SCENARIOS
         for metric, label in METRICS.items()
     )
@@ -78,13 +79,37 @@ def costs_table(rows: pd.DataFrame) -> str:
         rules, seconds = (cells.mean(place, method, column).mean for column in ("rules", "seconds"))
         return f"{seconds:.2f} s" + ("" if np.isnan(rules) else f", {rules:.0f} rules")
 
-    return _methods_table(list_places([1], metrics=["auc"]), cell)
+    return _methods_table(cells, list_places([1], metrics=["auc"]), cell)
 
 
-def _methods_table(places: Sequence[Place], cell: Callable[[Place, str], str]) -> str:
-    """Return a table with a line per method and a column per place."""
-    head = ["method", *(f"model {place.model}, {place.setting}" for place in places)]
-    lines = [
-        [method.label, *(cell(place, name) for place in places)] for name, method in METHODS.items()
-    ]
+def sampling_table(rows: pd.DataFrame) -> str:
+    """Return what sampling changes in scenario 1, on the same patients, as Markdown."""
+    cells = Cells(rows)
+    head = ["method", "metric", *_heads(list_places([1], metrics=["auc"]))]
+    lines = []
+    for (method, other), metric in product(SAMPLING.items(), METRICS):
+        places = list_places([1], metrics=[metric])
+        gaps = [cells.gap(place, method, other).words() for place in places]
+        lines.append([_name(cells, places[0], method), METRICS[metric], *gaps])
     return make_table(head, lines)
+
+
+def _methods_table(cells: Cells, places: Sequence[Place], cell: Callable[[Place, str], str]) -> str:
+    """Return a table with a line per method that was run there, and a column per place."""
+    lines = [
+        [_name(cells, places[0], method), *(cell(place, method) for place in places)]
+        for method in METHODS
+        if cells.has(places[0], method)
+    ]
+    return make_table(["method", *_heads(places)], lines)
+
+
+def _heads(places: Sequence[Place]) -> list[str]:
+    return [f"model {place.model}, {place.setting}" for place in places]
+
+
+def _name(cells: Cells, place: Place, method: str) -> str:
+    """Return a method's label; its number of repetitions, too, where others have more."""
+    n = {name: len(cells.values(place, name)) for name in METHODS if cells.has(place, name)}
+    fewer = f" ({n[method]} repetitions)" if n[method] < max(n.values()) else ""
+    return METHODS[method].label + fewer

@@ -8,7 +8,7 @@ from fedrulefit import plot
 from fedrulefit.experiments import boxes
 from fedrulefit.experiments.methods import METHODS
 from fedrulefit.experiments.trauma.repetitions import COMPARED, COVARIATES
-from fedrulefit.experiments.trauma.tables import MIN_SUPPORT, TOP
+from fedrulefit.experiments.trauma.separation import MIN_SUPPORT, TOP
 from fedrulefit.model import Model
 
 if TYPE_CHECKING:
@@ -28,9 +28,11 @@ def draw_splits(rows: pd.DataFrame) -> Figure:
 
 
 def draw_subgroups(model: Model) -> Figure:
-    """Draw figure 3: mortality inside and outside each rule."""
+    """Draw figure 3: mortality inside and outside each rule, of the patients who chose it."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.5), layout="constrained", dpi=100)
-    plot.subgroups(model, figure.subplots(), top=TOP, min_support=MIN_SUPPORT)
+    axes = figure.subplots()
+    plot.subgroups(model, axes, top=TOP, min_support=MIN_SUPPORT)
+    axes.set_title("Training patients")
     return figure

@@ -28,6 +28,7 @@ from fedrulefit.experiments.methods import (
     timed,
 )
 from fedrulefit.experiments.trauma.patients import COLUMNS, trauma_study
+from fedrulefit.experiments.trauma.separation import separate
 from fedrulefit.experiments.units import Row
 from fedrulefit.model import Model
 
@@ -84,6 +85,9 @@ class TraumaUnit:
             "method": method,
             **score([model], values[~train], outcome[~train]),
             **dict(zip(COVARIATES, importance, strict=True)),
+            **({} if method == "bfi" else separate(model.model_, values, outcome, train)),
+            "n_train": int(train.sum()),
+            "n_test": int((~train).sum()),
             "seconds": seconds,
         }
 

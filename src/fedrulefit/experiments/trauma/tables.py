@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedrulefit.experiments.markdown import make_table
 from fedrulefit.experiments.methods import METHODS
 from fedrulefit.experiments.trauma.repetitions import COMPARED, COVARIATES
+from fedrulefit.experiments.trauma.separation import MIN_SUPPORT, TOP
 from fedrulefit.model import Model
 
 if TYPE_CHECKING:
     import pandas as pd
-
-TOP: Final = 5
-"""Rules that are shown, as in the paper's table 1."""
-MIN_SUPPORT: Final = 0.1
-"""Least support of a rule that is shown."""
 
 
 def rules_table(model: Model) -> str:
@@ -47,7 +43,10 @@ def subgroups_table(model: Model) -> str:
         )
         for row in top_subgroups(model).to_dict("records")
     ]
-    return make_table(("rule", "patients inside, mortality", "patients outside, mortality"), rows)
+    return make_table(
+        ("rule", "training patients inside, mortality", "training patients outside, mortality"),
+        rows,
+    )
 
 
 def top_subgroups(model: Model) -> pd.DataFrame:

@@ -54,5 +54,7 @@ def test_a_split_holds_all_methods(data_dir: Path) -> None:
     rows = unit.run()
     assert [row["method"] for row in rows] == list(COMPARED)
     for row in rows:
+        assert (row["n_train"], row["n_test"]) == (259, 112)
+        assert ("tested_1" in row) == (row["method"] != "bfi")
         assert row["auc"] > 0.75
         assert max(row[name] for name in COVARIATES) == pytest.approx(100)
