@@ -301,7 +301,7 @@ def partial_dependence(
 ) -> Axes:
     """Draw how the linear predictor depends on a covariate (:meth:`Model.partial_dependence`).
 
-    The line, or the dots of a category, is the average over patients (:meth:`Model.shares`);
+    The line, or the dots of a category, is the average over patients (``Model.shares``);
     the band is where the rules that
     name other covariates, too, can take it, whatever these are.
     Two covariates give a heat map; a number's missing values are not in it.

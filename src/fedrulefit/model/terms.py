@@ -68,7 +68,7 @@ class RuleTerm:
         The same at each site; empty where that is not told.
     between_sites : float or None
         Share of its variance that lies between the sites, roughly
-        (:mod:`fedrulefit.core.between`); None where that is not told: not asked for, one
+        (``fedrulefit.core.between``); None where that is not told: not asked for, one
         site, or too few inside or outside.
     """
 

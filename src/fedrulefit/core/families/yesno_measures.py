@@ -222,8 +222,8 @@ class Measures:
     """The usual measures of a model on some patients; NaN where one is not known.
 
     That is so with one class only; of an interval of the AUC with fewer than two patients of either
-    outcome (:data:`FEWEST_RANKED`); of a calibration slope with fewer than ten
-    (:data:`~fedrulefit.core.families.yesno_calibration.FEWEST`), or where the bins of both classes
+    outcome (``FEWEST_RANKED``); of a calibration slope with fewer than ten
+    (``yesno_calibration.FEWEST``), or where the bins of both classes
     do not overlap. Intervals take a weight for that many patients.
 
     Parameters
