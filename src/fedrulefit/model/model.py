@@ -65,7 +65,7 @@ class Model:
         made before they were rounded.
     distribution : tuple of (n_codes,) or (n_codes + 1,) float64, or None
         Of each covariate, the share of patients with each code, missing values last, as the
-        released (noisy) histograms tell (:meth:`shares`). None in an older file, and where
+        released (noisy) histograms tell (``shares``). None in an older file, and where
         no histogram was released.
     """
 
@@ -327,7 +327,7 @@ class Model:
         Of a yes/no outcome its column is ``log_odds``: what the terms add that name this
         covariate (or one of these two), the intercept left out. Rules that name others, too,
         count in proportion to how often the rest of the rule holds, which their support
-        and the :attr:`distribution` tell. ``alone`` leaves those rules out; ``lowest`` and
+        and the ``distribution`` tell. ``alone`` leaves those rules out; ``lowest`` and
         ``highest`` bound the sum with them, whatever the other covariates are.
 
         Parameters
