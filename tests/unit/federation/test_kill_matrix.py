@@ -90,7 +90,7 @@ def check_ledgers(folder: Path, answered: Mapping[int, Mapping[str, bytes]]) -> 
     """Every release is recorded once, with the digest of the bytes that arrived."""
     for name in NAMES:
         rows = list(read_rows(folder / name / "ledger.jsonl"))
-        told = [(row["step"], row["quantity"]) for row in rows]
+        told = [(row["step"], row["message"], row["quantity"]) for row in rows]
         assert len(told) == len(set(told))
         for row in rows:
             assert row["digest"] == digest(answered[row["step"]][name])
