@@ -53,7 +53,9 @@ STUDY_PARTS: Final = (
     ("`[outcome]`", study.Outcome),
     ('`[covariates.NAME]` with `kind = "number"`', study.Number),
     ('`[covariates.NAME]` with `kind = "category"`', study.Category),
+    ('`[covariates.NAME]` with `kind = "ordered"`', study.Ordered),
     ('`[covariates.NAME]` with `kind = "yes/no"`', study.YesNo),
+    ("`[unusual]`", study.Unusual),
     ("`[weight]`", study.Weight),
 )
 

@@ -31,7 +31,7 @@ LEVELS: list[list[Any]] = [
     ["true", "maybe", "Inf"],
     ["ICU", "icu"],
 ]
-MISSING_CELLS = ["", " ", "NA", "nan", "N/A", "null", "None", ".", " na\t"]
+MISSING_CELLS = ["", " ", "NA", "nan", "N/A", "null", ".", " na\t"]
 ODD_NUMBERS = [
     "{}", " {} ", "+{}", "{}e0", "0{}", "\t{}\n", "{}\u00a0", "{}0", "{}E+00",
 ]  # fmt: skip
@@ -201,8 +201,8 @@ def _read(cell: Any, covariate: Any) -> float | None:
         levels = (
             covariate.levels if isinstance(covariate, Category) else (covariate.no, covariate.yes)
         )
-        found, n_unknown = match_levels(raw, levels)
-        if n_unknown:
+        found, unknown = match_levels(raw, levels)
+        if unknown.any():
             return None
         value = float(found[0])
     return None if covariate.complete and np.isnan(value) else value

@@ -43,7 +43,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.fixed import FINE_BITS, add_units
 from fedrulefit.core.sums import Packing, Sum, quantity
 
-Kind = Literal["number", "category", "yes/no"]
+Kind = Literal["number", "category", "ordered", "yes/no"]
 """The kind of a covariate."""
 
 
@@ -53,7 +53,7 @@ class Bins:
 
     Parameters
     ----------
-    kind : {"number", "category", "yes/no"}
+    kind : {"number", "category", "ordered", "yes/no"}
     edges : (n_bins + 1,) float64
         Bin b holds values in [edges[b], edges[b + 1]).
     cutoffs : (n_cutoffs,) float64 or None
@@ -82,6 +82,12 @@ class Bins:
         """One bin per level, at the level's position."""
         edges = np.arange(n_levels + 1, dtype=np.float64) - 0.5
         return cls("category", edges, None, None, complete)
+
+    @classmethod
+    def ranked(cls, n_levels: int, *, complete: bool) -> Bins:
+        """One bin per level, at its place in their order, with a cut-off between neighbours."""
+        edges = np.arange(n_levels + 1, dtype=np.float64) - 0.5
+        return cls("ordered", edges, edges[1:-1], None, complete)
 
     @classmethod
     def binary(cls, *, complete: bool) -> Bins:

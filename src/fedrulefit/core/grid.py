@@ -43,7 +43,7 @@ class Axis:
 
     Parameters
     ----------
-    kind : {"number", "category", "yes/no"}
+    kind : {"number", "category", "ordered", "yes/no"}
     cutoffs : (n_codes - 1,) float64
         Increasing; empty for a category.
     n_codes : int

@@ -355,10 +355,21 @@ def _describe_known(present: int, axis: Axis, name: str, unit: str, levels: Sequ
     chosen = [levels[c] for c in range(axis.n_codes) if present >> c & 1]
     if axis.kind == "yes/no" or len(chosen) == 1:
         return f"{name} = {chosen[0]}"
+    if axis.kind == "ordered":
+        return _describe_levels(chosen, levels, name)
     if len(chosen) == axis.n_codes - 1:
         (other,) = [levels[c] for c in range(axis.n_codes) if not present >> c & 1]
         return f"{name} ≠ {other}"
     return f"{name} is {', '.join(chosen[:-1])} or {chosen[-1]}"
+
+
+def _describe_levels(chosen: Sequence[str], levels: Sequence[str], name: str) -> str:
+    """Return a range of ordered levels: ``NYHA ≥ III``."""
+    if chosen[0] == levels[0]:
+        return f"{name} ≤ {chosen[-1]}"
+    if chosen[-1] == levels[-1]:
+        return f"{name} ≥ {chosen[0]}"
+    return f"{chosen[0]} ≤ {name} ≤ {chosen[-1]}"
 
 
 def _describe_range(bounds: tuple[int, int], axis: Axis, name: str, unit: str) -> str:

@@ -16,7 +16,7 @@ from fedrulefit.model.terms import (
     RuleTerm,
     Term,
 )
-from fedrulefit.model.wording import describe_rule, level_words, unit_change
+from fedrulefit.model.wording import describe_rule, unit_change
 
 __all__ = [
     "Contribution",
@@ -29,6 +29,5 @@ __all__ = [
     "RuleTerm",
     "Term",
     "describe_rule",
-    "level_words",
     "unit_change",
 ]

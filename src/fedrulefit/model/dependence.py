@@ -49,7 +49,7 @@ from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.grid import encode, linear_values
 from fedrulefit.core.rules import Condition, as_interval, format_number
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.model import LinearTerm, Model, RuleTerm, level_words
+from fedrulefit.model import LinearTerm, Model, RuleTerm
 from fedrulefit.study import Number
 
 if TYPE_CHECKING:
@@ -219,4 +219,4 @@ def _label(model: Model, feature: int, value: float) -> str:
         return "missing"
     if isinstance(covariate, Number):
         return format_number(value)
-    return level_words(covariate)[int(value)]
+    return covariate.words[int(value)]

@@ -14,7 +14,7 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
 from fedrulefit.model.terms import LinearTerm, RuleTerm, Term
-from fedrulefit.study import Category, Number, Study, YesNo
+from fedrulefit.study import Number, Study, YesNo
 
 Distribution: TypeAlias = Sequence[Floats] | None
 """The share of patients with each code, of every covariate; None where that is not known."""
@@ -52,29 +52,23 @@ def _describe_linear(term: LinearTerm, grid: Grid, study: Study) -> str:
     if isinstance(covariate, Number):
         unit = f" {covariate.unit}" if covariate.unit else ""
         return f"{name}, per {format_number(unit_change(axis))}{unit}"
-    no, yes = level_words(covariate)
-    return f"{name}, {yes} against {no}"
+    if isinstance(covariate, YesNo):
+        no, yes = covariate.words
+        return f"{name}, {yes} against {no}"
+    return f"{name}, per level"
 
 
 def unit_change(axis: Axis) -> float:
     """Return the change of x for which a linear term's effect is told.
 
     For a number 1, 2 or 5 times a power of ten, the nearest to its spread s*; for
-    yes/no the whole way from no to yes.
+    yes/no the whole way from no to yes, for ordered levels one level.
     """
     if axis.kind != "number":
         return 1.0
     power = 10.0 ** math.floor(math.log10(axis.spread))
     steps = [step * power for step in (1, 2, 5, 10)]
     return float(min(steps, key=lambda step: abs(math.log(step / axis.spread))))
-
-
-def level_words(covariate: Category | YesNo) -> tuple[str, ...]:
-    """Return the words for a covariate's codes, in their order."""
-    if covariate.labels is not None:
-        return covariate.labels
-    levels = (covariate.no, covariate.yes) if isinstance(covariate, YesNo) else covariate.levels
-    return tuple(str(level) for level in levels)
 
 
 def describe_rule(rule: Rule, grid: Grid, study: Study, distribution: Distribution = None) -> str:
@@ -105,4 +99,4 @@ def _describe(condition: Condition, grid: Grid, study: Study, distribution: Dist
     shares = None if distribution is None else distribution[condition.feature]
     if isinstance(covariate, Number):
         return describe_condition(condition, axis, name, unit=covariate.unit, shares=shares)
-    return describe_condition(condition, axis, name, levels=level_words(covariate), shares=shares)
+    return describe_condition(condition, axis, name, levels=covariate.words, shares=shares)

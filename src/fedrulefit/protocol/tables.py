@@ -31,7 +31,7 @@ from fedrulefit.core.bins import public_cells
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol.public import WEIGHT_UNIT
 from fedrulefit.protocol.store import Memory
-from fedrulefit.study import Category, Level, Number, Study, level_key
+from fedrulefit.study import Level, Number, Study, level_key
 from fedrulefit.table.patients import Table
 
 Marks = NDArray[np.uint64]
@@ -105,10 +105,8 @@ def mark_rows(table: Table, study: Study, key: bytes, *, coarse: bool = False) -
         if isinstance(covariate, Number):
             cells = public_cells(values, study.bins[j]).astype(np.float64) if coarse else values
             columns.append(_bits(cells))
-        elif isinstance(covariate, Category):
-            columns.append(_level_bits(values, covariate.levels))
         else:
-            columns.append(_level_bits(values, (covariate.no, covariate.yes)))
+            columns.append(_level_bits(values, covariate.coded))
     if table.outcome is not None:
         columns.append(_level_bits(table.outcome, (study.outcome.negative, study.outcome.positive)))
     columns.append(_bits(np.rint(table.weights * WEIGHT_UNIT) if coarse else table.weights))

@@ -18,7 +18,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import Family
 from fedrulefit.core.rules import as_interval, format_number
-from fedrulefit.model import Model, level_words
+from fedrulefit.model import Model
 from fedrulefit.model.dependence import find_dependence, list_codes, list_points
 from fedrulefit.report.contents import format_effect, write_minus
 from fedrulefit.study import Number
@@ -177,7 +177,7 @@ def _draw(model: Model, feature: int, points: _Points, scale: _Scale) -> EffectC
         )
         words = _say_line(name, points, scale)
     else:
-        labels = level_words(covariate)
+        labels = covariate.words
         step = wide / len(labels)
         marks = [
             _mark(_LEFT + (k + 0.5) * step, float(points.values[k]), scale, label)
@@ -298,7 +298,7 @@ class _Band:
 def _bands(model: Model, feature: int, pair: tuple[int, int]) -> list[_Band]:
     covariate = model.study.covariates[model.study.names[feature]]
     if not isinstance(covariate, Number):
-        levels = level_words(covariate)[: 2 * _MAX_BANDS]
+        levels = covariate.words[: 2 * _MAX_BANDS]
         return [_Band(k, k + 1, level) for k, level in enumerate(levels)]
     axis = model.grid.axes[feature]
     ends = [0, *_strongest_cuts(model, feature, pair), axis.n_codes]

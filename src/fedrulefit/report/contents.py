@@ -17,12 +17,12 @@ from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import tell_distance
 from fedrulefit.core.families.judge import Summary
 from fedrulefit.core.rules import format_number
-from fedrulefit.model import LinearTerm, Model, RuleTerm, level_words
+from fedrulefit.model import LinearTerm, Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import tell_stand_ins
-from fedrulefit.study import Category, Number, YesNo
+from fedrulefit.study import Covariate, Number
 
 
 @dataclass(frozen=True)
@@ -171,14 +171,14 @@ def list_fields(model: Model) -> list[Field]:
     ]
 
 
-def _field(j: int, name: str, covariate: Number | Category | YesNo, *, used: bool) -> Field:
+def _field(j: int, name: str, covariate: Covariate, *, used: bool) -> Field:
     unit = low = high = ""
     options: tuple[str, ...] = ()
     if isinstance(covariate, Number):
         unit = covariate.unit
         low, high = (write_minus(format_number(end)) for end in covariate.range)
     else:
-        options = level_words(covariate)
+        options = covariate.words
     return Field(
         key=f"x{j}",
         name=name,

@@ -16,7 +16,7 @@ from typing import Any
 from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.families import Family
 from fedrulefit.core.grid import RULE_SPREAD
-from fedrulefit.model import LinearTerm, Model, Term, level_words
+from fedrulefit.model import LinearTerm, Model, Term
 from fedrulefit.study import Number
 
 
@@ -77,7 +77,7 @@ def _axis_facts(model: Model, feature: int) -> dict[str, Any]:
             "step": covariate.step,
         }
     else:
-        facts["words"] = list(level_words(covariate))
+        facts["words"] = list(covariate.words)
     return facts
 
 

@@ -1,6 +1,15 @@
 """What all sites agree on before any table is opened: ``study.toml``."""
 
-from fedrulefit.study.covariates import Category, Covariate, Number, Outcome, Weight, YesNo
+from fedrulefit.study.covariates import (
+    Category,
+    Covariate,
+    Number,
+    Ordered,
+    Outcome,
+    Unusual,
+    Weight,
+    YesNo,
+)
 from fedrulefit.study.levels import Level, level_key
 from fedrulefit.study.settings import (
     PRESETS,
@@ -18,9 +27,11 @@ __all__ = [
     "Covariate",
     "Level",
     "Number",
+    "Ordered",
     "Outcome",
     "Settings",
     "Study",
+    "Unusual",
     "Weight",
     "YesNo",
     "check_settings",

@@ -7,7 +7,7 @@ Ranges and levels are public: each covariate turns them into the bins of its his
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
@@ -61,6 +61,11 @@ class _Covariate(Frozen):
     note: str = Field(default="", description="For people.")
     complete: bool = Field(
         default=False, description="True: a missing value is an error. False: it is allowed."
+    )
+    missing: tuple[Level, ...] = Field(
+        default=(),
+        description='Codes that stand for a missing value, such as `[-9, "unknown"]`. Empty '
+        "cells always do.",
     )
 
 
@@ -116,26 +121,58 @@ class Number(_Covariate):
         return Bins.numeric(edges, cutoffs=fixed, step=self.step, complete=self.complete)
 
 
-class Category(_Covariate):
+class _Levelled(_Covariate):
+    """A covariate whose values are a few named levels, coded from 0."""
+
+    labels: tuple[str, ...] | None = Field(
+        default=None,
+        description="Words for the levels, in their order.",
+    )
+
+    @property
+    def coded(self) -> tuple[Level, ...]:
+        """The levels in the order of their codes."""
+        raise NotImplementedError
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What people read for each code."""
+        return self.labels or tuple(map(str, self.coded))
+
+    @model_validator(mode="after")
+    def _check_levels(self) -> Self:
+        if {*map(level_key, self.coded)} & {*map(level_key, self.missing)}:
+            raise ValueError("'missing' names a level: a value is either known or missing")
+        if self.labels is not None and len(self.labels) != len(self.coded):
+            raise ValueError("'labels' must have one entry per level")
+        return self
+
+
+class _Named(_Levelled):
+    """Levels that the study lists."""
+
+    levels: tuple[Level, ...] = Field(
+        min_length=2, max_length=MAX_CODES, description="All levels that any site may have."
+    )
+
+    @model_validator(mode="after")
+    def _check_named(self) -> Self:
+        if len(set(map(level_key, self.levels))) != len(self.levels):
+            raise ValueError("'levels' names one level twice (1, 1.0 and \"1\" are the same)")
+        return self
+
+    @property
+    def coded(self) -> tuple[Level, ...]:
+        """The levels in the order of their codes."""
+        return self.levels
+
+
+class Category(_Named):
     """One of a few named levels, in no order."""
 
     kind: Literal["category"] = Field(
         default="category", description="Says that this is a category."
     )
-    levels: tuple[Level, ...] = Field(
-        min_length=2, max_length=MAX_CODES, description="All levels that any site may have."
-    )
-    labels: tuple[str, ...] | None = Field(
-        default=None, description="Words for the levels, in their order."
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Category:
-        if len({level_key(level) for level in self.levels}) != len(self.levels):
-            raise ValueError("'levels' names one level twice (1, 1.0 and \"1\" are the same)")
-        if self.labels is not None and len(self.labels) != len(self.levels):
-            raise ValueError("'labels' must have one entry per level")
-        return self
 
     def bins(self, n_bins: int) -> Bins:
         """Return one bin per level."""
@@ -143,7 +180,20 @@ class Category(_Covariate):
         return Bins.categorical(len(self.levels), complete=self.complete)
 
 
-class YesNo(_Covariate):
+class Ordered(_Named):
+    """One of a few named levels in an order, such as NYHA classes; a rule is a range of them."""
+
+    kind: Literal["ordered"] = Field(
+        default="ordered", description="Says that these are levels in an order, the lowest first."
+    )
+
+    def bins(self, n_bins: int) -> Bins:
+        """Return one bin per level, with a cut-off between each and the next."""
+        del n_bins
+        return Bins.ranked(len(self.levels), complete=self.complete)
+
+
+class YesNo(_Levelled):
     """Two values; ``yes`` is coded 1."""
 
     kind: Literal["yes/no"] = Field(default="yes/no", description="Says that this has two values.")
@@ -160,13 +210,33 @@ class YesNo(_Covariate):
             raise ValueError("'yes' and 'no' are the same value")
         return self
 
+    @property
+    def coded(self) -> tuple[Level, ...]:
+        """No, then yes."""
+        return self.no, self.yes
+
     def bins(self, n_bins: int) -> Bins:
         """Return the two bins around the only cut-off."""
         del n_bins
         return Bins.binary(complete=self.complete)
 
 
-Covariate = Annotated[Number | Category | YesNo, Field(discriminator="kind")]
+Covariate = Annotated[Number | Category | Ordered | YesNo, Field(discriminator="kind")]
+
+
+class Unusual(Frozen):
+    """What a prediction makes of a value that the study does not foresee; it always says so."""
+
+    beyond: Literal["clip", "missing", "refuse"] = Field(
+        default="clip",
+        description="A number outside the public range. `clip`: counts at the nearer end. "
+        "`missing`: counts as missing. `refuse`: this patient gets no prediction.",
+    )
+    unseen: Literal["missing", "refuse"] = Field(
+        default="missing",
+        description="A level that the study does not list, or text where a number should be. "
+        "`missing`: counts as missing. `refuse`: this patient gets no prediction.",
+    )
 
 
 class Weight(Frozen):

@@ -24,7 +24,7 @@ from pydantic import Field, field_validator, model_validator
 from fedrulefit.core.bins import Bins
 from fedrulefit.core.grid import Grid, check_linear, on_public_edges
 from fedrulefit.errors import StudyError
-from fedrulefit.study.covariates import Covariate, Outcome, Weight
+from fedrulefit.study.covariates import Covariate, Outcome, Unusual, Weight
 from fedrulefit.study.fields import Frozen
 from fedrulefit.study.settings import (
     Settings,
@@ -71,6 +71,10 @@ class Study(Frozen):
         default=None,
         description="A column of patient weights, see below. Leave it out where every row is one "
         "patient.",
+    )
+    unusual: Unusual = Field(
+        default=Unusual(),
+        description="What a prediction makes of values that the study does not foresee, see below.",
     )
     settings: Settings = Field(
         default=Settings(),

@@ -8,11 +8,11 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.study import Category, Level, Number, Study, YesNo
-from fedrulefit.table.cells import match_levels, parse_numbers
-from fedrulefit.table.columns import Columns, Raw
+from fedrulefit.study import Level, Number, Study
+from fedrulefit.table.columns import Columns
 from fedrulefit.table.findings import Finding, error, list_levels, warning
 from fedrulefit.table.numbers import number_faults
+from fedrulefit.table.reading import Cell, Reading, read_column
 
 NEARLY_ALL: Final = 0.95
 """Share of patients without a value from which a column tells little but where they are."""
@@ -80,19 +80,25 @@ def check_covariates(
         raw = columns.arrays.get(name)
         if raw is None:
             continue
+        reading = read_column(raw, covariate)
+        values[:, j] = reading.values
         if isinstance(covariate, Number):
-            values[:, j], found = _read_number(name, raw, covariate)
+            found = _check_numbers(name, reading, covariate)
         else:
-            values[:, j], found = _read_levels(name, raw, covariate)
+            found = _check_levels(name, reading, covariate.coded)
         findings += found
         findings += _check_missing(name, values[:, j], covariate.complete, found, learning)
     return values
 
 
-def _read_number(name: str, raw: Raw, covariate: Number) -> tuple[Floats, list[Finding]]:
-    numbers = parse_numbers(raw)
-    findings = number_faults(name, numbers)
-    x = numbers.values
+def _check_numbers(name: str, reading: Reading, covariate: Number) -> list[Finding]:
+    x = reading.values
+    findings = number_faults(
+        name,
+        n_not_number=reading.count(Cell.UNREADABLE) - reading.n_decimal_comma,
+        n_decimal_comma=reading.n_decimal_comma,
+        values=x,
+    )
     finite = np.isfinite(x)
     low, high = covariate.range
     n_seen = int(finite.sum())
@@ -101,8 +107,7 @@ def _read_number(name: str, raw: Raw, covariate: Number) -> tuple[Floats, list[F
         kind = MOSTLY_OUT_OF_RANGE if n_outside * 2 > n_seen else OUT_OF_RANGE
         bounds = f"{low:g} to {high:g}" + (f" {covariate.unit}" if covariate.unit else "")
         findings.append(kind.of(name, n=n_outside, all=n_seen, range=bounds))
-    findings += _check_step(name, x[finite], covariate)
-    return x, findings
+    return findings + _check_step(name, x[finite], covariate)
 
 
 def _check_step(name: str, x: Floats, covariate: Number) -> list[Finding]:
@@ -115,16 +120,12 @@ def _check_step(name: str, x: Floats, covariate: Number) -> list[Finding]:
     return [BETWEEN_STEPS.of(name, n=n_between, all=x.size, step=f"{covariate.step:g}")]
 
 
-def _read_levels(name: str, raw: Raw, covariate: Category | YesNo) -> tuple[Floats, list[Finding]]:
-    if isinstance(covariate, YesNo):
-        levels: tuple[Level, ...] = (covariate.no, covariate.yes)
-    else:
-        levels = covariate.levels
-    positions, n_unknown = match_levels(raw, levels)
+def _check_levels(name: str, reading: Reading, levels: Sequence[Level]) -> list[Finding]:
+    n_unknown = reading.count(Cell.UNSEEN)
     if not n_unknown:
-        return positions, []
-    return positions, [
-        UNKNOWN_LEVEL.of(name, n=n_unknown, all=raw.size, levels=list_levels(levels))
+        return []
+    return [
+        UNKNOWN_LEVEL.of(name, n=n_unknown, all=reading.values.size, levels=list_levels(levels))
     ]
 
 

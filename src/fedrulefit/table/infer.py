@@ -19,8 +19,9 @@ import numpy as np
 from fedrulefit.core.arrays import MAX_CODES, Bools, Floats
 from fedrulefit.errors import DataError
 from fedrulefit.study import Category, Covariate, Number, YesNo, level_key
-from fedrulefit.table.cells import MISSING_WORDS, match_levels, parse_numbers
+from fedrulefit.table.cells import MISSING_WORDS, parse_numbers
 from fedrulefit.table.columns import Raw
+from fedrulefit.table.reading import Cell, read_column
 from fedrulefit.table.sources import Source, read_columns
 
 
@@ -93,13 +94,7 @@ def _values(covariates: Mapping[str, Covariate], arrays: Mapping[str, Raw], n_ro
 
 
 def _read_column(name: str, raw: Raw, covariate: Covariate) -> Floats:
-    if isinstance(covariate, Category):
-        return match_levels(raw, covariate.levels)[0]
-    if isinstance(covariate, YesNo):
-        if (covariate.no, covariate.yes) == (0, 1) and raw.dtype == np.float64:
-            return np.clip(raw, 0, 1)  # in training it held only 0 and 1
-        return match_levels(raw, (covariate.no, covariate.yes))[0]
-    numbers = parse_numbers(raw)
-    if numbers.n_not_number or numbers.n_decimal_comma or numbers.n_infinite:
+    reading = read_column(raw, covariate)
+    if reading.count(Cell.UNREADABLE) or np.isinf(reading.values).any():
         raise DataError(f"column {name!r} holds something that is not a finite number")
-    return numbers.values
+    return reading.values

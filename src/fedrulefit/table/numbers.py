@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from fedrulefit.table.cells import Numbers
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
 from fedrulefit.table.findings import Finding, error
 
 DECIMAL_COMMA: Final = error(
@@ -24,11 +26,13 @@ INFINITE: Final = error(
 )
 
 
-def number_faults(name: str, numbers: Numbers) -> list[Finding]:
+def number_faults(
+    name: str, *, n_not_number: int, n_decimal_comma: int, values: Floats
+) -> list[Finding]:
     """Return the errors of a column of numbers."""
     faults = (
-        (DECIMAL_COMMA, numbers.n_decimal_comma),
-        (NOT_A_NUMBER, numbers.n_not_number),
-        (INFINITE, numbers.n_infinite),
+        (DECIMAL_COMMA, n_decimal_comma),
+        (NOT_A_NUMBER, n_not_number),
+        (INFINITE, int(np.isinf(values).sum())),
     )
-    return [kind.of(name, n=n, all=numbers.values.size) for kind, n in faults if n]
+    return [kind.of(name, n=n, all=values.size) for kind, n in faults if n]

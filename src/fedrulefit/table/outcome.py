@@ -52,7 +52,8 @@ def check_outcome(columns: Columns, study: Study) -> tuple[Floats | None, list[F
     if raw is None:
         return None, []
     name = outcome.column
-    y, n_unknown = match_levels(raw, (outcome.negative, outcome.positive))
+    y, unknown = match_levels(raw, (outcome.negative, outcome.positive))
+    n_unknown = int(unknown.sum())
     n_missing = int(np.isnan(y).sum()) - n_unknown
     findings = _check_words(study)
     if n_missing:

@@ -42,13 +42,18 @@ def check_weights(columns: Columns, study: Study) -> tuple[Floats | None, list[F
     faults = (
         (
             WEIGHT_MISSING,
-            int(np.isnan(w).sum()) - numbers.n_not_number - numbers.n_decimal_comma,
+            int((np.isnan(w) & ~numbers.unreadable).sum()),
         ),
         (WEIGHT_NEGATIVE, int((w < 0).sum())),
         (WEIGHT_TOO_LARGE, int((finite > top).sum())),
         (WEIGHT_ZERO, 0 if finite.any() else finite.size),
     )
     return w, [
-        *number_faults(name, numbers),
+        *number_faults(
+            name,
+            n_not_number=numbers.n_not_number,
+            n_decimal_comma=numbers.n_decimal_comma,
+            values=w,
+        ),
         *(kind.of(name, n=n, all=w.size, bound=f"{top:g}") for kind, n in faults if n),
     ]

@@ -45,7 +45,12 @@ FAULTS = [
     ("outcome/expected_rate", [0.1, 1.5], "outcome", "'expected_rate' must be two shares"),
     ("outcome/column", "age", "study", "column 'age' cannot be a covariate, too"),
     ("covariates", {}, "covariates", "at least 1 item"),
-    ("covariates/age/kind", "integer", "covariates.age", "'number', 'category', 'yes/no'"),
+    (
+        "covariates/age/kind",
+        "integer",
+        "covariates.age",
+        "'number', 'category', 'ordered', 'yes/no'",
+    ),
     ("covariates/age/kind", ..., "covariates.age", "kind"),
     ("covariates/age/range", ..., "covariates.age.range", "required"),
     ("covariates/age/range", [100, 18], "covariates.age", "lowest < highest"),

@@ -10,13 +10,34 @@ from fedrulefit.table.cells import match_levels, parse_numbers
 
 
 def test_words_for_missing_yield_to_declared_levels() -> None:
-    raw = np.array(["NA", "na", "none", "", ".", None, "b"], dtype=object)
-    plain, n_unknown = match_levels(raw, ("b", "c"))
-    np.testing.assert_array_equal(plain, [np.nan] * 6 + [0.0])
-    assert n_unknown == 0
-    declared, n_unknown = match_levels(raw, ("b", "NA"))
-    np.testing.assert_array_equal(declared, [1.0] + [np.nan] * 5 + [0.0])
-    assert n_unknown == 1, "'na' is neither the level 'NA' nor a missing value"
+    raw = np.array(["NA", "na", "", ".", None, "b"], dtype=object)
+    plain, unknown = match_levels(raw, ("b", "c"))
+    np.testing.assert_array_equal(plain, [np.nan] * 5 + [0.0])
+    assert not unknown.any()
+    declared, unknown = match_levels(raw, ("b", "NA"))
+    np.testing.assert_array_equal(declared, [1.0] + [np.nan] * 4 + [0.0])
+    assert unknown.tolist() == [False, True, *[False] * 4], "'na' is not the level 'NA'"
+
+
+def test_none_is_an_answer() -> None:
+    """Smoking none/former/current became yes/no of former and current, and a rule "is missing"."""
+    raw = np.array(["none", "None", "no", "0"], dtype=object)
+    positions, unknown = match_levels(raw, ("none", "former"))
+    np.testing.assert_array_equal(positions, [0.0, *[np.nan] * 3])
+    assert unknown.tolist() == [False, True, True, True]
+    assert parse_numbers(raw).unreadable.tolist() == [True, True, True, False]
+
+
+def test_codes_for_missing_are_those_of_the_study() -> None:
+    texts = np.array(["-9", "-9.0", "Unknown", "9", None], dtype=object)
+    found = parse_numbers(texts, (-9, "unknown"))
+    np.testing.assert_array_equal(found.values, [*[np.nan] * 3, 9.0, np.nan])
+    assert not found.unreadable.any()
+    floats = parse_numbers(np.array([-9.0, 9.0, np.nan]), (-9, "unknown"))
+    np.testing.assert_array_equal(floats.values, [np.nan, 9.0, np.nan])
+    positions, unknown = match_levels(texts, (9, 1), ("-9", "unknown"))
+    np.testing.assert_array_equal(positions, [*[np.nan] * 3, 0.0, np.nan])
+    assert not unknown.any()
 
 
 @given(

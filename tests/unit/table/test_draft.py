@@ -113,9 +113,16 @@ def test_two_rare_texts_or_numbers_are_not_a_yes_no() -> None:
     assert "3.71" not in text
 
 
-def test_none_as_a_possible_level_is_pointed_out() -> None:
+def test_a_possible_level_is_pointed_out() -> None:
+    columns = make_columns(injury=["NA", "fall", "car", "other"] * 15)
+    assert '# CHECK: "NA" is taken as missing' in draft_study(columns, outcome=None, name=None)
+
+
+def test_none_is_a_level() -> None:
     columns = make_columns(injury=["none", "fall", "car", "other"] * 15)
-    assert '# CHECK: "none" is taken as missing' in draft_study(columns, outcome=None, name=None)
+    drafted = draft_study(columns, outcome=None, name=None)
+    assert '  "none",\n' in drafted
+    assert "taken as missing" not in drafted
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from fedrulefit.core.grid import RULE_SPREAD, Axis
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import Model
 from fedrulefit.model.publish import check_rounding
-from fedrulefit.study import Category, Covariate, Number, YesNo, level_key
+from fedrulefit.study import Category, Covariate, Number, Ordered, YesNo, level_key
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -168,11 +168,10 @@ def _count_cutoffs(graph: _Graph, value: str, axis: Axis) -> str:
     return graph.add("ReduceSum", reached, graph.constant([1]), keepdims=1)
 
 
-def _look_up(graph: _Graph, text: str, covariate: Category | YesNo, n_codes: int) -> str:
-    levels = covariate.levels if isinstance(covariate, Category) else (covariate.no, covariate.yes)
+def _look_up(graph: _Graph, text: str, covariate: Category | Ordered | YesNo, n_codes: int) -> str:
     codes = {"": n_codes}
     for spell in (level_key, str):
-        codes |= {spell(level): code for code, level in enumerate(levels)}
+        codes |= {spell(level): code for code, level in enumerate(covariate.coded)}
     return graph.add(
         "LabelEncoder",
         text,

@@ -189,9 +189,9 @@ def _read_cell(covariate: Covariate, sql: Dialect, x: str) -> tuple[str, frozens
     if isinstance(covariate, Category):
         keys = [level_key(level) for level in covariate.levels]
         return _match(covariate.levels, [sql.text(key) for key in keys], sql, x), _words(keys)
-    levels = (covariate.no, covariate.yes)
-    codes = [sql.real(0.0), sql.real(1.0)]
-    return _match(levels, codes, sql, x), _words([level_key(level) for level in levels])
+    codes = [sql.real(float(code)) for code in range(len(covariate.coded))]
+    keys = [level_key(level) for level in covariate.coded]
+    return _match(covariate.coded, codes, sql, x), _words(keys)
 
 
 def _words(keys: Iterable[str]) -> frozenset[str]:

@@ -28,8 +28,8 @@ class AxisPart(Part):
     """How the values of a covariate become codes, and its linear term."""
 
     covariate: str = Field(description="Name of the covariate.")
-    kind: Literal["number", "category", "yes/no"] = Field(
-        description='`"number"`, `"category"` or `"yes/no"`.'
+    kind: Literal["number", "category", "ordered", "yes/no"] = Field(
+        description='`"number"`, `"category"`, `"ordered"` or `"yes/no"`.'
     )
     cutoffs: list[float] = Field(description="Cut-offs, increasing, exact. Empty for a category.")
     codes: int = Field(
