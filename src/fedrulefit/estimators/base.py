@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,8 @@ from fedrulefit.estimators.linear import TermsMixin
 from fedrulefit.estimators.reading import (
     check_counts,
     infer_table,
+    name_columns,
     read_declared,
-    read_inferred,
     unused_name,
 )
 from fedrulefit.estimators.targets import encode_classes, read_sites
@@ -47,6 +47,10 @@ from fedrulefit.study import (
     resolve_settings,
 )
 from fedrulefit.table.patients import Table
+from fedrulefit.table.sources import Source
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
@@ -115,10 +119,12 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         return values
 
     def _read(self, X: Any) -> Floats:
-        """Return X as values in the study's coding."""
-        if self.study is not None:
-            return read_declared(X, self.study, asker=self)
-        return read_inferred(X, self.study_.covariates, asker=self)
+        """Return X as values in the study's coding, as predictions count them."""
+        return self.model_.read_values(self._columns(X))
+
+    def _columns(self, X: Any) -> Source:
+        """Return X with a name for each column, for the model to read like any table."""
+        return name_columns(X, self.study_.covariates, asker=self, reset=False)
 
     def _study(self, weights: Floats | None) -> Study:
         covariates = self._covariates if self.study is None else self.study.covariates
@@ -167,18 +173,34 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Return the linear predictor F(x), the logarithm of the odds, shape (n_rows,)."""
         check_is_fitted(self)
-        return self.model_.decision_function(self._read(X))
+        return self.model_.decision_function(self._columns(X))
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities of either class, shape (n_rows, 2)."""
+        """Return the probabilities of either class, shape (n_rows, 2).
+
+        They are those of ``model_``, row by row: NaN where a value that the study does not
+        foresee leaves no prediction.
+        """
         check_is_fitted(self)
-        positive = self.model_.predict_proba(self._read(X))
+        positive = self.model_.predict_proba(self._columns(X))
         return np.column_stack([1 - positive, positive])
 
+    def predict_frame(self, X: Any) -> pd.DataFrame:
+        """Return every patient's prediction, and what is unusual about the patient.
+
+        As :meth:`fedrulefit.Model.predict_frame`, for the event, the larger label.
+        """
+        check_is_fitted(self)
+        return self.model_.predict_frame(self._columns(X))
+
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the more probable class, shape (n_rows,)."""
-        chosen = (self.decision_function(X) > 0).astype(np.intp)
-        predicted: npt.NDArray[Any] = self.classes_[chosen]
+        """Return the more probable class, shape (n_rows,); None where there is no prediction."""
+        predictor = self.decision_function(X)
+        predicted: npt.NDArray[Any] = self.classes_[(predictor > 0).astype(np.intp)]
+        refused = np.isnan(predictor)
+        if refused.any():
+            predicted = predicted.astype(object)
+            predicted[refused] = None
         return predicted
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -2,7 +2,8 @@
 
 In: a data frame or an array. Out: values in a study's coding, shape (n_rows, n_features),
 float64. With a study, declared levels, ranges and completeness are checked as at a real
-site; without one, covariates are inferred from X, and later tables are read like the first.
+site; without one, covariates are inferred from X. To predict, columns get their names here,
+and the model reads them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.errors import DataError
 from fedrulefit.study import Covariate, Study
 from fedrulefit.table.check import load_table
-from fedrulefit.table.infer import infer_covariates, read_values
+from fedrulefit.table.infer import infer_covariates
 from fedrulefit.table.sources import Source
 
 
@@ -48,26 +49,23 @@ def infer_table(
     return infer_covariates(dict(zip(names, checked.T, strict=True)), rows=rows)
 
 
-def read_inferred(X: Any, covariates: Mapping[str, Covariate], *, asker: Any) -> Floats:
-    """Return the values of a later table."""
-    return read_values(_name_columns(X, covariates, asker=asker, reset=False), covariates)
-
-
 def read_declared(X: Any, study: Study, *, asker: Any, reset: bool = False) -> Floats:
     """Return the values of a table of a study's covariates."""
-    source = _name_columns(X, study.covariates, asker=asker, reset=reset)
+    source = name_columns(X, study.covariates, asker=asker, reset=reset)
     return load_table(source, study, need_outcome=False, where="X").values
 
 
-def _name_columns(
-    X: Any, covariates: Mapping[str, Covariate], *, asker: Any, reset: bool
-) -> Source:
-    """Return X with a name for each column: its own, or the covariates' in their order."""
+def name_columns(X: Any, covariates: Mapping[str, Covariate], *, asker: Any, reset: bool) -> Source:
+    """Return X with a name for each column: its own, or the covariates' in their order.
+
+    An array to learn from (`reset`) must not hold infinity; to predict, it is beyond the range.
+    """
     if _is_named_frame(X):
         validate_data(asker, X, reset=reset, skip_check_array=True)
         frame: Source = X
         return frame
-    checked = validate_data(asker, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
+    finite = "allow-nan" if reset else False
+    checked = validate_data(asker, X, reset=reset, dtype=np.float64, ensure_all_finite=finite)
     if checked.shape[1] != len(covariates):
         raise DataError(
             f"X has {checked.shape[1]} columns, the study has {len(covariates)} covariates"

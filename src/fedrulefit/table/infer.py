@@ -43,15 +43,6 @@ def infer_covariates(
     return covariates, _values(covariates, columns.arrays, columns.n_rows)
 
 
-def read_values(source: Source, covariates: Mapping[str, Covariate]) -> Floats:
-    """Return the values of known covariates, shape (n_rows, n_features)."""
-    columns = read_columns(source, only=set(covariates), where="X")
-    missing = [name for name in covariates if name not in columns.arrays]
-    if missing:
-        raise DataError(f"X lacks the column(s) {', '.join(missing)}")
-    return _values(covariates, columns.arrays, columns.n_rows)
-
-
 def _infer(name: str, raw: Raw) -> Covariate:
     if raw.dtype != np.float64:
         numbers = parse_numbers(raw)
