@@ -139,6 +139,37 @@ def random_columns(
     }
 
 
+def plain_columns(
+    rng: np.random.Generator, model: Model, n_rows: int, *, bad: float = 0.0
+) -> dict[str, Column]:
+    """Return columns that a graph can be given: numbers, and texts in the study's spelling."""
+    return {
+        name: _plain_column(rng, covariate, axis, n_rows, bad)
+        for (name, covariate), axis in zip(
+            model.study.covariates.items(), model.grid.axes, strict=True
+        )
+    }
+
+
+def _plain_column(
+    rng: np.random.Generator, covariate: Any, axis: Axis, n_rows: int, bad: float
+) -> Column:
+    gap = 0.0 if covariate.complete and not bad else 0.2
+    codes = [code for code in covariate.missing if not covariate.complete or bad]
+    if isinstance(covariate, Number):
+        codes = [code for code in codes if isinstance(code, int)]
+        x = rng.uniform(-90, 260, n_rows)
+        at = rng.random(n_rows) < 0.4
+        x[at] = rng.choice([*axis.cutoffs, *covariate.range], at.sum())
+        if bad:
+            x[rng.random(n_rows) < bad] = rng.choice([-np.inf, np.inf])
+        return Column("number", [_plain_cell(rng, float(v), gap, codes) for v in x])
+    spell = str if rng.random() < 0.5 else level_key
+    levels = [spell(covariate.coded[int(k)]) for k in rng.integers(axis.n_codes, size=n_rows)]
+    odd = [str(rng.choice(["icuu", "4", "-1"])) if rng.random() < bad else v for v in levels]
+    return Column("text", [_plain_cell(rng, v, gap, codes) for v in odd])
+
+
 def _column(
     rng: np.random.Generator, covariate: Any, axis: Axis, n_rows: int, bad: float
 ) -> Column:

@@ -109,6 +109,8 @@ def _fill(
         _linear(graph, inputs[t.feature].value, model.grid.axes[t.feature], t.coefficient)
         for t in model.linear_terms
     ]
+    if not model.terms:  # the shape alone
+        terms.append(graph.add("Mul", graph.double(inputs[0].code), graph.constant([[0.0]])))
     predictor = terms[0]
     for term in terms[1:]:
         predictor = graph.add("Add", predictor, term)
