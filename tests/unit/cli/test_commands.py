@@ -396,7 +396,7 @@ def test_predict_tells_what_is_unusual(model: Path, tables: Path, tmp_path: Path
         "",
         "age above the range: counted as 100 years",
         "age not a number: no prediction",
-        "age below the range: counted as 16 years",
+        "age below the range: counted as 15 years",
         "",  # no term names sex
         "",
     ]
