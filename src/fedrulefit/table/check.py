@@ -100,7 +100,7 @@ def inspect_table(
         columns = read_columns(source, only=wanted, where=where)
     except UnreadableError as unreadable:
         return Inspection(None, (unreadable.finding,))
-    findings = check_header(columns, study, need_outcome=need_outcome)
+    findings = [*columns.findings, *check_header(columns, study, need_outcome=need_outcome)]
     if not wanted.intersection(columns.names):
         return Inspection(None, tuple(findings))
     if columns.n_rows == 0:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedrulefit.core.arrays import Bools
+from fedrulefit.table.findings import Finding
 
 Raw: TypeAlias = npt.NDArray[Any]
 """One column as read, shape (n_rows,): float64 with NaN, or object with str and None."""
@@ -30,6 +31,8 @@ class Columns:
     arrays: Mapping[str, Raw]
     """By name; of columns with the same name, the first."""
     n_rows: int
+    findings: tuple[Finding, ...] = ()
+    """What was guessed to read the source."""
 
     @property
     def duplicates(self) -> tuple[str, ...]:
