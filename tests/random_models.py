@@ -194,7 +194,7 @@ def _read(cell: Any, covariate: Any) -> float | None:
         raw = np.array([cell], dtype=np.float64)
     if isinstance(covariate, Number):
         numbers = parse_numbers(raw)
-        if numbers.n_not_number or numbers.n_decimal_comma or numbers.n_infinite:
+        if numbers.n_not_number or numbers.n_infinite:
             return None
         value = float(numbers.values[0])
     else:

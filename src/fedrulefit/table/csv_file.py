@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
-from fedrulefit.table.columns import Columns, first_positions, from_array
+from fedrulefit.table.columns import Columns, Raw, first_positions, from_array
 from fedrulefit.table.findings import UnreadableError, error
 from fedrulefit.table.size_limit import TEXT_CELL, check_memory, open_duckdb
+from fedrulefit.table.spelling import is_either
 from fedrulefit.table.text_file import TextFile, open_text
 
 DELIMITERS: Final = ",;\t|"
@@ -88,7 +89,16 @@ def _read_text(path: Path, text: TextFile, only: Collection[str] | None) -> Colu
         # DuckDB quotes the line, so its words stop here.
         raise _explain(path, text.path, delimiter, len(names)) from None
     arrays = {name: from_array(found[f"c{i}"]) for name, i in positions.items()}
+    if delimiter == ";":
+        arrays = {name: _settle_commas(array) for name, array in arrays.items()}
     return Columns(names, arrays, next(iter(arrays.values())).size, text.findings)
+
+
+def _settle_commas(raw: Raw) -> Raw:
+    """Spell ``1,234`` as a decimal: where a semicolon separates cells, a comma is decimal."""
+    settled: Raw = raw.copy()
+    settled[:] = [text if text is None or not is_either(text) else f"{text}0" for text in raw]
+    return settled
 
 
 def _read_header(path: Path, text: Path) -> tuple[str, tuple[str, ...]]:

@@ -55,7 +55,7 @@ def read_values(source: Source, covariates: Mapping[str, Covariate]) -> Floats:
 def _infer(name: str, raw: Raw) -> Covariate:
     if raw.dtype != np.float64:
         numbers = parse_numbers(raw)
-        if numbers.n_not_number or numbers.n_decimal_comma or np.isnan(numbers.values).all():
+        if numbers.n_not_number or np.isnan(numbers.values).all():
             return _infer_levels(name, raw)
         raw = numbers.values
     if np.isinf(raw).any():

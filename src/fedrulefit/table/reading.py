@@ -51,13 +51,10 @@ class Reading:
         unreadable; a number outside the range as it stands.
     states : (n_rows,) uint8
         The :class:`Cell` of each.
-    n_decimal_comma : int
-        How many of the unreadable would be numbers with a decimal comma.
     """
 
     values: Floats
     states: States
-    n_decimal_comma: int = 0
 
     def count(self, *kinds: Cell) -> int:
         """Return how many cells are of these kinds."""
@@ -79,4 +76,4 @@ def _read_numbers(raw: Raw, covariate: Number) -> Reading:
     chosen = [x < low, x > high, numbers.unreadable, np.isnan(x)]
     kinds = [Cell.BELOW, Cell.ABOVE, Cell.UNREADABLE, Cell.MISSING]
     states = np.select(chosen, kinds, Cell.KNOWN).astype(np.uint8)
-    return Reading(x, states, numbers.n_decimal_comma)
+    return Reading(x, states)
