@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -36,11 +37,13 @@ from fedrulefit.estimators.reading import (
     infer_table,
     read_declared,
     read_inferred,
+    refuse_beside_study,
     unused_name,
 )
 from fedrulefit.estimators.targets import encode_classes, read_sites
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
 from fedrulefit.study import (
+    Level,
     Outcome,
     Settings,
     Study,
@@ -119,9 +122,19 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
 
     def _read_training(self, X: Any, weights: Floats | None) -> Floats:
         if self.study is not None:
+            refuse_beside_study(
+                categorical=self.categorical, ordered=self.ordered, missing=self.missing
+            )
             return read_declared(X, self.study, asker=self, reset=True)
         rows = None if weights is None else weights > 0
-        self._covariates, values = infer_table(X, asker=self, rows=rows)
+        self._covariates, values = infer_table(
+            X,
+            asker=self,
+            rows=rows,
+            categorical=self.categorical,
+            ordered=self.ordered,
+            missing=self.missing,
+        )
         return values
 
     def _read(self, X: Any) -> Floats:
@@ -230,6 +243,16 @@ class FederatedRuleFitClassifier(_RuleFit):
     study : Study, optional
         Declares public ranges, levels and units. Without one they are read
         off X, which no ε covers; the model's privacy bill says so.
+    categorical : list of str or int, optional
+        Columns, by name or position, whose values are levels in no order, such as the codes of
+        a blood group. pandas' categories, text and booleans are read as such by themselves;
+        numbers are numbers.
+    ordered : dict of str or int to list, optional
+        Columns whose values are levels in an order, with all of them, the lowest first:
+        ``{"nyha": ["I", "II", "III", "IV"]}``. pandas' ordered categories are so by themselves.
+    missing : dict of str or int to list, or list, optional
+        Codes that stand for a missing value, by column: ``{"gcs": [-9, "unknown"]}``; or of
+        all columns: ``[-9]``. NaN, None and empty text always do.
     preset : {"default", "paper"}, optional
         Named settings, see :data:`fedrulefit.study.PRESETS`.
     unsafe_noise_seed : int, optional
@@ -272,6 +295,9 @@ class FederatedRuleFitClassifier(_RuleFit):
         self,
         *,
         study: Study | None = None,
+        categorical: Sequence[str | int] | None = None,
+        ordered: Mapping[str | int, Sequence[Level]] | None = None,
+        missing: Mapping[str | int, Sequence[Level]] | Sequence[Level] | None = None,
         preset: str | None = None,
         unsafe_noise_seed: int | None = None,
         n_jobs: int | None = None,
@@ -279,6 +305,9 @@ class FederatedRuleFitClassifier(_RuleFit):
         **settings: Any,
     ) -> None:
         self.study = study
+        self.categorical = categorical
+        self.ordered = ordered
+        self.missing = missing
         self.preset = preset
         self.unsafe_noise_seed = unsafe_noise_seed
         self.n_jobs = n_jobs
@@ -294,7 +323,8 @@ class FederatedRuleFitClassifier(_RuleFit):
         Parameters
         ----------
         X : data frame or array, shape (n_rows, n_features)
-            NaN is missing. Text columns are categories.
+            NaN is missing. What its types do not say of a column is guessed, and said in a
+            :class:`~fedrulefit.errors.ReadingWarning`.
         y : (n_rows,)
             Two classes; the larger label is the event.
         sites : (n_rows,), optional
@@ -335,6 +365,8 @@ class RuleFitClassifier(_RuleFit):
     ----------
     study : Study, optional
         Declares levels and units, as for :class:`FederatedRuleFitClassifier`.
+    categorical, ordered, missing : optional
+        How columns are read, as for :class:`FederatedRuleFitClassifier`.
     preset : {"default", "paper"}, optional
     cutoffs : {"exact", "histogram"}
         ``exact`` takes every distinct value as a cut-off, or `n_cutoffs` quantiles
@@ -365,6 +397,9 @@ class RuleFitClassifier(_RuleFit):
         self,
         *,
         study: Study | None = None,
+        categorical: Sequence[str | int] | None = None,
+        ordered: Mapping[str | int, Sequence[Level]] | None = None,
+        missing: Mapping[str | int, Sequence[Level]] | Sequence[Level] | None = None,
         preset: str | None = None,
         cutoffs: Literal["exact", "histogram"] = "exact",
         n_jobs: int | None = None,
@@ -372,6 +407,9 @@ class RuleFitClassifier(_RuleFit):
         **settings: Any,
     ) -> None:
         self.study = study
+        self.categorical = categorical
+        self.ordered = ordered
+        self.missing = missing
         self.preset = preset
         self.cutoffs = cutoffs
         self.n_jobs = n_jobs

@@ -1,9 +1,8 @@
-"""Codes that may stand for a missing value: -9 in a coma score, 999 in a blood pressure, "unknown".
+"""Numbers that may be none: -9 for "unknown", blood groups from 1 to 4, running numbers.
 
-In: a column of numbers, or a text. Out: what looks like such a code. Nothing is changed: people
-decide, and say so with ``missing``.
+In: a column of numbers, or a text. Out: what it looks like. Nothing is changed: people decide.
 
-A number is suspected only where all of this holds:
+A number is suspected to stand for a missing value only where all of this holds:
 
 1. it is one that people write for "unknown" (:data:`CODES`, a public list, so a message that
    shows it shows no patient's value);
@@ -18,6 +17,7 @@ Oracle: a table of columns, each with its codes (``tests/unit/table/test_codes.p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from itertools import takewhile
 from typing import Final
@@ -41,6 +41,18 @@ LONG: Final = 77
 
 REPEATED: Final = 3
 """Rows from which a code counts as repeated."""
+
+MAX_NOMINAL: Final = 6
+"""Most codes from 1 on that may name kinds; more are likely a score or a count."""
+
+_MIN_ROWS: Final = 50
+_LONG_NUMBER: Final = 1e5
+_IN_ORDER: Final = re.compile(
+    r"nyha|asa(?![a-z])|ecog|killip|rankin|mrs(?![a-z])|stage|grade|class|score|scale|rank|level"
+    r"|tile|severity|triage|order|gravid|parit|child|birth|pregnan|number|count|times|visit|wave"
+    r"|year|month|week|day|^n_|^num|likert",
+    re.IGNORECASE,
+)
 
 UNKNOWN_WORDS: Final = frozenset(
     {
@@ -81,6 +93,32 @@ def find_codes(values: Floats) -> dict[float, int]:
 def is_unknown_word(text: str) -> bool:
     """Whether a text usually says that a value is not known."""
     return text.strip().casefold() in UNKNOWN_WORDS
+
+
+def find_nominal(name: str, values: Floats) -> tuple[int, ...]:
+    """Return the codes of a column that may name kinds without an order, such as blood groups.
+
+    They are 1, 2, … up to at most :data:`MAX_NOMINAL`, in whole numbers, each for five rows on
+    average; counts and yes/no start at 0. A column whose name tells of an order (``nyha``,
+    ``stage``, ``n_children``) is left alone.
+    """
+    finite = values[np.isfinite(values)]
+    if not finite.size or finite.min() != 1 or not 3 <= finite.max() <= MAX_NOMINAL:
+        return ()
+    distinct = np.unique(finite)
+    whole = tuple(range(1, int(finite.max()) + 1))
+    if tuple(distinct.tolist()) != whole or finite.size < 5 * len(whole):
+        return ()
+    return () if _IN_ORDER.search(name) else whole
+
+
+def looks_like_identifiers(values: Floats) -> bool:
+    """Whether a column holds another whole number in each of 50 rows or more: running or long."""
+    if values.size < _MIN_ROWS or not np.isfinite(values).all() or (values % 1).any():
+        return False
+    low, high = float(values.min()), float(values.max())
+    running = high - low < 2 * values.size
+    return (running or low >= _LONG_NUMBER) and np.unique(values).size == values.size
 
 
 def _suspect_top(distinct: Floats, counts: Ints, codes: Collection[float]) -> Floats:

@@ -73,7 +73,7 @@ def _read_text(path: Path, text: TextFile, only: Collection[str] | None) -> Colu
     delimiter, names = _read_header(path, text.path)
     positions = first_positions(names, only)
     if not positions:
-        return Columns(names, {}, 0, text.findings)
+        return Columns(names, {}, 0, findings=text.findings)
     cells = text.n_lines * len(positions) * TEXT_CELL + len(names) * _COLUMN
     check_memory(path, cells + text.n_bytes)
     types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
@@ -91,7 +91,8 @@ def _read_text(path: Path, text: TextFile, only: Collection[str] | None) -> Colu
     arrays = {name: from_array(found[f"c{i}"]) for name, i in positions.items()}
     if delimiter == ";":
         arrays = {name: _settle_commas(array) for name, array in arrays.items()}
-    return Columns(names, arrays, next(iter(arrays.values())).size, text.findings)
+    n_rows = next(iter(arrays.values())).size
+    return Columns(names, arrays, n_rows, findings=text.findings)
 
 
 def _settle_commas(raw: Raw) -> Raw:

@@ -18,7 +18,7 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.study import level_key
 from fedrulefit.table.cells import MISSING_WORDS, Numbers, factorise, parse_numbers
-from fedrulefit.table.codes import CODES, find_codes, is_unknown_word
+from fedrulefit.table.codes import CODES, find_codes, is_unknown_word, looks_like_identifiers
 from fedrulefit.table.columns import Raw
 from fedrulefit.table.header import fold
 from fedrulefit.table.measures import KNOWN, Measure, widen
@@ -44,8 +44,6 @@ MOST_STRAY: Final = 0.1
 
 MOST_MEASURED: Final = 1e15
 """Above this a number is none that was measured."""
-
-_MIN_IDENTIFIER_ROWS: Final = 50
 
 
 @dataclass(frozen=True)
@@ -189,8 +187,7 @@ def _left_out_number(column: _Column) -> str:
         return f"has values beyond {MOST_MEASURED:g}, which nobody measured"
     if len(column.counts) > MAX_LEVELS and _has_leading_zeros(column.raw):
         return "has codes with leading zeros, such as postcodes, which are no numbers"
-    other = np.unique(x).size == x.size >= _MIN_IDENTIFIER_ROWS
-    if other and (x == np.round(x)).all() and fold(column.name) not in KNOWN:
+    if looks_like_identifiers(x) and fold(column.name) not in KNOWN:
         return "has another whole number for every patient: looks like an identifier"
     return ""
 

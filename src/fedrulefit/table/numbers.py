@@ -17,6 +17,7 @@ from fedrulefit.table.codes import is_unknown_word
 from fedrulefit.table.columns import Raw
 from fedrulefit.table.findings import Finding, FindingKind, error, list_codes, warning
 from fedrulefit.table.spelling import has_grouped_point, is_either, is_plain_number
+from fedrulefit.table.texts import Look, find_look
 
 DECIMAL_COMMA: Final = error(
     "decimal-comma",
@@ -63,17 +64,12 @@ INFINITE: Final = error(
     "leave the cell empty where the value is missing",
 )
 
-_DATE: Final = re.compile(
-    r"[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}(?:[T ].*)?"
-    r"|[0-9]{1,2}[-/.][0-9]{1,2}[-/.](?:[0-9]{4}|[0-9]{2})(?:[T ].*)?"
-    r"|[0-9]{1,2}[-/. ]?[A-Za-z]{3,9}[-/. ,]*[0-9]{2,4}"
-)
 _LIMIT: Final = re.compile(r"[<>≤≥]=?\s*[0-9].*")
 
 
 def is_date(text: str) -> bool:
     """Whether a text looks like a date: 2024-03-31, 31.03.2024, 31 March 2024."""
-    return _DATE.fullmatch(text.strip()) is not None
+    return find_look(text.strip()) is Look.DATE
 
 
 def is_limit(text: str) -> bool:
