@@ -230,6 +230,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
     "unknown-source": lambda _: [PLANTED],
     "unequal-lengths": lambda _: {"age": [PLANTED], "died": [1, 0]},
     "not-a-column": lambda _: {"age": np.full((2, 2), PLANTED), "died": [1, 0]},
+    "not-a-value": lambda _: {"age": [[PLANTED], [PLANTED]], "died": [1, 0]},
 }
 
 
