@@ -17,6 +17,7 @@ import pandas as pd
 
 from fedrulefit.core.arrays import Bools
 from fedrulefit.study import Level
+from fedrulefit.table.findings import Finding
 
 Raw: TypeAlias = npt.NDArray[Any]
 """One column as read, shape (n_rows,): float64 with NaN, or object with str and None."""
@@ -52,6 +53,8 @@ class Columns:
     n_rows: int
     declared: Mapping[str, Declared] = field(default_factory=dict)
     """By name, what the source says of a column; nothing of one that is not here (CSV)."""
+    findings: tuple[Finding, ...] = ()
+    """What was guessed to read the source."""
 
     @property
     def duplicates(self) -> tuple[str, ...]:
