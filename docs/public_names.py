@@ -190,6 +190,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.errors.FederationError",
             "fedrulefit.errors.FitError",
             "fedrulefit.errors.ModelFileError",
+            "fedrulefit.errors.ReadingWarning",
         ),
     ),
     (

@@ -61,6 +61,10 @@ class ModelFileError(FedRuleFitError):
     """A model file is damaged, hostile, or of another version."""
 
 
+class ReadingWarning(UserWarning):
+    """How an estimator read a column is a guess, or deserves a look."""
+
+
 MOST_WORDS: Final = 500
 """Most characters of another's text that are shown."""
 

@@ -29,11 +29,12 @@ from fedrulefit.engines import inprocess
 from fedrulefit.errors import DataError
 from fedrulefit.estimators.grids import pooled_shares
 from fedrulefit.estimators.linear import TermsMixin
+from fedrulefit.estimators.naming import name_columns
 from fedrulefit.estimators.reading import (
     check_counts,
     infer_table,
-    name_columns,
     read_declared,
+    refuse_beside_study,
     unused_name,
 )
 from fedrulefit.estimators.targets import encode_classes, read_sites
@@ -112,10 +113,12 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
             )
 
     def _read_training(self, X: Any, weights: Floats | None) -> Floats:
+        asked = {name: getattr(self, name) for name in ("categorical", "ordered", "missing")}
         if self.study is not None:
+            refuse_beside_study(**asked)
             return read_declared(X, self.study, asker=self, reset=True)
         rows = None if weights is None else weights > 0
-        self._covariates, values = infer_table(X, asker=self, rows=rows)
+        self._covariates, values = infer_table(X, asker=self, rows=rows, **asked)
         return values
 
     def _read(self, X: Any) -> Floats:
@@ -124,7 +127,7 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
 
     def _columns(self, X: Any) -> Source:
         """Return X with a name for each column, for the model to read like any table."""
-        return name_columns(X, self.study_.covariates, asker=self, reset=False)
+        return name_columns(X, list(self.study_.covariates), asker=self, reset=False)
 
     def _study(self, weights: Floats | None) -> Study:
         covariates = self._covariates if self.study is None else self.study.covariates

@@ -9,6 +9,7 @@ hospitals do; nothing is implemented twice.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ from fedrulefit.estimators.base import RuleFitBase
 from fedrulefit.estimators.grids import pooled_grid
 from fedrulefit.estimators.parameters import takes_settings
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
-from fedrulefit.study import Study
+from fedrulefit.study import Level, Study
 from fedrulefit.table.patients import Table
 
 _SEED: Final = "give 'random_state'"
@@ -43,6 +44,16 @@ class FederatedRuleFitClassifier(RuleFitBase):
     study : Study, optional
         Declares public ranges, levels and units. Without one they are read
         off X, which no ε covers; the model's privacy bill says so.
+    categorical : list of str or int, optional
+        Columns, by name or position, whose values are levels in no order, such as the codes of
+        a blood group. pandas' categories, text and booleans are read as such by themselves;
+        numbers are numbers.
+    ordered : dict of str or int to list, optional
+        Columns whose values are levels in an order, with all of them, the lowest first:
+        ``{"nyha": ["I", "II", "III", "IV"]}``. pandas' ordered categories are so by themselves.
+    missing : dict of str or int to list, or list, optional
+        Codes that stand for a missing value, by column: ``{"gcs": [-9, "unknown"]}``; or of
+        all columns: ``[-9]``. NaN, None and empty text always do.
     preset : {"default", "paper"}, optional
         Named settings, see :data:`fedrulefit.study.PRESETS`.
     unsafe_noise_seed : int, optional
@@ -85,6 +96,9 @@ class FederatedRuleFitClassifier(RuleFitBase):
         self,
         *,
         study: Study | None = None,
+        categorical: Sequence[str | int] | None = None,
+        ordered: Mapping[str | int, Sequence[Level]] | None = None,
+        missing: Mapping[str | int, Sequence[Level]] | Sequence[Level] | None = None,
         preset: str | None = None,
         unsafe_noise_seed: int | None = None,
         n_jobs: int | None = None,
@@ -92,6 +106,9 @@ class FederatedRuleFitClassifier(RuleFitBase):
         **settings: Any,
     ) -> None:
         self.study = study
+        self.categorical = categorical
+        self.ordered = ordered
+        self.missing = missing
         self.preset = preset
         self.unsafe_noise_seed = unsafe_noise_seed
         self.n_jobs = n_jobs
@@ -107,7 +124,8 @@ class FederatedRuleFitClassifier(RuleFitBase):
         Parameters
         ----------
         X : data frame or array, shape (n_rows, n_features)
-            NaN is missing. Text columns are categories.
+            NaN is missing. What its types do not say of a column is guessed, and said in a
+            :class:`~fedrulefit.errors.ReadingWarning`.
         y : (n_rows,)
             Two classes; the larger label is the event.
         sites : (n_rows,), optional
@@ -148,6 +166,8 @@ class RuleFitClassifier(RuleFitBase):
     ----------
     study : Study, optional
         Declares levels and units, as for :class:`FederatedRuleFitClassifier`.
+    categorical, ordered, missing : optional
+        How columns are read, as for :class:`FederatedRuleFitClassifier`.
     preset : {"default", "paper"}, optional
     cutoffs : {"exact", "histogram"}
         ``exact`` takes every distinct value as a cut-off, or `n_cutoffs` quantiles
@@ -178,6 +198,9 @@ class RuleFitClassifier(RuleFitBase):
         self,
         *,
         study: Study | None = None,
+        categorical: Sequence[str | int] | None = None,
+        ordered: Mapping[str | int, Sequence[Level]] | None = None,
+        missing: Mapping[str | int, Sequence[Level]] | Sequence[Level] | None = None,
         preset: str | None = None,
         cutoffs: Literal["exact", "histogram"] = "exact",
         n_jobs: int | None = None,
@@ -185,6 +208,9 @@ class RuleFitClassifier(RuleFitBase):
         **settings: Any,
     ) -> None:
         self.study = study
+        self.categorical = categorical
+        self.ordered = ordered
+        self.missing = missing
         self.preset = preset
         self.cutoffs = cutoffs
         self.n_jobs = n_jobs

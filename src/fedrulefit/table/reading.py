@@ -51,13 +51,10 @@ class Reading:
         unreadable; a number outside the range as it stands.
     states : (n_rows,) uint8
         The :class:`Cell` of each.
-    n_decimal_comma : int
-        How many of the unreadable would be numbers with a decimal comma.
     """
 
     values: Floats
     states: States
-    n_decimal_comma: int = 0
 
     def count(self, *kinds: Cell) -> int:
         """Return how many cells are of these kinds."""
@@ -94,4 +91,4 @@ def _read_numbers(raw: Raw, covariate: Number) -> Reading:
     states = np.isnan(x).astype(np.uint8) * np.uint8(Cell.MISSING)
     states[x < low], states[x > high] = Cell.BELOW, Cell.ABOVE
     states[numbers.unreadable] = Cell.UNREADABLE
-    return Reading(x, states, numbers.n_decimal_comma)
+    return Reading(x, states)
