@@ -61,6 +61,11 @@ class ModelFileError(FedRuleFitError):
     """A model file is damaged, hostile, or of another version."""
 
 
+def get_extra(extra: str) -> str:
+    """Return how to install an extra: from a clone, while no package is published."""
+    return f"""in the folder of fedrulefit's source: pip install -e ".[{extra}]\""""
+
+
 MOST_WORDS: Final = 500
 """Most characters of another's text that are shown."""
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.grid import RULE_SPREAD, Axis
-from fedrulefit.errors import FedRuleFitError
+from fedrulefit.errors import FedRuleFitError, get_extra
 from fedrulefit.model import Model
 from fedrulefit.model.publish import check_rounding
 from fedrulefit.study import Category, Covariate, Number, Ordered, YesNo, level_key
@@ -49,7 +49,7 @@ def build_onnx(model: Model) -> ModelProto:
     try:
         from onnx import checker, helper
     except ImportError:
-        raise FedRuleFitError("ONNX is not installed: pip install 'fedrulefit[onnx]'") from None
+        raise FedRuleFitError(f"ONNX is not installed; {get_extra('onnx')}") from None
     family = model.study.family
     results = (family.words.predictor_column, family.words.prediction_column)
     taken = set(results) & set(model.study.names)
