@@ -32,7 +32,7 @@ PATIENT_INEXACT: Final = error(
 )
 PATIENT_ROWS: Final = error(
     "patient-rows",
-    "{n} of {all} patients have more rows than the study's bound {bound}; the most is {most}",
+    "{n} of {all} patients have more rows than the study's bound {bound}",
     "keep at most {bound} rows of each, or agree on a larger 'max_rows' with all sites",
 )
 
@@ -53,8 +53,7 @@ def check_patients(columns: Columns, study: Study) -> tuple[Ints | None, list[Fi
     rows = np.bincount(places[places >= 0])
     n_many = int((rows > bound).sum())
     if n_many:
-        facts = {"n": n_many, "all": rows.size, "bound": bound, "most": rows.max()}
-        found.append(PATIENT_ROWS.of(name, **facts))
+        found.append(PATIENT_ROWS.of(name, n=n_many, all=rows.size, bound=bound))
     return places, found
 
 
