@@ -64,7 +64,10 @@ def check_repeated(table: Table) -> None:
 
 
 def expect_repeats(columns: Floats) -> float:
-    """Return how many rows would repeat another by chance, were the columns independent.
+    r"""Return how many rows would repeat another by chance, were the columns independent.
+
+    A row whose like has the chance p is the first of its kind among n rows with the chance
+    :math:`(1 - (1 - p)^n) / (n\,p)`.
 
     Parameters
     ----------
@@ -75,4 +78,6 @@ def expect_repeats(columns: Floats) -> float:
     for column in columns.T:
         _, place, counts = np.unique(column, return_inverse=True, return_counts=True)
         alike += np.log(counts / n_rows)[place]
-    return float(np.minimum(n_rows * np.exp(alike), 1.0).sum())
+    chance = np.exp(alike)
+    missed = np.exp(n_rows * np.log1p(-np.minimum(chance, 1 - 1e-12)))
+    return float((1 - (1 - missed) / (n_rows * chance)).sum())

@@ -173,7 +173,7 @@ def test_no_patient_is_in_two_folds_or_in_both_parts(
         for fold in range(n_folds):
             assert min(map(len, naive_outcome(table, folds == fold))) >= least
     else:
-        everybody = naive_outcome(table, folds == folds)  # noqa: PLR0124
+        everybody = naive_outcome(table, folds == folds)
         assert min(map(len, everybody)) < n_folds * least
     if held.any():
         for part in (held, ~held):
