@@ -70,8 +70,8 @@ class Budget:
             return ["The histograms leave WITHOUT noise: no budget covers them."]
         lines = [
             f"A run costs ε = {self.cost:g} ({self._product()}) for adding or removing "
-            f"{one_patient(self.max_rows)}. Over unchanged patients a further run repeats the same noise, and costs "
-            "nothing more."
+            f"{one_patient(self.max_rows)}. Over unchanged patients a further run repeats the "
+            "same noise, and costs nothing more."
         ]
         if not self.problem:
             lines.append(self._pays())
