@@ -13,7 +13,6 @@ from sklearn.model_selection import cross_val_score
 
 from fedrulefit import FederatedRuleFitClassifier, RuleFitClassifier
 from fedrulefit.errors import DataError
-from fedrulefit.estimators.repeated import expect_repeats
 from fedrulefit.study import Study
 from tests.samples import make_frame, make_study
 
@@ -172,15 +171,3 @@ def test_coarse_columns_are_the_same_by_chance_and_no_reason_to_warn() -> None:
     coarse = rng.integers(0, 3, (300, 3)).astype(float)
     assert len(np.unique(coarse, axis=0)) < 30
     assert warned(coarse, rng.random(300) < 0.5) == []
-
-
-def test_repeats_by_chance_are_those_of_independent_columns() -> None:
-    """By simulation, the seed fixed: three standard errors of the mean over 200 tables."""
-    rng = np.random.default_rng(1)
-    columns = np.column_stack([rng.permutation(np.arange(400) % n) for n in (9, 13, 17)])
-    found = []
-    for _ in range(200):
-        shuffled = np.column_stack([rng.choice(column, 400) for column in columns.T])
-        found.append(400 - len(np.unique(shuffled, axis=0)))
-    expected = expect_repeats(columns.astype(float))
-    assert abs(np.mean(found) - expected) < 3 * np.std(found) / np.sqrt(200)
