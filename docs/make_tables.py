@@ -40,6 +40,7 @@ from fedrulefit.table import (
     numbers,
     outcome,
     parquet_file,
+    patient_column,
     size_limit,
     sources,
     weights,
@@ -57,11 +58,12 @@ STUDY_PARTS: Final = (
     ('`[covariates.NAME]` with `kind = "yes/no"`', study.YesNo),
     ("`[unusual]`", study.Unusual),
     ("`[weight]`", study.Weight),
+    ("`[patient]`", study.Patient),
 )
 
 FINDING_ROOMS: Final = (
     sources, size_limit, csv_file, parquet_file, frames,
-    header, check, numbers, covariates, outcome, weights,
+    header, check, numbers, covariates, outcome, weights, patient_column,
 )  # fmt: skip
 """The modules that declare findings, in the order in which a table walks through them."""
 

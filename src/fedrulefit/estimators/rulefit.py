@@ -38,7 +38,8 @@ from fedrulefit.estimators.reading import (
     read_inferred,
     unused_name,
 )
-from fedrulefit.estimators.targets import encode_classes, read_sites
+from fedrulefit.estimators.repeated import check_repeated, declare_patient, rows_each
+from fedrulefit.estimators.targets import encode_classes, read_patients, read_sites
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
 from fedrulefit.study import (
     Outcome,
@@ -71,7 +72,7 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
     def _noise(self, site: str) -> Noise | None:
         return None
 
-    def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any) -> Any:
+    def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any, patients: Any) -> Any:
         given: Floats | None = None
         if sample_weight is not None:
             given = _check_sample_weight(
@@ -81,11 +82,13 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         self.classes_, outcome = encode_classes(y, asker=self)
         check_consistent_length(values, outcome)
         labels = read_sites(sites, len(values))
-        study = self._study(given)
         weights = np.ones(len(values)) if given is None else given
         counted = weights > 0
-        table = Table(values[counted], outcome[counted], weights[counted])
-        self._learn(study, table, labels[counted])
+        whose = read_patients(patients, len(values))
+        table = Table(values, outcome, weights, whose).take(counted)
+        if whose is None:
+            check_repeated(table)
+        self._learn(self._study(given, rows_each(table, labels[counted])), table, labels[counted])
         return self
 
     def _learn(self, study: Study, table: Table, labels: npt.NDArray[np.str_]) -> None:
@@ -130,9 +133,9 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
             return read_declared(X, self.study, asker=self)
         return read_inferred(X, self.study_.covariates, asker=self)
 
-    def _study(self, weights: Floats | None) -> Study:
+    def _study(self, weights: Floats | None, max_rows: int | None) -> Study:
         covariates = self._covariates if self.study is None else self.study.covariates
-        weight = None
+        weight, patient = None, declare_patient(self.study, max_rows, covariates)
         if weights is not None:
             check_counts(weights)
             weight = Weight(
@@ -147,6 +150,8 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
                 raise DataError("the study has patient weights: pass them as sample_weight")
             if declared is not None and weights is not None and weights.max() > declared.max:
                 raise DataError(f"a weight is above the study's public bound {declared.max:g}")
+            if patient is not None and self.study.patient is None:
+                facts |= {"patient": patient, "ranges_from_data": True}
             return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
         negative, positive = (str(label) for label in self.classes_)
         column = unused_name("outcome", covariates)
@@ -157,6 +162,7 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
             outcome=outcome,
             covariates=dict(covariates),
             weight=weight,
+            patient=patient,
             settings=self._resolve(None),
         )
 
@@ -287,7 +293,13 @@ class FederatedRuleFitClassifier(_RuleFit):
             setattr(self, name, value)
 
     def fit(
-        self, X: Any, y: Any, *, sites: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sites: Any = None,
+        sample_weight: Any = None,
+        patients: Any = None,
     ) -> FederatedRuleFitClassifier:
         """Learn one model over all sites.
 
@@ -301,8 +313,11 @@ class FederatedRuleFitClassifier(_RuleFit):
             The site of every patient; without it, all are one site.
         sample_weight : (n_rows,), optional
             How many patients a row stands for.
+        patients : (n_rows,), optional
+            Whose each row is, where a patient may have several: they stay in one fold and count
+            as one patient wherever patients must be enough. Without it every row is a patient.
         """
-        fitted: FederatedRuleFitClassifier = self._fit(X, y, sites, sample_weight)
+        fitted: FederatedRuleFitClassifier = self._fit(X, y, sites, sample_weight, patients)
         return fitted
 
     def _noise(self, site: str) -> Noise | None:
@@ -379,11 +394,13 @@ class RuleFitClassifier(_RuleFit):
         for name, value in settings.items():
             setattr(self, name, value)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RuleFitClassifier:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, patients: Any = None
+    ) -> RuleFitClassifier:
         """Learn a model from pooled data; see :class:`FederatedRuleFitClassifier`."""
         if self.cutoffs not in ("exact", "histogram"):
             raise ValueError(f"cutoffs must be 'exact' or 'histogram', not {self.cutoffs!r}")
-        fitted: RuleFitClassifier = self._fit(X, y, None, sample_weight)
+        fitted: RuleFitClassifier = self._fit(X, y, None, sample_weight, patients)
         return fitted
 
     def _more_settings(self) -> dict[str, Any]:

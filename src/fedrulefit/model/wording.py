@@ -39,6 +39,21 @@ def tell_stand_ins(terms: Sequence[str]) -> str:
     )
 
 
+def tell_rows(study: Study) -> str:
+    """Return what it means for numbers that a patient may have several rows; else nothing."""
+    if study.max_rows == 1:
+        return ""
+    return (
+        f"Counts are of rows, of which one patient has up to {study.max_rows}. Rows of one patient "
+        "are not independent, as 95 % intervals take them to be: these are too narrow."
+    )
+
+
+def name_rows(study: Study) -> str:
+    """Return what counts are of: patients, or rows where a patient may have several."""
+    return "patients" if study.max_rows == 1 else "rows"
+
+
 def describe_term(term: Term, grid: Grid, study: Study, distribution: Distribution = None) -> str:
     """Return a term in the study's own words."""
     if isinstance(term, RuleTerm):

@@ -21,7 +21,7 @@ from fedrulefit.model import LinearTerm, Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
-from fedrulefit.model.wording import tell_stand_ins
+from fedrulefit.model.wording import name_rows, tell_rows, tell_stand_ins
 from fedrulefit.study import Covariate, Number
 
 
@@ -251,7 +251,7 @@ def _tell_patients(model: Model) -> str:
     """Return how many patients the model rests on, and how many had the outcome."""
     origin, words = model.provenance, model.study.family.words
     learnt = (
-        f"It was learnt from {format_count(origin.patients)} patients of "
+        f"It was learnt from {format_count(origin.patients)} {name_rows(model.study)} of "
         f"{_plural(len(origin.sites), 'site')}; "
     )
     if origin.events is None:
@@ -293,7 +293,10 @@ def list_origin(model: Model, file: str) -> list[Fact]:
     origin, words = model.provenance, model.study.family.words
     facts = [
         ("Sites", ", ".join(origin.sites)),
-        ("Patients, all sites together", format_count(origin.patients)),
+        (
+            f"{name_rows(model.study).capitalize()}, all sites together",
+            format_count(origin.patients),
+        ),
         (words.with_outcome.capitalize(), tell_events(model)),
     ]
     for site, counts in zip(origin.sites, origin.by_site, strict=False):
@@ -302,6 +305,8 @@ def list_origin(model: Model, file: str) -> list[Fact]:
         facts.append((f"Of {site}", f"{format_count(counts.patients)}; {told}"))
     if model.study.weight is not None:
         facts.append(("Weights", f"patients count by their {model.study.weight.column!r}"))
+    if tell_rows(model.study):
+        facts.append(("Rows", tell_rows(model.study)))
     if model.rounding is not None:
         facts.append(("Counts", warn_exact(model, file) or model.rounding.words()))
     return facts

@@ -26,7 +26,7 @@ from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file import model_text
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
 from fedrulefit.model.validation import SiteValidation
-from fedrulefit.model.wording import STANDS_FOR_SITE
+from fedrulefit.model.wording import STANDS_FOR_SITE, tell_rows
 from fedrulefit.report import charts, curves, forest
 from fedrulefit.report import contents as facts
 from fedrulefit.report.embedded import dump_island, write_family
@@ -179,6 +179,7 @@ def _judge(model: Model, evaluation: Evaluation) -> _Judged:
         evaluation.words(),
         facts.tell_heterogeneity(evaluation),
         facts.tell_unknown(evaluation),
+        tell_rows(model.study),
         before,
     )
     drawn = [curves.draw_calibration(evaluation, digits)]
@@ -209,6 +210,7 @@ def _compare_sites(model: Model, validation: SiteValidation) -> _Judged:
         facts.tell_validation(validation),
         facts.tell_heterogeneity(validation),
         facts.tell_unknown(validation),
+        tell_rows(model.study),
     )
     frame, summary = validation.metrics_frame(), validation.summary()
     over = _tabulate(validation.summary_frame(), judge.summary_columns, digits)
