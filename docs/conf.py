@@ -30,7 +30,7 @@ import public_names  # noqa: E402
 CHAPTERS: Final = {
     "Tutorial": ["tutorial"],
     "How to": ["howto-consortium", "howto-data-protection", "export"],
-    "Reference": ["api", "protocol", "model-file"],
+    "Reference": ["tables", "api", "protocol", "model-file"],
     "Method": ["method", "statistics", "defaults"],
     "Results": ["real-data", "paper-study", "benchmarks", "coverage"],
     "Development": ["site/contributing", "architecture", "site/changes"],

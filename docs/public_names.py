@@ -191,6 +191,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.errors.FederationError",
             "fedrulefit.errors.FitError",
             "fedrulefit.errors.ModelFileError",
+            "fedrulefit.errors.ReadingWarning",
         ),
     ),
     (

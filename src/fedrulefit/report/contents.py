@@ -93,7 +93,7 @@ class Field:
     options : tuple of str
         Words for the codes, in their order; empty for a number.
     complete : bool
-        Whether it must be given.
+        Whether it must be given: never if the model does not use it.
     used : bool
         Whether the model uses it at all.
     """
@@ -189,7 +189,7 @@ def _field(j: int, name: str, covariate: Covariate, *, used: bool) -> Field:
         low=low,
         high=high,
         options=options,
-        complete=covariate.complete,
+        complete=covariate.complete and used,
         used=used,
     )
 

@@ -77,41 +77,48 @@
   // ---- the patient -------------------------------------------------------
 
   const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+  const INFINITE = /^([+-]?)inf(inity)?$/i;
   const controls = island.axes.map((_, j) => byId("x" + j));
   let everyPart = false;
 
-  /** Value of a control: a number, null for missing, or undefined where it cannot be used. */
+  /** Number that a text is, or undefined. */
+  function parse(text) {
+    const plain = text.replace("−", "-").replace(",", ".");
+    const infinite = INFINITE.exec(plain);
+    if (infinite) return infinite[1] === "-" ? -Infinity : Infinity;
+    return NUMBER.test(plain) ? Number(plain) : undefined;
+  }
+
+  /** What kind of cell a text is to its covariate, as table/reading.py tells, and its value. */
+  function look(axis, text) {
+    if (text === "") return ["missing", null];
+    if (axis.words) return ["known", Number(text)];
+    const x = parse(text);
+    if (axis.missing.some((word) => word === text.toLowerCase() || (word !== "" && Number(word) === x))) return ["missing", null];
+    if (x === undefined) return ["unreadable", null];
+    return [x < axis.range[0] ? "below" : x > axis.range[1] ? "above" : "known", x];
+  }
+
+  /** A control's value (null for missing, undefined where it leaves no prediction), kind and flag. */
   function read(j) {
     const axis = island.axes[j], control = controls[j];
-    const text = control.value.trim();
-    let problem = "", value;
-    if (text === "") {
-      value = axis.complete ? undefined : null;
-    } else if (axis.words) {
-      value = Number(text);
-    } else {
-      const plain = text.replace("−", "-").replace(",", ".");
-      value = NUMBER.test(plain) ? Number(plain) : undefined;
-      if (value !== undefined && !Number.isFinite(value)) value = undefined;
-      if (value === undefined) problem = "Not a number.";
-      else if (value < axis.range[0] || value > axis.range[1]) {
-        problem = "Outside of the study's range: the model has not seen such patients.";
-      }
-    }
-    const wrong = text !== "" && value === undefined;
-    if (wrong) control.setAttribute("aria-invalid", "true"); else control.removeAttribute("aria-invalid");
-    byId("x" + j + "-hint").querySelector(".problem").textContent = problem;
-    return value;
+    const [kind, x] = look(axis, control.value.trim()), flag = axis.flags[kind];
+    if (kind === "unreadable") control.setAttribute("aria-invalid", "true"); else control.removeAttribute("aria-invalid");
+    byId("x" + j + "-hint").querySelector(".problem").textContent = flag && kind !== "missing" ? flag.text + "." : "";
+    return { value: flag ? (flag.refused ? undefined : flag.value) : x, kind, flag };
   }
 
   function update() {
-    const values = controls.map((_, j) => read(j));
-    const open = values.flatMap((x, j) => (x === undefined ? [island.axes[j].name] : []));
+    const cells = controls.map((_, j) => read(j)), values = cells.map((cell) => cell.value);
+    const needed = cells.flatMap((cell, j) => (cell.kind === "missing" && cell.flag ? [island.axes[j].name] : []));
+    const unusual = cells.flatMap((cell) => (cell.kind !== "missing" && cell.flag ? [cell.flag.text + "."] : []));
     const output = byId("risk"), note = byId("risk-note");
-    if (open.length) {
+    output.dataset.flags = JSON.stringify(cells.flatMap((cell) => (cell.flag ? [cell.flag.text] : [])));
+    byId("risk-flags").textContent = unusual.join(" ");
+    if (values.includes(undefined)) {
       output.textContent = "–";
       delete output.dataset.risk;
-      note.textContent = "Still needed: " + open.join(", ") + ".";
+      note.textContent = needed.length ? "Still needed: " + needed.join(", ") + "." : "";
       byId("risk-bar").setAttribute("width", 0);
       byId("parts").tBodies[0].replaceChildren();
       byId("parts").hidden = true;

@@ -7,12 +7,13 @@ one float per cell, and every :class:`~fedrulefit.table.findings.Finding`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import numpy as np
 
+from fedrulefit.core.arrays import Floats
 from fedrulefit.errors import DataError
 from fedrulefit.study import Study
 from fedrulefit.table.columns import Columns
@@ -22,6 +23,7 @@ from fedrulefit.table.header import check_header
 from fedrulefit.table.outcome import check_outcome
 from fedrulefit.table.patient_column import check_patients
 from fedrulefit.table.patients import Table
+from fedrulefit.table.repeats import count_repeats, find_twins
 from fedrulefit.table.sources import Source, read_columns
 from fedrulefit.table.weights import check_weights
 
@@ -36,6 +38,23 @@ TOO_FEW: Final = warning(
     f"the number of patients is {{n}}, below {FEW_PATIENTS}",
     "a site this small learns little and protects its patients less: "
     "consider joining with another site",
+)
+
+REPEATED_ROWS: Final = warning(
+    "repeated-rows",
+    "{n} of {all} rows repeat another row in every column of the study",
+    "check the export for rows that were joined or appended twice; where a patient has several "
+    "rows, name the column that says whose each is ('[patient]' in the study)",
+)
+SAME_AS_OUTCOME: Final = warning(
+    "same-as-outcome",
+    "tells patients apart exactly as the outcome {other} does",
+    "it is probably known only with the outcome: take it out of the study, with all sites",
+)
+SAME_COLUMNS: Final = warning(
+    "same-columns",
+    "tells patients apart exactly as column {other} does",
+    "keep one of the two in the study, unless they differ at another site",
 )
 
 
@@ -81,9 +100,34 @@ def load_table(
     """
     inspection = inspect_table(source, study, need_outcome=need_outcome, where=where)
     if inspection.table is None:
-        lines = [f"  {finding}" for finding in inspection.errors]
-        raise DataError("\n".join([f"{where} does not fit the study {study.name!r}:", *lines]))
+        raise _refusal(inspection.errors, study, where)
     return inspection.table
+
+
+def load_columns(source: Source, study: Study, *, where: str = "table") -> Columns:
+    """Return the raw columns of all covariates: to predict, where each row stands for itself.
+
+    Raises
+    ------
+    DataError
+        Where a column is not there, or there twice. What the cells hold is not looked at.
+    """
+    try:
+        columns = read_columns(source, only=set(study.names), where=where)
+    except UnreadableError as unreadable:
+        raise _refusal([unreadable.finding], study, where) from None
+    findings = check_header(columns, study, need_outcome=False)
+    faults = [finding for finding in findings if finding.severity == "error"]
+    if not faults and columns.n_rows == 0:
+        faults = [NO_ROWS.of()]
+    if faults:
+        raise _refusal(faults, study, where)
+    return columns
+
+
+def _refusal(faults: Sequence[Finding], study: Study, where: str) -> DataError:
+    lines = [f"  {finding}" for finding in faults]
+    return DataError("\n".join([f"{where} does not fit the study {study.name!r}:", *lines]))
 
 
 def inspect_table(
@@ -100,7 +144,7 @@ def inspect_table(
         columns = read_columns(source, only=wanted, where=where)
     except UnreadableError as unreadable:
         return Inspection(None, (unreadable.finding,))
-    findings = check_header(columns, study, need_outcome=need_outcome)
+    findings = [*columns.findings, *check_header(columns, study, need_outcome=need_outcome)]
     if not wanted.intersection(columns.names):
         return Inspection(None, tuple(findings))
     if columns.n_rows == 0:
@@ -113,11 +157,29 @@ def inspect_table(
     n_patients = columns.n_rows if patients is None else len(np.unique(patients))
     if need_outcome and n_patients < FEW_PATIENTS:
         findings.append(TOO_FEW.of(n=n_patients))
+    if need_outcome:
+        findings += _check_repeats(values, outcome, study)
     if any(f.severity == "error" for f in findings):
         return Inspection(None, tuple(findings))
     if weights is None:
         weights = np.ones(columns.n_rows)
     return Inspection(Table(values, outcome, weights, patients), tuple(findings))
+
+
+def _check_repeats(values: Floats, outcome: Floats | None, study: Study) -> list[Finding]:
+    """Look for rows and columns that repeat others."""
+    whole = values if outcome is None else np.column_stack([outcome, values])
+    names = [study.outcome.column] * (outcome is not None) + list(study.names)
+    findings = [
+        (SAME_AS_OUTCOME if names[first] == study.outcome.column else SAME_COLUMNS).of(
+            names[later], other=repr(names[first])
+        )
+        for first, later in find_twins(whole)
+    ]
+    n_repeats = 0 if study.patient is not None else count_repeats(whole)
+    if n_repeats:
+        findings.append(REPEATED_ROWS.of(n=n_repeats, all=len(whole)))
+    return findings
 
 
 def _check_optional(
