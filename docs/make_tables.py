@@ -41,6 +41,7 @@ from fedrulefit.table import (
     numbers,
     outcome,
     parquet_file,
+    repeats,
     size_limit,
     sources,
     text_file,
@@ -63,7 +64,7 @@ STUDY_PARTS: Final = (
 
 FINDING_ROOMS: Final = (
     sources, size_limit, text_file, csv_file, excel_file, parquet_file, frames,
-    header, check, numbers, covariates, outcome, weights,
+    header, check, numbers, covariates, outcome, weights, repeats,
 )  # fmt: skip
 """The modules that declare findings, in the order in which a table walks through them."""
 
