@@ -27,9 +27,11 @@ from fedrulefit.model.file import model_text
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import STANDS_FOR_SITE
+from fedrulefit.numerals import format_count, write_minus
 from fedrulefit.report import charts, curves, forest
 from fedrulefit.report import contents as facts
 from fedrulefit.report.embedded import dump_island, write_family
+from fedrulefit.report.specification import DIGITS, list_covariates, list_specification
 from fedrulefit.report.subgroups import tabulate_subgroups
 from fedrulefit.report.tripod import list_checklist, list_cluster_items
 
@@ -69,6 +71,7 @@ def _frame(model: Model) -> dict[str, Any]:
         "policy": _content_policy(style, program),
         "island": _Markup(dump_island(model)),
         "first": FIRST,
+        "significant": DIGITS,
         "width": charts.WIDTH,
         "height": charts.HEIGHT,
         "paper": curves,
@@ -102,7 +105,8 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "bill": model.privacy,
         "certificate": facts.list_certificate(model),
         "path": model.provenance.path,
-        "specification": _Table(*facts.list_specification(model)),
+        "covariates": list_covariates(model),
+        "specification": list_specification(model),
         "settings": facts.list_settings(model),
         "versions": facts.list_versions(model),
         "digest": hashlib.sha256(model_text(model).encode("utf-8", "replace")).hexdigest(),
@@ -253,8 +257,8 @@ def _number(value: float, digits: int) -> str:
     if math.isnan(value):
         return "–"
     if float(value).is_integer():
-        return facts.format_count(value)
-    return facts.write_minus(f"{value:.{digits}f}")
+        return format_count(value)
+    return write_minus(f"{value:.{digits}f}")
 
 
 class _Markup(str):
