@@ -50,9 +50,12 @@
 
   // ---- words and elements ------------------------------------------------
 
-  function format(x) {
-    if (x === 0) return "0";
-    const text = Math.abs(x) >= 1e4 ? x.toFixed(0) : String(Number(x.toPrecision(4)));
+  /** A number to its step, or four significant digits: as numerals.py writes it. */
+  function format(x, step) {
+    const steps = step ? Math.round(x / step) * step : NaN;
+    const even = Math.abs(steps - x) <= 1e-9 * Math.max(step, Math.abs(x));
+    const text = even ? String(Number(steps.toPrecision(12)))
+      : Math.abs(x) >= 1e4 ? x.toFixed(0) : String(Number(x.toPrecision(4)));
     return text.replace("-", "−");
   }
   function make(tag, text, className) {
@@ -71,7 +74,7 @@
   const nameOf = (axis) => axis.name + (axis.unit ? " (" + axis.unit + ")" : "");
   function wordOf(axis, x) {
     if (x === null) return "missing";
-    return axis.words ? axis.words[x] : format(x) + (axis.unit ? " " + axis.unit : "");
+    return axis.words ? axis.words[x] : format(x, axis.step) + (axis.unit ? " " + axis.unit : "");
   }
 
   // ---- the patient -------------------------------------------------------
@@ -329,6 +332,7 @@
 
   // ---- long tables -------------------------------------------------------
 
+  document.documentElement.classList.add("live"); // without a program nothing is hidden
   for (const button of document.querySelectorAll(".more")) {
     const table = byId(button.dataset.table);
     const late = table.querySelector(".late");
@@ -343,9 +347,19 @@
     });
   }
 
-  // On paper nothing can be opened.
+  // On paper nothing can be opened: all of it is there, and afterwards as before.
+  let closed = [], short = [];
   addEventListener("beforeprint", () => {
-    for (const folded of document.querySelectorAll("details")) folded.open = true;
+    closed = [...document.querySelectorAll("details:not([open])")];
+    short = [...document.querySelectorAll("table.long:not(.all)")];
+    for (const folded of closed) folded.open = true;
+    for (const part of short) part.classList.add("all");
+    count();
+  });
+  addEventListener("afterprint", () => {
+    for (const folded of closed) folded.open = false;
+    for (const part of short) part.classList.remove("all");
+    count();
   });
 
   // ---- sorting and filtering the rules -------------------------------------
@@ -384,6 +398,7 @@
     const up = head.getAttribute("aria-sort") === "descending" || (key === "words" && head.getAttribute("aria-sort") !== "ascending");
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    byId("rules-order").textContent = "by " + head.firstChild.textContent.toLowerCase() + (up ? ", upwards" : ", downwards");
     const value = key === "words"
       ? (row) => row.cells[0].textContent
       : (row) => Number(row.dataset[key]);
@@ -400,10 +415,11 @@
     filter.addEventListener("input", filterRows);
     filter.addEventListener("submit", (event) => event.preventDefault());
     for (const head of table.tHead.rows[0].cells) {
-      const button = make("button", head.textContent);
+      // A browser repeats no table head that holds a button: on paper it is text.
+      const button = make("button", head.textContent), words = make("span", head.textContent, "paper");
       button.type = "button";
       button.addEventListener("click", () => sortRows(head));
-      head.replaceChildren(button);
+      head.replaceChildren(button, words);
     }
     count();
   }

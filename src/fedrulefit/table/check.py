@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats
 from fedrulefit.errors import DataError
 from fedrulefit.study import Study
 from fedrulefit.table.columns import Columns
@@ -21,10 +20,13 @@ from fedrulefit.table.covariates import check_covariates
 from fedrulefit.table.findings import Finding, UnreadableError, error, warning
 from fedrulefit.table.header import check_header
 from fedrulefit.table.outcome import check_outcome
+from fedrulefit.table.patient_column import check_patients
 from fedrulefit.table.patients import Table
-from fedrulefit.table.repeats import count_repeats, find_twins
+from fedrulefit.table.repeats import check_repeats
 from fedrulefit.table.sources import Source, read_columns
 from fedrulefit.table.weights import check_weights
+
+_Values = TypeVar("_Values")
 
 FEW_PATIENTS: Final = 20
 """A site of fewer is told that it learns little; nothing that leaves depends on it."""
@@ -35,23 +37,6 @@ TOO_FEW: Final = warning(
     f"the number of patients is {{n}}, below {FEW_PATIENTS}",
     "a site this small learns little and protects its patients less: "
     "consider joining with another site",
-)
-
-REPEATED_ROWS: Final = warning(
-    "repeated-rows",
-    "{n} of {all} rows repeat another row in every column of the study",
-    "check the export for rows that were joined or appended twice; where a patient has several "
-    "rows, learn from one of them",
-)
-SAME_AS_OUTCOME: Final = warning(
-    "same-as-outcome",
-    "tells patients apart exactly as the outcome {other} does",
-    "it is probably known only with the outcome: take it out of the study, with all sites",
-)
-SAME_COLUMNS: Final = warning(
-    "same-columns",
-    "tells patients apart exactly as column {other} does",
-    "keep one of the two in the study, unless they differ at another site",
 )
 
 
@@ -132,13 +117,11 @@ def inspect_table(
 ) -> Inspection:
     """Check a table against the study and report all that is found.
 
-    With ``need_outcome=False`` (prediction) outcome and weights may be absent;
+    With ``need_outcome=False`` (prediction) outcome, weights and patients may be absent;
     where they are there but faulty they are left out with a warning, and
     findings that matter only for learning are not made.
     """
-    wanted = {*study.names, study.outcome.column}
-    if study.weight:
-        wanted.add(study.weight.column)
+    wanted = {*study.names, *study.special.values()}
     try:
         columns = read_columns(source, only=wanted, where=where)
     except UnreadableError as unreadable:
@@ -152,41 +135,27 @@ def inspect_table(
     values = check_covariates(columns, study, findings, learning=need_outcome)
     outcome = _check_optional(check_outcome, columns, study, findings, needed=need_outcome)
     weights = _check_optional(check_weights, columns, study, findings, needed=need_outcome)
+    patients = _check_optional(check_patients, columns, study, findings, needed=need_outcome)
+    n_patients = columns.n_rows if patients is None else len(np.unique(patients))
+    if need_outcome and n_patients < FEW_PATIENTS:
+        findings.append(TOO_FEW.of(n=n_patients))
     if need_outcome:
-        findings += _check_repeats(values, outcome, study)
-    if need_outcome and columns.n_rows < FEW_PATIENTS:
-        findings.append(TOO_FEW.of(n=columns.n_rows))
+        findings += check_repeats(values, outcome, study)
     if any(f.severity == "error" for f in findings):
         return Inspection(None, tuple(findings))
     if weights is None:
         weights = np.ones(columns.n_rows)
-    return Inspection(Table(values, outcome, weights), tuple(findings))
-
-
-def _check_repeats(values: Floats, outcome: Floats | None, study: Study) -> list[Finding]:
-    """Look for rows and columns that repeat others."""
-    whole = values if outcome is None else np.column_stack([outcome, values])
-    names = [study.outcome.column] * (outcome is not None) + list(study.names)
-    findings = [
-        (SAME_AS_OUTCOME if names[first] == study.outcome.column else SAME_COLUMNS).of(
-            names[later], other=repr(names[first])
-        )
-        for first, later in find_twins(whole)
-    ]
-    n_repeats = count_repeats(whole)
-    if n_repeats:
-        findings.append(REPEATED_ROWS.of(n=n_repeats, all=len(whole)))
-    return findings
+    return Inspection(Table(values, outcome, weights, patients), tuple(findings))
 
 
 def _check_optional(
-    check: Callable[[Columns, Study], tuple[Floats | None, list[Finding]]],
+    check: Callable[[Columns, Study], tuple[_Values | None, list[Finding]]],
     columns: Columns,
     study: Study,
     findings: list[Finding],
     *,
     needed: bool,
-) -> Floats | None:
+) -> _Values | None:
     """Run `check`; where the column is not needed, its errors only leave it out."""
     values, found = check(columns, study)
     if needed:

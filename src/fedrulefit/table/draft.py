@@ -28,13 +28,12 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.errors import DataError, StudyError
 from fedrulefit.study import describe_settings
 from fedrulefit.table.cells import factorise, parse_numbers
-from fedrulefit.table.check import REPEATED_ROWS
 from fedrulefit.table.columns import Columns, Raw
 from fedrulefit.table.excel_file import split_sheet
 from fedrulefit.table.findings import Finding
 from fedrulefit.table.guess import Guess, count_values, guess_column, yes_and_no
 from fedrulefit.table.names import OUTCOME_NAMES, left_out_by_name
-from fedrulefit.table.repeats import count_repeats, find_twins
+from fedrulefit.table.repeats import REPEATED_ROWS, count_repeats, find_twins
 from fedrulefit.table.sources import Source, read_columns
 from fedrulefit.table.toml_text import toml_key, toml_level, toml_string
 

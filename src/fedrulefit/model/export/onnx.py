@@ -30,7 +30,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.grid import RULE_SPREAD, Axis
-from fedrulefit.errors import FedRuleFitError
+from fedrulefit.errors import FedRuleFitError, get_extra
 from fedrulefit.model import Model
 from fedrulefit.model.prediction import FLAGS_COLUMN
 from fedrulefit.model.publish import check_rounding
@@ -58,7 +58,7 @@ def build_onnx(model: Model) -> ModelProto:
     try:
         from onnx import checker, helper
     except ImportError:
-        raise FedRuleFitError("ONNX is not installed: pip install 'fedrulefit[onnx]'") from None
+        raise FedRuleFitError(f"ONNX is not installed; {get_extra('onnx')}") from None
     words, flags = model.study.family.words, list_flags(model)
     results = (words.predictor_column, words.prediction_column, FLAGS_COLUMN)
     taken = set(results) & set(model.study.names)
