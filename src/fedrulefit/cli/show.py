@@ -23,26 +23,10 @@ from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.model.subgroups import NAMES, Among, tell_patients
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import STANDS_FOR_SITE, tell_stand_ins
-from fedrulefit.protocol.coordinator import Progress
+from fedrulefit.protocol.coordinator import STEPS, Progress
 
 if TYPE_CHECKING:
     import pandas as pd
-
-STEPS = {
-    "join": "sites join",
-    "keys": "sites exchange keys",
-    "histograms": "noisy histograms",
-    "rules": "sites grow rules",
-    "votes": "sites vote on the rules",
-    "terms": "sites receive the merged rules",
-    "path": "cross-validation",
-    "fit": "fit together",
-    "summary": "supports of the rules",
-    "between": "differences between sites",
-    "evaluation": "held-out patients",
-    "results": "each site's own results",
-    "done": "done",
-}
 
 
 @contextmanager

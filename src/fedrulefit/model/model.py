@@ -245,12 +245,12 @@ class Model:
     def rules_frame(self, *, top: int | None = None, min_support: float = 0.0) -> pd.DataFrame:
         """Return the terms as a data frame, most important first.
 
-        Columns ``rule``, ``kind``, ``coefficient``, its effect (of a yes/no outcome
-        ``odds_ratio``), ``importance``, ``support`` (the share of training patients who
-        satisfy the rule); ``between_sites``, roughly the share of its variance that lies
-        between sites, NaN where that is not told;
+        Columns ``rule``, ``importance``, ``kind``, ``coefficient``; ``between_sites``, roughly
+        the share of its variance that lies between sites, NaN where that is not told;
         ``importance_within``, its importance by its spread within sites, as the paper has it;
-        and ``stands_for_site``, whether more than half of its variance lies between them.
+        ``stands_for_site``, whether more than half of its variance lies between them;
+        ``support`` (the share of training patients who satisfy the rule); and last, to be seen
+        on a narrow screen too, its effect (of a yes/no outcome ``odds_ratio``).
 
         Parameters
         ----------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -83,7 +83,13 @@ class Candidates:
     @property
     def n_allowed(self) -> int:
         """Rules that the fit to all patients may use."""
-        return int((self.factors[0][self.public.layout.rules] < FORBIDDEN).sum())
+        return len(self.allowed)
+
+    @cached_property
+    def allowed(self) -> tuple[Rule, ...]:
+        """The rules that the fit to all patients may use."""
+        may = (self.factors[0][self.public.layout.rules] < FORBIDDEN).tolist()
+        return tuple(rule for rule, can in zip(self.public.fitted_rules, may, strict=True) if can)
 
 
 def agree_on_grid(asker: Asker) -> Talk[Counted]:
@@ -106,10 +112,13 @@ def agree_on_grid(asker: Asker) -> Talk[Counted]:
     )
 
 
-def collect_rules(asker: Asker, counted: Counted, min_votes: int) -> Talk[Candidates]:
+def collect_rules(
+    asker: Asker, counted: Counted, min_votes: int, *, known: Sequence[Rule] | None = None
+) -> Talk[Candidates]:
     """Paper 2.2.2: every site grows rules; equal ones are merged.
 
     `min_votes` are the sites that must have enough patients in a rule; 0 for no vote.
+    `known` rules, merged in an earlier run, take the place of all.
     """
     asker.progress = Progress("rules")
     settings, grid = asker.settings, counted.grid
@@ -119,13 +128,12 @@ def collect_rules(asker: Asker, counted: Counted, min_votes: int) -> Talk[Candid
     )
     for reply in replies:
         _check_sent(reply, public.n_folds, grid, min(MAX_RULES, most_rules(settings)))
-    free = free_rules(asker.study, grid, counted.counts)
-    # One set for the fit to all patients, and one per fold for its cross-validation.
-    groups = [free.union(*(reply.rules for reply in replies))]
-    for fold in range(public.n_folds):
-        groups.append(free.union(*(reply.fold_rules[fold] for reply in replies)))
-    drop, by_code = settings.drop_complements, counted.by_code(asker.study)
-    rules = merge_rules(groups, grid, drop_complements=drop, by_code=by_code)
+    if known is None:
+        groups = _gather(asker.study, counted, replies, public.n_folds)
+        drop, by_code = settings.drop_complements, counted.by_code(asker.study)
+        rules = merge_rules(groups, grid, drop_complements=drop, by_code=by_code)
+    else:
+        groups, rules = [frozenset(known)], tuple(known)
     ballots: tuple[m.Ballot, ...] = ()
     if min_votes > 0:
         tally, ballots = yield from _hold_vote(asker, rules, replies)
@@ -139,6 +147,17 @@ def collect_rules(asker: Asker, counted: Counted, min_votes: int) -> Talk[Candid
     if {reply.n_terms for reply in built} != {public.n_terms}:
         raise ProtocolError("the sites disagree on the number of terms")
     return Candidates(public, [_forbid(public, group) for group in groups])
+
+
+def _gather(
+    study: Study, counted: Counted, replies: Sequence[m.RulesReply], n_folds: int
+) -> list[frozenset[Rule]]:
+    """Return one set for the fit to all patients, and one per fold for its cross-validation."""
+    free = frozenset(free_rules(study, counted.grid, counted.counts))
+    groups = [free.union(*(reply.rules for reply in replies))]
+    for fold in range(n_folds):
+        groups.append(free.union(*(reply.fold_rules[fold] for reply in replies)))
+    return groups
 
 
 def _hold_vote(
