@@ -161,15 +161,14 @@ def test_attributes(make: Make) -> None:
     fitted = make().fit(pd.DataFrame(X, columns=list("abcd")), Y)
     rules = fitted.rules_
     assert isinstance(rules, pd.DataFrame)
-    columns = ["rule", "kind", "coefficient", "odds_ratio", "importance", "support"]
-    columns += ["between_sites", "importance_within", "stands_for_site"]
+    columns = ["rule", "importance", "kind", "coefficient", "between_sites", "importance_within"]
+    columns += ["stands_for_site", "support", "odds_ratio"]
     assert list(rules.columns) == columns
     assert len(rules) == len(fitted.model_.terms) > 0
     importance = fitted.variable_importance_
     assert isinstance(importance, pd.Series)
-    assert set(importance.index) == set("abcd")
-    assert importance.is_monotonic_decreasing
-    assert set(importance.index[:2]) == {"a", "b"}
+    assert list(importance.index) == list("abcd")
+    assert set(importance.nlargest(2).index) == {"a", "b"}
     assert isinstance(fitted.history_, np.ndarray)
     assert (fitted.history_.dtype, fitted.history_.shape) == (np.float64, (20,))
     assert fitted.history_[-1] < fitted.history_[0]
