@@ -1,19 +1,21 @@
 """Figures of a model (matplotlib). Each takes an ``ax`` and returns it.
 
 Each shows data that can also be had as a frame or array from the model, named
-in its docstring.
+in its docstring. In place of a :class:`Model` each takes a fitted estimator.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
 from fedrulefit.errors import printable
 from fedrulefit.model import Model
 from fedrulefit.model.subgroups import Among, choose_patients
-from fedrulefit.model.wording import STANDS_FOR_SITE
+from fedrulefit.model.wording import STANDS_FOR_SITE, write_effect
 from fedrulefit.study import Number
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import BarContainer
     from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 RAISES = "#b2182b"
 LOWERS = "#2166ac"
@@ -34,6 +39,37 @@ SUBGROUP_TITLES: dict[Among, str] = {
 _WIDEST = 48
 
 
+class Fitted(Protocol):
+    """A fitted estimator: it has a model."""
+
+    model_: Model
+
+
+def of_model(
+    draw: Callable[Concatenate[Model, P], R],
+) -> Callable[Concatenate[Model | Fitted, P], R]:
+    """Let a figure take a fitted estimator for its model."""
+
+    @wraps(draw)
+    def drawn(model: Model | Fitted, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return draw(_find_model(model, draw.__name__), *args, **kwargs)
+
+    return drawn
+
+
+def _find_model(of: Any, name: str) -> Model:
+    """Return the model of an estimator, or refuse what has none."""
+    found = getattr(of, "model_", of)
+    if isinstance(found, Model):
+        return found
+    given = of.__name__ if isinstance(of, type) else type(of).__name__
+    raise TypeError(
+        f"plot.{name} takes a Model or a fitted estimator, not {given}: "
+        + ("call its 'fit' first" if hasattr(of, "fit") else "give 'estimator.model_'")
+    )
+
+
+@of_model
 def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: float = 0.0) -> Axes:
     """Draw the most important terms (:meth:`Model.rules_frame`).
 
@@ -50,7 +86,7 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     _stripe(ax.barh(place, scaled, color=colours), frame)
     ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
     for y, x, effect in zip(place, scaled, frame[words.effect_column], strict=True):
-        label = f"{words.effect_short} {effect:.2f}"
+        label = f"{words.effect_short} {write_effect(effect)}"
         ax.annotate(label, (x, y), (3, 0), textcoords="offset points", va="center")
     ax.set_xlim(0, 118)
     ax.set_xlabel("Importance (largest = 100)")
@@ -67,6 +103,7 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     return ax
 
 
+@of_model
 def importance(model: Model, ax: Axes | None = None) -> Axes:
     """Draw the importance of the covariates (:meth:`Model.importance_frame`).
 
@@ -85,6 +122,7 @@ def importance(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@of_model
 def subgroups(
     model: Model,
     ax: Axes | None = None,
@@ -141,6 +179,7 @@ def _site_rates(model: Model, top: int, min_support: float, among: Among) -> pd.
     return frame if asked == among else frame[:0]
 
 
+@of_model
 def history(model: Model, ax: Axes | None = None) -> Axes:
     """Draw the objective over the rounds (:meth:`Model.history_frame`)."""
     ax = _axes(ax)
@@ -154,6 +193,7 @@ def history(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@of_model
 def path(model: Model, ax: Axes | None = None) -> Axes:
     """Draw the cross-validation: held-out deviance over λ (:meth:`Model.path_frame`).
 
@@ -182,6 +222,7 @@ def path(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@of_model
 def coefficients(model: Model, ax: Axes | None = None, *, top: int = 8) -> Axes:
     """Draw how the coefficients grow along the path (:meth:`Model.coefficients_frame`).
 
@@ -211,6 +252,7 @@ def coefficients(model: Model, ax: Axes | None = None, *, top: int = 8) -> Axes:
     return ax
 
 
+@of_model
 def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> Axes:
     """Draw what was predicted for held-out patients against what was observed.
 
@@ -238,6 +280,7 @@ def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> 
     return ax
 
 
+@of_model
 def decision(model: Model, ax: Axes | None = None) -> Axes:
     """Draw the decision curve: net benefit over the threshold.
 
@@ -266,6 +309,7 @@ def decision(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@of_model
 def hospitals(model: Model, ax: Axes | None = None) -> Axes:
     """Draw the main measure of each site that was left out, the mean, and a further hospital.
 
@@ -296,6 +340,7 @@ def hospitals(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@of_model
 def partial_dependence(
     model: Model, feature: str | tuple[str, str], ax: Axes | None = None
 ) -> Axes:
@@ -374,6 +419,7 @@ def _dependence_on_two(model: Model, names: tuple[str, str], ax: Axes) -> Axes:
     return ax
 
 
+@of_model
 def overview(model: Model) -> Figure:
     """Draw all of them on one page."""
     from matplotlib.figure import Figure

@@ -18,11 +18,12 @@ from fedrulefit.cli.console import line, printable, stderr
 from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import FINEST, tell_distance
 from fedrulefit.model import Model
+from fedrulefit.model.display import fold_little, tell_little
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.model.subgroups import NAMES, Among, tell_patients
 from fedrulefit.model.validation import SiteValidation
-from fedrulefit.model.wording import STANDS_FOR_SITE, tell_stand_ins
+from fedrulefit.model.wording import STANDS_FOR_SITE, tell_stand_ins, write_effect
 from fedrulefit.protocol.coordinator import STEPS, Progress
 
 if TYPE_CHECKING:
@@ -58,6 +59,15 @@ def progress_bar(console: Console, *, quiet: bool) -> Iterator[Callable[[Progres
         yield tell
 
 
+def print_rules(console: Console, model: Model, frame: pd.DataFrame) -> None:
+    """Print the rule table, and of terms that count for little only how many they are."""
+    folded = fold_little(frame[model.study.family.words.effect_column])
+    console.print(rules_table(model, frame[~folded]))
+    if folded.any():
+        told = tell_little(model, frame.loc[folded, "importance"].to_numpy())
+        console.print(line(f"{told} (rules --json lists them)"))
+
+
 def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     """Return the rule table; importance is scaled so that the largest is 100.
 
@@ -75,7 +85,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
         support = "linear" if row["kind"] == "linear" else _tell(100 * row["support"], ".0f", " %")
         table.add_row(
             printable(row["rule"]),
-            Text(f"{row[words.effect_column]:.2f}", style=style),
+            Text(write_effect(row[words.effect_column]), style=style),
             f"{100 * row['importance'] / largest:.0f}",
             support,
             *[_tell(100 * row["between_sites"], ".0f", " %") for _ in between],
@@ -183,7 +193,7 @@ def print_model(console: Console, model: Model, file: Path, *, top: int, written
     print_summary(console, model, file)
     if top:
         console.print()
-        console.print(rules_table(model, model.rules_frame(top=top)))
+        print_rules(console, model, model.rules_frame(top=top))
     console.print()
     print_evaluation(console, model)
     console.print(Text(f"Covariates by importance: {importance_line(model)}"))

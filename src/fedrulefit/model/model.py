@@ -25,6 +25,7 @@ from fedrulefit.core.predictor import predict
 from fedrulefit.core.rounding import EXACT, PUBLISHED, Rounding
 from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.model import frames
+from fedrulefit.model.display import Shown
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Explanation, explain_rows
 from fedrulefit.model.subgroups import Among
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     from fedrulefit.table.sources import Source
 
 
-@dataclass(frozen=True, eq=False)
-class Model:
+@dataclass(frozen=True, eq=False, repr=False)
+class Model(Shown):
     """A rule ensemble, ready to predict.
 
     Parameters

@@ -71,6 +71,20 @@ def unit_change(axis: Axis) -> float:
     return float(min(steps, key=lambda step: abs(math.log(step / axis.spread))))
 
 
+def write_effect(effect: float) -> str:
+    """Return an effect, a ratio, as people read it: near 1 with the digits that tell it from 1."""
+    if is_little(effect):
+        away = abs(effect - 1)
+        digits = 2 if away == 0 else min(-math.floor(math.log10(away)), 5)
+        return f"{effect:.{digits}f}"
+    return f"{effect:.2f}" if 0.095 <= effect < 99.5 else format_number(effect)
+
+
+def is_little(effect: float) -> bool:
+    """Whether an effect is 1.00 when rounded: the term counts for little."""
+    return f"{effect:.2f}" == "1.00"
+
+
 def describe_rule(rule: Rule, grid: Grid, study: Study, distribution: Distribution = None) -> str:
     """Return a rule in the study's names and units; see :func:`describe_condition`."""
     return " & ".join(_describe(condition, grid, study, distribution) for condition in rule)

@@ -20,7 +20,8 @@ from fedrulefit.core.families import Family
 from fedrulefit.core.rules import as_interval, format_number
 from fedrulefit.model import Model
 from fedrulefit.model.dependence import find_dependence, list_codes, list_points
-from fedrulefit.report.contents import format_effect, write_minus
+from fedrulefit.model.wording import write_effect
+from fedrulefit.report.contents import write_minus
 from fedrulefit.study import Number
 
 WIDTH: Final = 320
@@ -200,7 +201,7 @@ def _mark(x: float, value: float, scale: _Scale, text: str) -> Mark:
 
 def _tell_effect(family: Family, value: float) -> str:
     effect = family.effect(min(value, _LARGEST))
-    return f"{family.words.effect_sign}{format_effect(effect)}"
+    return f"{family.words.effect_sign}{write_effect(effect)}"
 
 
 def _say_line(name: str, points: _Points, scale: _Scale) -> str:

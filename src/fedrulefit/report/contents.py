@@ -21,7 +21,7 @@ from fedrulefit.model import LinearTerm, Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
-from fedrulefit.model.wording import tell_stand_ins
+from fedrulefit.model.wording import tell_stand_ins, write_effect
 from fedrulefit.study import Covariate, Number
 
 
@@ -124,7 +124,7 @@ def list_terms(model: Model) -> list[TermRow]:
             words=model.describe(term),
             kind="rule" if isinstance(term, RuleTerm) else "linear",
             raises=term.coefficient > 0,
-            effect=format_effect(model.effect(term)),
+            effect=write_effect(model.effect(term)),
             size=model.effect(term),
             importance=100 * term.importance / largest,
             support=_told(model.support(term)),
@@ -216,7 +216,7 @@ def tell_model(model: Model) -> list[str]:
     used = {j for term in model.terms for j in term.features}
     first = model.terms[0]
     verb = "raises" if first.coefficient > 0 else "lowers"
-    effect = f"{words.effect_of} {words.effect_sign}{format_effect(model.effect(first))}"
+    effect = f"{words.effect_of} {words.effect_sign}{write_effect(model.effect(first))}"
     return [
         *lines,
         f"It adds up {_plural(len(model.rule_terms), 'rule')} and "
@@ -397,11 +397,6 @@ def list_settings(model: Model) -> list[Fact]:
 def list_versions(model: Model) -> Sequence[Fact]:
     """Return the software that made the model."""
     return model.provenance.software
-
-
-def format_effect(value: float) -> str:
-    """Return an effect as people read it."""
-    return f"{value:.2f}" if 0.095 <= value < 99.5 else format_number(value)
 
 
 def write_minus(text: str) -> str:
