@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 RAISES = "#b2182b"
 LOWERS = "#2166ac"
@@ -45,13 +45,18 @@ class Fitted(Protocol):
     model_: Model
 
 
-def of_model(
-    draw: Callable[Concatenate[Model, P], R],
-) -> Callable[Concatenate[Model | Fitted, P], R]:
+class Figured(Protocol[P, R_co]):
+    """A figure of a model, or of a fitted estimator's."""
+
+    def __call__(self, model: Model | Fitted, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Draw."""
+
+
+def of_model(draw: Callable[Concatenate[Model, P], R_co]) -> Figured[P, R_co]:
     """Let a figure take a fitted estimator for its model."""
 
     @wraps(draw)
-    def drawn(model: Model | Fitted, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def drawn(model: Model | Fitted, *args: P.args, **kwargs: P.kwargs) -> R_co:
         return draw(_find_model(model, draw.__name__), *args, **kwargs)
 
     return drawn
@@ -65,7 +70,11 @@ def _find_model(of: Any, name: str) -> Model:
     given = of.__name__ if isinstance(of, type) else type(of).__name__
     raise TypeError(
         f"plot.{name} takes a Model or a fitted estimator, not {given}: "
-        + ("call its 'fit' first" if hasattr(of, "fit") else "give 'estimator.model_'")
+        + (
+            "call its 'fit' first; of a Pipeline give the step"
+            if hasattr(of, "fit")
+            else "give 'estimator.model_'"
+        )
     )
 
 
