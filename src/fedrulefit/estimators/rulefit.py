@@ -74,7 +74,7 @@ class FederatedRuleFitClassifier(RuleFitBase):
         Of :meth:`transform`'s columns: one per term, not per column of X. scikit-learn's feature
         selectors get `feature_importances_`.
     intercept_ : (1,) float64
-    feature_importances_ : (n_features_in_,) float64
+    feature_importances_ : (n_features,) float64
         In the order of X's columns; they sum to 1.
     variable_importance_ : Series
         The same on the scale of F (paper 2.3).
