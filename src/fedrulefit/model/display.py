@@ -29,7 +29,7 @@ MOST_ROWS: Final = 25
 """Most terms of the table that is open; further ones are folded away."""
 
 _LEFT: Final = ' style="text-align: left"'
-_RIGHT: Final = ' style="text-align: right"'
+_RIGHT: Final = ' style="text-align: right; padding-left: 1em"'
 
 
 class Shown:
@@ -66,12 +66,13 @@ def tell_little(model: Model, importance: Floats) -> str:
 
     `importance` is that of these terms, shape (n_little,).
     """
-    share = float(importance.sum()) / (float(model.importance.sum()) or 1.0)
+    share = 100 * float(importance.sum()) / (float(model.importance.sum()) or 1.0)
+    told = "less than 0.1 %" if share < 0.1 else f"{share:.1f} %"
     several = len(importance) != 1
     return (
         f"and {_count(len(importance), 'term')} with {'' if several else 'an '}"
         f"{model.study.family.words.effect}{'s' * several} of 1.00 when rounded, "
-        f"{'together ' * several}{100 * share:.1f} % of the importance"
+        f"{'together ' * several}{told} of the importance"
     )
 
 

@@ -99,7 +99,7 @@ class Settings(Frozen):
         paper=1.0,
         group="Histograms",
         meaning="ε of one histogram, however many there are; it wins over `epsilon_total`. "
-        "Left out: a share of `epsilon_total`.",
+        "Left out, or None: a share of `epsilon_total`; only `noise` turns the noise off.",
         gt=0,
     )
     n_bins: int = setting(

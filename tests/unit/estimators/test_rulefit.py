@@ -214,6 +214,24 @@ def test_parameters_left_at_none_are_the_study_s_also_of_the_noise(
     assert fitted.epsilon_per_histogram == each
 
 
+@pytest.mark.parametrize("preset", [None, "default", "paper"])
+def test_no_epsilon_is_not_no_noise(preset: str | None) -> None:
+    """``epsilon=None`` turned the noise of a study off once, and not that of an estimator."""
+    facts = study_facts()
+    study = Study.from_mapping({**facts, "settings": {"epsilon": None}})
+    assert study.epsilon_per_histogram is not None
+    assert study.with_settings(preset, epsilon=None).epsilon_per_histogram is not None
+    for of in (None, study):
+        estimator = FederatedRuleFitClassifier(study=of, preset=preset, epsilon=None)
+        frame = make_frame(100)
+        y = frame.pop("died")
+        estimator.set_params(n_trees=2, penalty=0.05, solver="exact").fit(frame, y)
+        assert estimator.study_.settings.noise
+        assert estimator.model_.privacy.epsilon_per_histogram > 0
+        quiet = clone(estimator).set_params(noise=False).fit(frame, y)
+        assert quiet.model_.privacy.epsilon_per_histogram is None
+
+
 @ALL
 def test_arrays_lists_and_frames_agree(make: Make) -> None:
     from_array = make().fit(X, Y)

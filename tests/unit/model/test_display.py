@@ -9,11 +9,12 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from fedrulefit import Model
-from fedrulefit.model.display import MOST_ROWS, fold_little
+from fedrulefit.model.display import MOST_ROWS, fold_little, tell_little
 from fedrulefit.model.terms import LinearTerm, RuleTerm
 from fedrulefit.model.wording import write_effect
 from fedrulefit.study import Study
@@ -108,16 +109,23 @@ def test_what_others_named_is_escaped() -> None:
 
 def test_terms_that_count_for_little_are_folded_away(model: Model) -> None:
     """They were listed with an odds ratio of 1.00, as if they said something."""
-    little = [replace(t, coefficient=0.001, importance=0.001) for t in model.rule_terms[-2:]]
+    little = [replace(t, coefficient=0.001, importance=1e-5) for t in model.rule_terms[-2:]]
     faint = replace(model, terms=(*model.terms[:3], *little))
     html = faint._repr_html_()
     before, after = html.split("<details>")
-    share = 100 * 0.002 / faint.importance.sum()
-    assert f"and 2 terms with odds ratios of 1.00 when rounded, together {share:.1f} % of" in after
+    assert "and 2 terms with odds ratios of 1.00 when rounded, together less than 0.1 % of" in after
     assert [row[0] for row in Cells(after.split("</details>")[0]).rows[1:]] == [
         model.describe(term) for term in little
     ]
     assert len(Cells(before + "</div>").rows) == 1 + 3
+
+
+def test_how_little_they_count_is_said(model: Model) -> None:
+    total = model.importance.sum()
+    assert tell_little(model, np.array([0.02 * total])) == (
+        "and 1 term with an odds ratio of 1.00 when rounded, 2.0 % of the importance"
+    )
+    assert "together 5.0 % of" in tell_little(model, np.array([0.02, 0.03]) * total)
 
 
 def test_all_are_shown_where_all_count_for_little(model: Model) -> None:
