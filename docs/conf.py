@@ -31,7 +31,7 @@ from notebooks import to_markdown  # noqa: E402
 CHAPTERS: Final = {
     "Tutorial": ["tutorial", "notebooks/rules-in-a-notebook"],
     "How to": ["scikit-learn", "howto-consortium", "howto-data-protection", "export"],
-    "Reference": ["api", "protocol", "model-file"],
+    "Reference": ["tables", "api", "protocol", "model-file"],
     "Method": ["method", "statistics", "defaults"],
     "Results": ["real-data", "paper-study", "benchmarks", "coverage"],
     "Development": ["site/contributing", "architecture", "site/changes"],

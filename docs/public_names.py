@@ -109,9 +109,11 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.study.YesNo",
             "fedrulefit.study.Unusual",
             "fedrulefit.study.Weight",
+            "fedrulefit.study.Patient",
             "fedrulefit.study.resolve_settings",
             "fedrulefit.study.describe_settings",
             "fedrulefit.table.draft.draft_study",
+            "fedrulefit.table.draft.Draft",
         ),
     ),
     (
@@ -196,6 +198,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.errors.FederationError",
             "fedrulefit.errors.FitError",
             "fedrulefit.errors.ModelFileError",
+            "fedrulefit.errors.ReadingWarning",
         ),
     ),
     (

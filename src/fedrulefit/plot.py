@@ -15,7 +15,8 @@ import numpy as np
 from fedrulefit.errors import printable
 from fedrulefit.model import Model
 from fedrulefit.model.subgroups import Among, choose_patients
-from fedrulefit.model.wording import STANDS_FOR_SITE, write_effect
+from fedrulefit.model.wording import STANDS_FOR_SITE
+from fedrulefit.numerals import format_effect
 from fedrulefit.study import Number
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     _stripe(ax.barh(place, scaled, color=colours), frame)
     ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
     for y, x, effect in zip(place, scaled, frame[words.effect_column], strict=True):
-        label = f"{words.effect_short} {write_effect(effect)}"
+        label = f"{words.effect_short} {format_effect(effect)}"
         ax.annotate(label, (x, y), (3, 0), textcoords="offset points", va="center")
     ax.set_xlim(0, 118)
     ax.set_xlabel("Importance (largest = 100)")

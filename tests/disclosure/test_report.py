@@ -23,7 +23,7 @@ from fedrulefit.engines import inprocess
 from fedrulefit.model import LinearTerm, Model
 from fedrulefit.model.dependence import strongest_pairs
 from fedrulefit.model.file import model_facts, model_text
-from fedrulefit.model.wording import write_effect
+from fedrulefit.numerals import format_effect
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.report import render_report
 from fedrulefit.report.charts import draw_effects, tabulate_pair
@@ -81,7 +81,7 @@ def leaves(facts: Any) -> Iterator[Any]:
 def spellings(value: float) -> set[str]:
     """Return a number as the page may round it."""
     forms = {f"{abs(value):.{d}f}" for d in range(5)} | {format_count(abs(value))}
-    forms |= {f"{abs(value):.{d}g}" for d in range(2, 7)} | {write_effect(abs(value)), repr(value)}
+    forms |= {f"{abs(value):.{d}g}" for d in range(2, 7)} | {format_effect(abs(value)), repr(value)}
     return {text for form in forms for text in NUMBER.findall(form)}
 
 

@@ -83,6 +83,7 @@ class Earlier:
             ("columns", self.study.covariates, study.covariates),
             ("classes", self.study.outcome, study.outcome),
             ("weights", self.study.weight, study.weight),
+            ("patients", self.study.patient, study.patient),
             ("sites", set(self.ledgers), set(tables)),
         ):
             if before != now:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,14 +29,16 @@ from fedrulefit.engines import inprocess
 from fedrulefit.estimators.again import Earlier
 from fedrulefit.estimators.grids import pooled_shares
 from fedrulefit.estimators.linear import TermsMixin
+from fedrulefit.estimators.naming import name_columns
 from fedrulefit.estimators.reading import (
     check_counts,
     infer_table,
     read_declared,
-    read_inferred,
+    refuse_beside_study,
     unused_name,
 )
-from fedrulefit.estimators.targets import encode_classes, read_sites
+from fedrulefit.estimators.repeated import check_repeated, declare_patient, rows_each
+from fedrulefit.estimators.targets import encode_classes, read_patients, read_sites
 from fedrulefit.estimators.telling import tell_progress
 from fedrulefit.estimators.weights import PatientWeights, weigh_patients
 from fedrulefit.privacy.mechanisms import Noise
@@ -49,6 +51,10 @@ from fedrulefit.study import (
     resolve_settings,
 )
 from fedrulefit.table.patients import Table
+from fedrulefit.table.sources import Source
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
@@ -66,7 +72,7 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
     def _noise(self, site: str) -> Noise | None:
         return None
 
-    def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any) -> Any:
+    def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any, patients: Any) -> Any:
         given: Floats | None = None
         if sample_weight is not None:
             given = _check_sample_weight(
@@ -77,11 +83,13 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         check_consistent_length(values, outcome)
         labels = read_sites(sites, len(values))
         weighed = weigh_patients(given, self.class_weight, self.classes_, outcome, study=self.study)
-        study = self._study(weighed)
         weights = np.ones(len(values)) if weighed is None else weighed.values
         counted = weights > 0
-        table = Table(values[counted], outcome[counted], weights[counted])
-        self._learn(study, table, labels[counted])
+        labels, whose = labels[counted], read_patients(patients, len(values))
+        table = Table(values, outcome, weights, whose).take(counted)
+        if whose is None:
+            check_repeated(table)
+        self._learn(self._study(weighed, rows_each(table, labels)), table, labels)
         return self
 
     def _learn(self, study: Study, table: Table, labels: npt.NDArray[np.str_]) -> None:
@@ -123,21 +131,21 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
             )
 
     def _read_training(self, X: Any, weights: Floats | None) -> Floats:
+        asked = {name: getattr(self, name) for name in ("categorical", "ordered", "missing")}
         if self.study is not None:
+            refuse_beside_study(**asked)
             return read_declared(X, self.study, asker=self, reset=True)
         rows = None if weights is None else weights > 0
-        self._covariates, values = infer_table(X, asker=self, rows=rows)
+        self._covariates, values = infer_table(X, asker=self, rows=rows, **asked)
         return values
 
-    def _read(self, X: Any) -> Floats:
-        """Return X as values in the study's coding."""
-        if self.study is not None:
-            return read_declared(X, self.study, asker=self)
-        return read_inferred(X, self.study_.covariates, asker=self)
+    def _columns(self, X: Any) -> Source:
+        """Return X with a name for each column, for the model to read like any table."""
+        return name_columns(X, list(self.study_.covariates), asker=self, reset=False)
 
-    def _study(self, weighed: PatientWeights | None) -> Study:
+    def _study(self, weighed: PatientWeights | None, max_rows: int | None) -> Study:
         covariates = self._covariates if self.study is None else self.study.covariates
-        weight = None
+        weight, patient = None, declare_patient(self.study, max_rows, covariates)
         if weighed is not None:
             check_counts(weighed.values)
             column = unused_name("sample_weight", covariates)
@@ -149,6 +157,8 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
             if weighed is not None:
                 facts["weight"] = weight
                 facts["ranges_from_data"] |= weighed.from_data
+            if patient is not None and self.study.patient is None:
+                facts |= {"patient": patient, "ranges_from_data": True}
             return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
         negative, positive = (str(label) for label in self.classes_)
         column = unused_name("outcome", covariates)
@@ -159,6 +169,7 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
             outcome=outcome,
             covariates=dict(covariates),
             weight=weight,
+            patient=patient,
             settings=self._resolve(None),
         )
 
@@ -219,18 +230,34 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Return the linear predictor F(x), the logarithm of the odds, shape (n_rows,)."""
         check_is_fitted(self)
-        return self.model_.decision_function(self._read(X))
+        return self.model_.decision_function(self._columns(X))
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities of either class, shape (n_rows, 2)."""
+        """Return the probabilities of either class, shape (n_rows, 2).
+
+        They are those of ``model_``, row by row: NaN where a value that the study does not
+        foresee leaves no prediction.
+        """
         check_is_fitted(self)
-        positive = self.model_.predict_proba(self._read(X))
+        positive = self.model_.predict_proba(self._columns(X))
         return np.column_stack([1 - positive, positive])
 
+    def predict_frame(self, X: Any) -> pd.DataFrame:
+        """Return every patient's prediction, and what is unusual about the patient.
+
+        As :meth:`fedrulefit.Model.predict_frame`, for the event, the larger label.
+        """
+        check_is_fitted(self)
+        return self.model_.predict_frame(self._columns(X))
+
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the more probable class, shape (n_rows,)."""
-        chosen = (self.decision_function(X) > 0).astype(np.intp)
-        predicted: npt.NDArray[Any] = self.classes_[chosen]
+        """Return the more probable class, shape (n_rows,); None where there is no prediction."""
+        predictor = self.decision_function(X)
+        predicted: npt.NDArray[Any] = self.classes_[(predictor > 0).astype(np.intp)]
+        refused = np.isnan(predictor)
+        if refused.any():
+            predicted = predicted.astype(object)
+            predicted[refused] = None
         return predicted
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -19,10 +19,13 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from fedrulefit.core.arrays import Floats
 from fedrulefit.model import Model, RuleTerm
 from fedrulefit.model.matrix import term_matrix
+from fedrulefit.model.prediction import read_patients
 from fedrulefit.study import Study
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from fedrulefit.table.sources import Source
 
 
 class TermsMixin(TransformerMixin):
@@ -31,7 +34,7 @@ class TermsMixin(TransformerMixin):
     model_: Model
     study_: Study
 
-    def _read(self, X: Any) -> Floats:
+    def _columns(self, X: Any) -> Source:
         raise NotImplementedError
 
     def transform(self, X: Any) -> Floats:
@@ -39,6 +42,7 @@ class TermsMixin(TransformerMixin):
 
         A rule is 1 where it holds and 0 elsewhere. A linear term is as the model uses it:
         winsorised, centred, in spreads. Candidates with a coefficient of 0 are left out.
+        Rows are read as for a prediction; a patient who gets none has NaN.
         ``transform(X) @ coef_[0] + intercept_[0]`` is :meth:`decision_function`.
 
         Parameters
@@ -50,7 +54,7 @@ class TermsMixin(TransformerMixin):
         columns : (n_rows, n_terms) float64, or what ``set_output`` asks for
         """
         check_is_fitted(self)
-        return term_matrix(self.model_, self._read(X))
+        return term_matrix(self.model_, read_patients(self.model_, self._columns(X)))
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return the names of :meth:`transform`'s columns, shape (n_terms,).

@@ -9,6 +9,7 @@ hospitals do; nothing is implemented twice.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -21,7 +22,7 @@ from fedrulefit.estimators.grids import pooled_grid
 from fedrulefit.estimators.parameters import takes_settings
 from fedrulefit.estimators.weights import ClassWeight
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
-from fedrulefit.study import Study
+from fedrulefit.study import Level, Study
 from fedrulefit.table.patients import Table
 
 _SEED: Final = "give 'random_state'"
@@ -44,6 +45,16 @@ class FederatedRuleFitClassifier(RuleFitBase):
     study : Study, optional
         Declares public ranges, levels and units. Without one they are read
         off X, which no ε covers; the model's privacy bill says so.
+    categorical : list of str or int, optional
+        Columns, by name or position, whose values are levels in no order, such as the codes of
+        a blood group. pandas' categories, text and booleans are read as such by themselves;
+        numbers are numbers.
+    ordered : dict of str or int to list, optional
+        Columns whose values are levels in an order, with all of them, the lowest first:
+        ``{"nyha": ["I", "II", "III", "IV"]}``. pandas' ordered categories are so by themselves.
+    missing : dict of str or int to list, or list, optional
+        Codes that stand for a missing value, by column: ``{"gcs": [-9, "unknown"]}``; or of
+        all columns: ``[-9]``. NaN, None and empty text always do.
     preset : {"default", "paper"}, optional
         Named settings, see :data:`fedrulefit.study.PRESETS`.
     unsafe_noise_seed : int, optional
@@ -105,6 +116,9 @@ class FederatedRuleFitClassifier(RuleFitBase):
         self,
         *,
         study: Study | None = None,
+        categorical: Sequence[str | int] | None = None,
+        ordered: Mapping[str | int, Sequence[Level]] | None = None,
+        missing: Mapping[str | int, Sequence[Level]] | Sequence[Level] | None = None,
         preset: str | None = None,
         unsafe_noise_seed: int | None = None,
         class_weight: ClassWeight = None,
@@ -114,6 +128,9 @@ class FederatedRuleFitClassifier(RuleFitBase):
         **settings: Any,
     ) -> None:
         self.study = study
+        self.categorical = categorical
+        self.ordered = ordered
+        self.missing = missing
         self.preset = preset
         self.unsafe_noise_seed = unsafe_noise_seed
         self.class_weight = class_weight
@@ -124,22 +141,32 @@ class FederatedRuleFitClassifier(RuleFitBase):
             setattr(self, name, value)
 
     def fit(
-        self, X: Any, y: Any, *, sites: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sites: Any = None,
+        sample_weight: Any = None,
+        patients: Any = None,
     ) -> FederatedRuleFitClassifier:
         """Learn one model over all sites.
 
         Parameters
         ----------
         X : data frame or array, shape (n_rows, n_features)
-            NaN is missing. Text columns are categories.
+            NaN is missing. What its types do not say of a column is guessed, and said in a
+            :class:`~fedrulefit.errors.ReadingWarning`.
         y : (n_rows,)
             Two classes; the larger label is the event.
         sites : (n_rows,), optional
             The site of every patient; without it, all are one site.
         sample_weight : (n_rows,), optional
             How many patients a row stands for.
+        patients : (n_rows,), optional
+            Whose each row is, where a patient may have several: they stay in one fold and count
+            as one patient wherever patients must be enough. Without it every row is a patient.
         """
-        fitted: FederatedRuleFitClassifier = self._fit(X, y, sites, sample_weight)
+        fitted: FederatedRuleFitClassifier = self._fit(X, y, sites, sample_weight, patients)
         return fitted
 
     def _noise(self, site: str) -> Noise | None:
@@ -172,6 +199,8 @@ class RuleFitClassifier(RuleFitBase):
     ----------
     study : Study, optional
         Declares levels and units, as for :class:`FederatedRuleFitClassifier`.
+    categorical, ordered, missing : optional
+        How columns are read, as for :class:`FederatedRuleFitClassifier`.
     preset : {"default", "paper"}, optional
     cutoffs : {"exact", "histogram"}
         ``exact`` takes every distinct value as a cut-off, or `n_cutoffs` quantiles
@@ -206,6 +235,9 @@ class RuleFitClassifier(RuleFitBase):
         self,
         *,
         study: Study | None = None,
+        categorical: Sequence[str | int] | None = None,
+        ordered: Mapping[str | int, Sequence[Level]] | None = None,
+        missing: Mapping[str | int, Sequence[Level]] | Sequence[Level] | None = None,
         preset: str | None = None,
         cutoffs: Literal["exact", "histogram"] = "exact",
         class_weight: ClassWeight = None,
@@ -215,6 +247,9 @@ class RuleFitClassifier(RuleFitBase):
         **settings: Any,
     ) -> None:
         self.study = study
+        self.categorical = categorical
+        self.ordered = ordered
+        self.missing = missing
         self.preset = preset
         self.cutoffs = cutoffs
         self.class_weight = class_weight
@@ -224,11 +259,13 @@ class RuleFitClassifier(RuleFitBase):
         for name, value in settings.items():
             setattr(self, name, value)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RuleFitClassifier:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, patients: Any = None
+    ) -> RuleFitClassifier:
         """Learn a model from pooled data; see :class:`FederatedRuleFitClassifier`."""
         if self.cutoffs not in ("exact", "histogram"):
             raise ValueError(f"cutoffs must be 'exact' or 'histogram', not {self.cutoffs!r}")
-        fitted: RuleFitClassifier = self._fit(X, y, None, sample_weight)
+        fitted: RuleFitClassifier = self._fit(X, y, None, sample_weight, patients)
         return fitted
 
     def _more_settings(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What all our classifiers do with ``y`` and ``sites``."""
+"""What all our classifiers do with ``y``, ``sites`` and ``patients``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy.typing as npt
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.errors import DataError
+from fedrulefit.table.columns import from_array
+from fedrulefit.table.patient_column import number_patients
 
 
 def encode_classes(y: Any, *, asker: object) -> tuple[npt.NDArray[Any], Floats]:
@@ -48,3 +50,15 @@ def read_sites(sites: Any, n_rows: int) -> npt.NDArray[np.str_]:
     if pd.isna(labels).any():
         raise DataError("sites has missing entries: every patient belongs to one site")
     return np.array([str(label) for label in labels])
+
+
+def read_patients(patients: Any, n_rows: int) -> Ints | None:
+    """Return a number for the patient of every row, shape (n_rows,); None where none is given."""
+    if patients is None:
+        return None
+    labels = column_or_1d(patients)
+    check_consistent_length(labels, np.empty(n_rows))
+    places = number_patients(labels if labels.dtype.kind in "iu" else from_array(labels))
+    if (places < 0).any():
+        raise DataError("patients has missing entries: every row is of one patient")
+    return places

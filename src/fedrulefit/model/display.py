@@ -20,7 +20,8 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.errors import printable
 from fedrulefit.model.terms import LinearTerm, Term
-from fedrulefit.model.wording import is_little, write_effect
+from fedrulefit.model.wording import name_rows, tell_rows
+from fedrulefit.numerals import format_effect, is_little
 
 if TYPE_CHECKING:
     from fedrulefit.model.model import Model
@@ -51,7 +52,7 @@ def describe_size(model: Model) -> str:
     return (
         f"{_count(len(model.rule_terms), 'rule')} and "
         f"{_count(len(model.linear_terms), 'linear term')}, from {origin.patients:,.0f} "
-        f"{kind}patients of {_count(n_sites, 'site')}, λ = {origin.penalty:.3g}"
+        f"{kind}{name_rows(model.study)} of {_count(n_sites, 'site')}, λ = {origin.penalty:.3g}"
     )
 
 
@@ -103,7 +104,7 @@ def write_html(model: Model) -> str:
 
 def _notes(model: Model) -> tuple[str, ...]:
     judged = "" if model.evaluation is None else model.evaluation.words()
-    return model.of_missing, judged
+    return model.of_missing, judged, tell_rows(model.study)
 
 
 def _table(model: Model, terms: Sequence[Term]) -> str:
@@ -115,7 +116,7 @@ def _table(model: Model, terms: Sequence[Term]) -> str:
     for term in terms:
         cells = [
             model.describe(term),
-            write_effect(model.effect(term)),
+            format_effect(model.effect(term)),
             f"{100 * term.importance / largest:.0f}",
             "linear" if isinstance(term, LinearTerm) else _percent(model.support(term)),
             *[_percent(model.between_sites(term)) for _ in between],

@@ -1,6 +1,6 @@
 """The values of a model's own terms: one column per term, one row per patient.
 
-In: a model and patients in its study's coding. Out: rules as 0 or 1, and linear terms as the model
+In: a model and patients as it counts them. Out: rules as 0 or 1, and linear terms as the model
 uses them: winsorised, centred, divided by the spread, times 0.4 (paper 2.1). So
 
     F = intercept + columns · coefficients.
@@ -20,22 +20,24 @@ from fedrulefit.model.terms import RuleTerm
 
 if TYPE_CHECKING:
     from fedrulefit.model.model import Model
+    from fedrulefit.model.prediction import Patients
 
 
-def term_matrix(model: Model, values: Floats) -> Floats:
+def term_matrix(model: Model, patients: Patients) -> Floats:
     """Return the columns of the terms, in the model's order, shape (n_rows, n_terms).
 
     Parameters
     ----------
     model : Model
-    values : (n_rows, n_features) float64
-        In the study's coding; NaN is missing.
+    patients : Patients
+        NaN for those who get no prediction.
     """
     rules = [term.rule for term in model.rule_terms]
     linear = [term.feature for term in model.linear_terms]
-    design = evaluate_terms(values, model.grid, rules, linear)
+    design = evaluate_terms(patients.values, model.grid, rules, linear)
     are_rules = np.array([isinstance(term, RuleTerm) for term in model.terms], dtype=np.bool_)
-    columns = np.empty((len(values), len(model.terms)))
+    columns = np.empty((len(patients.values), len(model.terms)))
     columns[:, are_rules] = design.dense_rules()
     columns[:, ~are_rules] = design.linear
+    columns[patients.refused] = np.nan
     return columns

@@ -6,11 +6,12 @@ from fedrulefit.study.covariates import (
     Number,
     Ordered,
     Outcome,
+    Patient,
     Unusual,
     Weight,
     YesNo,
 )
-from fedrulefit.study.levels import Level, level_key
+from fedrulefit.study.levels import Level, as_level, level_key, level_order
 from fedrulefit.study.settings import (
     PRESETS,
     Settings,
@@ -29,14 +30,17 @@ __all__ = [
     "Number",
     "Ordered",
     "Outcome",
+    "Patient",
     "Settings",
     "Study",
     "Unusual",
     "Weight",
     "YesNo",
+    "as_level",
     "check_settings",
     "describe_settings",
     "level_key",
+    "level_order",
     "override_settings",
     "resolve_settings",
 ]

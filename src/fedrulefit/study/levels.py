@@ -8,6 +8,26 @@ Level = bool | int | float | str
 """A value as it stands in a table: ``1``, ``"Y"``, ``true``."""
 
 
+def as_level(value: object) -> Level:
+    """Return a value of any type, such as a category of a data frame, as a study names it."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return int(value) if float(value).is_integer() else float(value)
+    return str(value)
+
+
+def level_order(level: object) -> tuple[int, float, str]:
+    """Return by what levels without an order are sorted: numbers by size, before text."""
+    key = level_key(level)
+    try:
+        return 0, float(key), key
+    except ValueError:
+        return 1, 0.0, key
+
+
 def level_key(value: object) -> str:
     """Return the text under which two spellings of one level meet.
 

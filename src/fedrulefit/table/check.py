@@ -7,13 +7,12 @@ one float per cell, and every :class:`~fedrulefit.table.findings.Finding`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats
 from fedrulefit.errors import DataError
 from fedrulefit.study import Study
 from fedrulefit.table.columns import Columns
@@ -21,9 +20,13 @@ from fedrulefit.table.covariates import check_covariates
 from fedrulefit.table.findings import Finding, UnreadableError, error, warning
 from fedrulefit.table.header import check_header
 from fedrulefit.table.outcome import check_outcome
+from fedrulefit.table.patient_column import check_patients
 from fedrulefit.table.patients import Table
+from fedrulefit.table.repeats import check_repeats
 from fedrulefit.table.sources import Source, read_columns
 from fedrulefit.table.weights import check_weights
+
+_Values = TypeVar("_Values")
 
 FEW_PATIENTS: Final = 20
 """A site of fewer is told that it learns little; nothing that leaves depends on it."""
@@ -79,9 +82,34 @@ def load_table(
     """
     inspection = inspect_table(source, study, need_outcome=need_outcome, where=where)
     if inspection.table is None:
-        lines = [f"  {finding}" for finding in inspection.errors]
-        raise DataError("\n".join([f"{where} does not fit the study {study.name!r}:", *lines]))
+        raise _refusal(inspection.errors, study, where)
     return inspection.table
+
+
+def load_columns(source: Source, study: Study, *, where: str = "table") -> Columns:
+    """Return the raw columns of all covariates: to predict, where each row stands for itself.
+
+    Raises
+    ------
+    DataError
+        Where a column is not there, or there twice. What the cells hold is not looked at.
+    """
+    try:
+        columns = read_columns(source, only=set(study.names), where=where)
+    except UnreadableError as unreadable:
+        raise _refusal([unreadable.finding], study, where) from None
+    findings = check_header(columns, study, need_outcome=False)
+    faults = [finding for finding in findings if finding.severity == "error"]
+    if not faults and columns.n_rows == 0:
+        faults = [NO_ROWS.of()]
+    if faults:
+        raise _refusal(faults, study, where)
+    return columns
+
+
+def _refusal(faults: Sequence[Finding], study: Study, where: str) -> DataError:
+    lines = [f"  {finding}" for finding in faults]
+    return DataError("\n".join([f"{where} does not fit the study {study.name!r}:", *lines]))
 
 
 def inspect_table(
@@ -89,18 +117,16 @@ def inspect_table(
 ) -> Inspection:
     """Check a table against the study and report all that is found.
 
-    With ``need_outcome=False`` (prediction) outcome and weights may be absent;
+    With ``need_outcome=False`` (prediction) outcome, weights and patients may be absent;
     where they are there but faulty they are left out with a warning, and
     findings that matter only for learning are not made.
     """
-    wanted = {*study.names, study.outcome.column}
-    if study.weight:
-        wanted.add(study.weight.column)
+    wanted = {*study.names, *study.special.values()}
     try:
         columns = read_columns(source, only=wanted, where=where)
     except UnreadableError as unreadable:
         return Inspection(None, (unreadable.finding,))
-    findings = check_header(columns, study, need_outcome=need_outcome)
+    findings = [*columns.findings, *check_header(columns, study, need_outcome=need_outcome)]
     if not wanted.intersection(columns.names):
         return Inspection(None, tuple(findings))
     if columns.n_rows == 0:
@@ -109,23 +135,27 @@ def inspect_table(
     values = check_covariates(columns, study, findings, learning=need_outcome)
     outcome = _check_optional(check_outcome, columns, study, findings, needed=need_outcome)
     weights = _check_optional(check_weights, columns, study, findings, needed=need_outcome)
-    if need_outcome and columns.n_rows < FEW_PATIENTS:
-        findings.append(TOO_FEW.of(n=columns.n_rows))
+    patients = _check_optional(check_patients, columns, study, findings, needed=need_outcome)
+    n_patients = columns.n_rows if patients is None else len(np.unique(patients))
+    if need_outcome and n_patients < FEW_PATIENTS:
+        findings.append(TOO_FEW.of(n=n_patients))
+    if need_outcome:
+        findings += check_repeats(values, outcome, study)
     if any(f.severity == "error" for f in findings):
         return Inspection(None, tuple(findings))
     if weights is None:
         weights = np.ones(columns.n_rows)
-    return Inspection(Table(values, outcome, weights), tuple(findings))
+    return Inspection(Table(values, outcome, weights, patients), tuple(findings))
 
 
 def _check_optional(
-    check: Callable[[Columns, Study], tuple[Floats | None, list[Finding]]],
+    check: Callable[[Columns, Study], tuple[_Values | None, list[Finding]]],
     columns: Columns,
     study: Study,
     findings: list[Finding],
     *,
     needed: bool,
-) -> Floats | None:
+) -> _Values | None:
     """Run `check`; where the column is not needed, its errors only leave it out."""
     values, found = check(columns, study)
     if needed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import typer
@@ -118,7 +119,8 @@ def test_help_has_an_example(command: list[str]) -> None:
 
 def with_columns(folder: Path, n: int) -> Path:
     """A table of n numbers, and its drafted study."""
-    columns = {f"x{j}": [k / 10 for k in range(40)] for j in range(n)}
+    rng = np.random.default_rng(0)
+    columns = {f"x{j}": rng.permutation(40) / 10 for j in range(n)}
     pd.DataFrame({**columns, "mortality": [0, 1] * 20}).to_csv(folder / "wide.csv", index=False)
     path = folder / "wide.toml"
     result = runner.invoke(app, ["study", "draft", str(folder / "wide.csv"), "-o", str(path)])

@@ -104,6 +104,16 @@ def test_noise_is_drawn_once_and_both_fits_are_counted() -> None:
         assert not any(release.quantity == "counts" for release in added)
 
 
+def test_with_several_rows_of_a_patient() -> None:
+    rows = {"patients": np.arange(300) // 2}
+    first = RuleFitClassifier(**CV).fit(FRAME, Y, **rows)
+    again = first.with_penalty(0.02, FRAME, Y, **rows)
+    fresh = RuleFitClassifier(**{**CV, "penalty": 0.02}).fit(FRAME, Y, **rows)
+    np.testing.assert_allclose(again.coef_, fresh.coef_, atol=1e-7)
+    with pytest.raises(DataError, match="the patients are not those of the fit"):
+        first.with_penalty(0.02, FRAME, Y)
+
+
 def test_with_a_study() -> None:
     study = make_study(penalty=0.02, n_trees=5)
     first = FederatedRuleFitClassifier(study=study, noise=False).fit(FRAME, Y)

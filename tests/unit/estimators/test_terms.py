@@ -18,7 +18,8 @@ from sklearn.preprocessing import StandardScaler
 
 from fedrulefit import FederatedRuleFitClassifier, RuleFitClassifier
 from fedrulefit.model import RuleTerm
-from tests.samples import make_frame
+from fedrulefit.study import Study
+from tests.samples import make_frame, study_facts
 
 EXACT: dict[str, Any] = {"n_trees": 15, "learning_rate": 0.1, "penalty": 0.01, "random_state": 0}
 
@@ -71,6 +72,21 @@ def test_unusual_rows_are_transformed_as_they_are_predicted() -> None:
     odd.loc[odd.index[2], "lactate"] = np.nan
     predictor = model.transform(odd) @ model.coef_[0] + model.intercept_[0]
     np.testing.assert_allclose(predictor, model.decision_function(odd), rtol=0, atol=1e-12)
+
+
+def test_who_gets_no_prediction_has_no_columns_either() -> None:
+    study = Study.from_mapping({**study_facts(), "unusual": {"beyond": "refuse"}})
+    frame = make_frame(200)
+    y = frame.pop("died")
+    model = RuleFitClassifier(study=study, **EXACT).fit(frame, y)
+    odd = frame.head(4).copy()
+    odd.loc[odd.index[1], "age"] = 1000.0
+    columns = model.transform(odd)
+    refused = np.isnan(model.decision_function(odd))
+    assert list(refused) == [False, True, False, False]
+    np.testing.assert_array_equal(
+        np.isnan(columns), np.repeat(refused[:, None], columns.shape[1], 1)
+    )
 
 
 def test_a_rule_s_column_is_1_where_its_words_hold(fitted: Any) -> None:

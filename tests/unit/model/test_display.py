@@ -16,7 +16,7 @@ import pytest
 from fedrulefit import Model
 from fedrulefit.model.display import MOST_ROWS, fold_little, tell_little
 from fedrulefit.model.terms import LinearTerm, RuleTerm
-from fedrulefit.model.wording import write_effect
+from fedrulefit.numerals import format_effect
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from tests.reports import evaluated_model
@@ -159,7 +159,7 @@ def test_how_well_it_predicts_is_said() -> None:
     ],
 )  # fmt: skip
 def test_an_effect_is_written_with_the_digits_that_tell_it_from_1(effect: float, text: str) -> None:
-    assert write_effect(effect) == text
+    assert format_effect(effect) == text
 
 
 @pytest.mark.parametrize("columns", [80, 100, 200])
