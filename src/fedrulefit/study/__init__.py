@@ -11,7 +11,7 @@ from fedrulefit.study.covariates import (
     Weight,
     YesNo,
 )
-from fedrulefit.study.levels import Level, as_level, level_key, level_order
+from fedrulefit.study.levels import Level, as_level, first_spellings, level_key, level_order
 from fedrulefit.study.settings import (
     PRESETS,
     Settings,
@@ -39,6 +39,7 @@ __all__ = [
     "as_level",
     "check_settings",
     "describe_settings",
+    "first_spellings",
     "level_key",
     "level_order",
     "override_settings",

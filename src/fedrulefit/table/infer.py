@@ -40,6 +40,7 @@ from fedrulefit.study import (
 from fedrulefit.table.asked import Asked
 from fedrulefit.table.cells import match_levels, parse_numbers
 from fedrulefit.table.columns import Declared, Raw
+from fedrulefit.table.guess import yes_and_no
 from fedrulefit.table.infer_text import guess_text
 from fedrulefit.table.notes import Note, note_levels, note_number, note_twins
 from fedrulefit.table.reading import read_column
@@ -117,7 +118,7 @@ def _infer(
     texts = read_texts(raw, {level_key(code).casefold() for code in codes})
     guess = guess_text(name, texts, is_text=kind == "text", told=name in asked.missing)
     if not guess.is_number:
-        return _make_levels(name, texts.levels, codes), guess.notes
+        return _make_levels(name, _no_first(texts.levels), codes), guess.notes
     values = parse_numbers(raw, codes).values
     number = _take_numbers(name, values, (*codes, *guess.missing))
     return number, (*guess.notes, *note_number(name, values))
@@ -152,7 +153,15 @@ def _find_levels(name: str, raw: Raw, codes: Sequence[Level]) -> Covariate:
         known = np.unique(raw[~np.isnan(raw)]).tolist()
         return _make_levels(name, _without(list(map(as_level, known)), codes), codes)
     texts = read_texts(raw, {level_key(code).casefold() for code in codes})
-    return _make_levels(name, texts.levels, codes)
+    return _make_levels(name, _no_first(texts.levels), codes)
+
+
+def _no_first(levels: Sequence[str]) -> Sequence[str]:
+    """Return two levels of which one says yes in an order that has it last; others as they are."""
+    if len(levels) != 2:
+        return levels
+    yes, no, _ = yes_and_no(levels)
+    return no, yes
 
 
 def _make_levels(name: str, levels: Sequence[Level], codes: Sequence[Level]) -> Covariate:
