@@ -145,7 +145,7 @@ def test_the_ledger_and_the_person_are_told_what_a_patient_with_several_rows_cos
     site = Site("north", own, study, policy=policy, approver=approve)
     site.handle(join(study))
     site.handle(m.GridRequest(head(study)))
-    assert "one patient with all rows, up to 3, 10 for replacing one" in " ".join(said)
+    assert "one patient with up to 3 rows, 10 for replacing one" in " ".join(said)
     rows = [row for row in site.ledger.releases if row.message == "GridReply"]
     assert [(row.sensitivity, row.scale, row.epsilon) for row in rows] == [(3.0, 3.0, 1.0)] * 5
 
