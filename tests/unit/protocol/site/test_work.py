@@ -425,6 +425,41 @@ def test_a_vote_is_yes_where_all_four_groups_are_large_enough(
     assert reply.signature == b"", "masked and signed later"
 
 
+@pytest.mark.parametrize("min_count", [5, 8, 12])
+def test_equal_rows_of_a_patient_send_and_elect_the_rules_of_the_patient(
+    grid: Grid, min_count: int
+) -> None:
+    study, policy = (
+        make_study(n_trees=15),  # later trees may break ties between splits in another way
+        Policy.model_validate({**OPEN.model_dump(), "min_count": min_count}),
+    )
+    plain = make_patients(study)
+    named = dataclasses.replace(plain.learnt, patients=np.arange(70))  # drawn as patients are
+    once = dataclasses.replace(plain, learnt=named)
+    rows = np.repeat(np.arange(70), 2)
+    assert once.learnt.outcome is not None
+    cells = once.learnt.values[rows], once.learnt.outcome[rows], once.learnt.weights[rows]
+    often, blind = (
+        Patients(Public(told), learnt, once.held_out, np.full(140, NEVER), 5)
+        for told, learnt in ((repeat(study, 2), Table(*cells, rows)), (study, Table(*cells)))
+    )
+
+    def ask(patients: Patients) -> tuple[set[Rule], Any]:
+        known = Known(patients).take_in(m.RulesRequest(HEAD, grid))
+        work, _ = make_work(patients, policy)
+        sent: Any = work.answer(m.RulesRequest(HEAD, grid), known)
+        votes: Any = work.answer(m.VoteRequest(HEAD, every, ()), known)
+        return set(sent.rules), unpack_votes(votes.votes)[: len(every)].tolist()
+
+    open_work, _ = make_work(once)
+    known = Known(once).take_in(m.RulesRequest(HEAD, grid))
+    reply: Any = open_work.answer(m.RulesRequest(HEAD, grid), known)
+    every: tuple[Rule, ...] = reply.rules
+    assert ask(often) == ask(once)
+    assert 0 < sum(ask(once)[1]) < len(every)
+    assert sum(ask(blind)[1]) > sum(ask(often)[1]), "rows hide the few"
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Odd(m.SlopesRequest):
     """A question that can be told to refuse, or to overflow."""
