@@ -30,7 +30,7 @@ def format_number(value: float, step: float | None = None, digits: int = DIGITS)
 
 
 def format_effect(value: float) -> str:
-    """Return an effect, such as an odds ratio, to two decimals where these say enough."""
+    """Return an effect to two decimals, where these say enough."""
     return f"{value:.2f}" if 0.095 <= value < 99.5 else format_number(value)
 
 
