@@ -23,6 +23,7 @@ from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.model.subgroups import NAMES, Among, tell_patients
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import STANDS_FOR_SITE, tell_stand_ins
+from fedrulefit.numerals import format_effect
 from fedrulefit.protocol.coordinator import Progress
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
         support = "linear" if row["kind"] == "linear" else _tell(100 * row["support"], ".0f", " %")
         table.add_row(
             printable(row["rule"]),
-            Text(f"{row[words.effect_column]:.2f}", style=style),
+            Text(format_effect(row[words.effect_column]), style=style),
             f"{100 * row['importance'] / largest:.0f}",
             support,
             *[_tell(100 * row["between_sites"], ".0f", " %") for _ in between],
