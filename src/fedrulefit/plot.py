@@ -103,8 +103,8 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     ax.set_title("Rules and linear terms")
     ax.legend(
         handles=[
-            _patch(RAISES, f"raises the {words.level}"),
-            _patch(LOWERS, f"lowers the {words.level}"),
+            _patch(RAISES, f"raises the predicted {words.level}"),
+            _patch(LOWERS, f"lowers the predicted {words.level}"),
             *_stripes(frame),
         ],
         loc="lower right",
@@ -205,7 +205,7 @@ def history(model: Model, ax: Axes | None = None) -> Axes:
 
 @of_model
 def path(model: Model, ax: Axes | None = None) -> Axes:
-    """Draw the cross-validation: held-out deviance over λ (:meth:`Model.path_frame`).
+    """Draw the cross-validation: deviance over λ (:meth:`Model.path_frame`).
 
     The upper axis counts the terms that each λ keeps.
     """
@@ -221,7 +221,7 @@ def path(model: Model, ax: Axes | None = None) -> Axes:
     ax.set_xscale("log")
     ax.invert_xaxis()
     ax.set_xlabel("λ (weaker penalty to the right)")
-    ax.set_ylabel("Held-out deviance")
+    ax.set_ylabel("Cross-validated deviance")
     ax.set_title("Choice of λ")
     ax.legend(frameon=False)
     top = ax.secondary_xaxis("top")
