@@ -23,6 +23,7 @@ from pydantic import Field, field_validator, model_validator
 
 from fedrulefit.core.bins import Bins
 from fedrulefit.core.grid import Grid, check_linear, on_public_edges
+from fedrulefit.core.plan import Plan, plan_candidates
 from fedrulefit.errors import StudyError
 from fedrulefit.study.covariates import Covariate, Outcome, Unusual, Weight
 from fedrulefit.study.fields import Frozen
@@ -149,6 +150,16 @@ class Study(Frozen):
     def bins(self) -> tuple[Bins, ...]:
         """The public histogram bins of every covariate."""
         return tuple(c.bins(self.settings.n_bins) for c in self.covariates.values())
+
+    @cached_property
+    def plan(self) -> Plan:
+        """How many candidate rules need no data."""
+        return plan_candidates(
+            self.bins,
+            n_cutoffs=self.settings.n_cutoffs,
+            single=self.settings.single_cutoffs,
+            most=self.settings.max_candidates,
+        )
 
     def check_grid(self, grid: Grid) -> None:
         """Refuse a grid that is not of this study's covariates.

@@ -64,6 +64,8 @@ class Coordinator:
             raise FitError("a run needs at least one site")
         if len(set(sites)) != len(sites):
             raise FitError("two sites have the same name: names must differ")
+        if study.plan.problem:
+            raise FitError(study.plan.problem)
         listed = tuple(sorted(sites))
         self.study = study
         self.run = run or _name_run(study, listed)
