@@ -13,6 +13,7 @@ from rich.text import Text
 
 from fedrulefit.cli.budget import budget_of, print_budget
 from fedrulefit.cli.console import friendly_errors, stdout
+from fedrulefit.cli.plan import print_plan
 from fedrulefit.errors import StudyError
 from fedrulefit.study import Settings, Study, describe_settings
 from fedrulefit.table.draft import draft_study
@@ -61,7 +62,9 @@ def draft(
         f"Then: fedrulefit check {data} --study {output}",
     )
     stdout().print(Text("\n".join(lines)))
-    print_budget(stdout(), budget_of(Study.load(output), policy=None))
+    drafted = Study.load(output)
+    print_plan(stdout(), drafted)
+    print_budget(stdout(), budget_of(drafted, policy=None))
 
 
 @app.command(epilog="Example: fedrulefit study settings")

@@ -65,6 +65,10 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
     def _more_settings(self) -> dict[str, Any]:
         return {}
 
+    def _planned(self, study: Study) -> Study:
+        """Return the study with what follows from how wide it is."""
+        return study
+
     def _grid(self, table: Table, study: Study) -> Grid | None:
         return None
 
@@ -81,10 +85,11 @@ class _RuleFit(ClassifierMixin, BaseEstimator):
         self.classes_, outcome = encode_classes(y, asker=self)
         check_consistent_length(values, outcome)
         labels = read_sites(sites, len(values))
-        study = self._study(given)
+        study = self._planned(self._study(given))
         weights = np.ones(len(values)) if given is None else given
         counted = weights > 0
         table = Table(values[counted], outcome[counted], weights[counted])
+        _warn_of_width(study, table.weights.sum(), len(np.unique(labels[counted])))
         self._learn(study, table, labels[counted])
         return self
 
@@ -338,8 +343,9 @@ class RuleFitClassifier(_RuleFit):
     preset : {"default", "paper"}, optional
     cutoffs : {"exact", "histogram"}
         ``exact`` takes every distinct value as a cut-off, or `n_cutoffs` quantiles
-        where there are more (254 where `n_cutoffs` is None); ``histogram`` the same grid
-        as one federated site without noise.
+        where there are more; ``histogram`` the same grid as one federated site without
+        noise. Where `n_cutoffs` is None, ``exact`` takes 254 at most, or as many as
+        `max_candidates` allows every covariate as candidate rules, but not fewer than 32.
     n_jobs : int, optional
         Accepted for symmetry; one site works alone.
     random_state : int, RandomState or None
@@ -391,6 +397,12 @@ class RuleFitClassifier(_RuleFit):
             return {"noise": False, "n_cutoffs": MAX_CODES - 1}
         return {"noise": False}
 
+    def _planned(self, study: Study) -> Study:
+        if self.cutoffs == "exact" and self.n_cutoffs is None and study.plan.n_left_out:
+            usual: int = Settings.model_fields["n_cutoffs"].default
+            return study.with_settings(n_cutoffs=max(usual, study.plan.share))
+        return study
+
     def _grid(self, table: Table, study: Study) -> Grid | None:
         if self.cutoffs == "histogram":
             return None
@@ -420,6 +432,14 @@ def _pooled_shares(table: Table, grid: Grid) -> tuple[Floats, ...]:
             for found, axis in zip(counts, grid.axes, strict=True)
         ]
     )
+
+
+def _warn_of_width(study: Study, n_patients: float, n_sites: int) -> None:
+    """Say before the work what is left out, and what will be little but noise."""
+    told = [study.plan.words()] if study.plan.n_left_out else []
+    told.append(study.blur.problem(n_patients, n_sites))
+    for words in filter(None, told):
+        warnings.warn(words, stacklevel=4)
 
 
 def _threads(n_jobs: int | None) -> int:
