@@ -89,7 +89,6 @@ class Plan:
         cutoffs = int(self.cutoffs.sum())
         if self.n_left_out == 0:
             return f"Candidate rules that need no data: {_say(self.n_candidates)} at most."
-        n_numbers = int((self.cutoffs > self.share).sum())
         beside = self.n_levels + self.n_missing
         room = f"{_say(self.most)} candidates in all" + (
             f", {_say(beside)} of them levels or “x is missing”" if beside else ""
@@ -98,8 +97,7 @@ class Plan:
         return (
             f"{_say(len(self.cutoffs))} covariates could give {_say(cutoffs)} single cut-offs as "
             f"candidate rules; planned: {planned}, {_say(self.quotas.sum())} together "
-            f"('max_candidates' allows {room}). Trees still split at every cut-off. "
-            f"{_say(n_numbers)} covariates are thinned: fewer covariates give each of them more."
+            f"('max_candidates' allows {room}). Trees still split at every cut-off."
         )
 
 

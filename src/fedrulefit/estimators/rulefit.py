@@ -29,7 +29,7 @@ from fedrulefit.core.arrays import MAX_CODES, MISSING, Floats
 from fedrulefit.core.cutoffs import estimate_shares, exact_grid
 from fedrulefit.core.grid import Grid, encode
 from fedrulefit.engines import inprocess
-from fedrulefit.errors import DataError
+from fedrulefit.errors import DataError, FitError
 from fedrulefit.estimators.parameters import takes_settings
 from fedrulefit.estimators.reading import (
     check_counts,
@@ -436,6 +436,8 @@ def _pooled_shares(table: Table, grid: Grid) -> tuple[Floats, ...]:
 
 def _warn_of_width(study: Study, n_patients: float, n_sites: int) -> None:
     """Say before the work what is left out, and what will be little but noise."""
+    if study.plan.problem:
+        raise FitError(study.plan.problem)
     told = [study.plan.words()] if study.plan.n_left_out else []
     told.append(study.blur.problem(n_patients, n_sites))
     for words in filter(None, told):
