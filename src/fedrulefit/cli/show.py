@@ -30,6 +30,9 @@ from fedrulefit.protocol.coordinator import STEPS, Progress
 if TYPE_CHECKING:
     import pandas as pd
 
+_NAMED = 50
+"""Covariates that a line names, the most important first."""
+
 
 @contextmanager
 def progress_bar(console: Console, *, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
@@ -137,16 +140,19 @@ def _tell(value: float, form: str, unit: str = "") -> str:
 
 
 def importance_line(model: Model) -> str:
-    """Return the covariates by importance, in one line."""
+    """Return the covariates by importance, in one line; of many, the first."""
     value = model.variable_importance()
     largest = value.max() or 1.0
     order = sorted(range(len(value)), key=lambda j: -value[j])
     names, between = model.study.names, model.variable_between()
-    return ", ".join(
+    told = [
         f"{printable(names[j])} {100 * value[j] / largest:.0f}"
         f"{f' ({STANDS_FOR_SITE})' * bool(between[j] > MOSTLY)}"
-        for j in order
-    )
+        for j in order[:_NAMED]
+    ]
+    if len(order) > _NAMED:
+        told.append(f"and {len(order) - _NAMED:,} less important")
+    return ", ".join(told)
 
 
 def print_summary(console: Console, model: Model, file: Path) -> None:

@@ -26,6 +26,7 @@ from sklearn.utils.validation import (
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import Grid
 from fedrulefit.engines import inprocess
+from fedrulefit.errors import FitError
 from fedrulefit.estimators.again import Earlier
 from fedrulefit.estimators.grids import pooled_shares
 from fedrulefit.estimators.linear import TermsMixin
@@ -66,6 +67,10 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
     def _more_settings(self) -> dict[str, Any]:
         return {}
 
+    def _planned(self, study: Study) -> Study:
+        """Return the study with what follows from how wide it is."""
+        return study
+
     def _grid(self, table: Table, study: Study) -> Grid | None:
         return None
 
@@ -89,7 +94,9 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         table = Table(values, outcome, weights, whose).take(counted)
         if whose is None:
             check_repeated(table)
-        self._learn(self._study(weighed, rows_each(table, labels)), table, labels)
+        study = self._planned(self._study(weighed, rows_each(table, labels)))
+        _warn_of_width(study, table.weights.sum(), len(np.unique(labels)))
+        self._learn(study, table, labels)
         return self
 
     def _learn(self, study: Study, table: Table, labels: npt.NDArray[np.str_]) -> None:
@@ -268,6 +275,16 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.classifier_tags.multi_class = False
         return tags
+
+
+def _warn_of_width(study: Study, n_patients: float, n_sites: int) -> None:
+    """Say before the work what is left out, and what will be little but noise."""
+    if study.plan.problem:
+        raise FitError(study.plan.problem)
+    told = [study.plan.words()] if study.plan.n_left_out else []
+    told.append(study.blur.problem(n_patients, n_sites))
+    for words in filter(None, told):
+        warnings.warn(words, stacklevel=4)
 
 
 def _threads(n_jobs: int | None) -> int:

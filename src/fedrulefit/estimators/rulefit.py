@@ -22,7 +22,7 @@ from fedrulefit.estimators.grids import pooled_grid
 from fedrulefit.estimators.parameters import takes_settings
 from fedrulefit.estimators.weights import ClassWeight
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
-from fedrulefit.study import Level, Study
+from fedrulefit.study import Level, Settings, Study
 from fedrulefit.table.patients import Table
 
 _SEED: Final = "give 'random_state'"
@@ -204,8 +204,9 @@ class RuleFitClassifier(RuleFitBase):
     preset : {"default", "paper"}, optional
     cutoffs : {"exact", "histogram"}
         ``exact`` takes every distinct value as a cut-off, or `n_cutoffs` quantiles
-        where there are more (254 where `n_cutoffs` is None); ``histogram`` the same grid
-        as one federated site without noise.
+        where there are more; ``histogram`` the same grid as one federated site without
+        noise. Where `n_cutoffs` is None, ``exact`` takes 254 at most, or as many as
+        `max_candidates` allows every covariate as candidate rules, but not fewer than 32.
     class_weight : dict, "balanced" or None
         As for :class:`FederatedRuleFitClassifier`: probabilities are then not calibrated.
     n_jobs : int, optional
@@ -272,6 +273,12 @@ class RuleFitClassifier(RuleFitBase):
         if self.cutoffs == "exact" and self.n_cutoffs is None:
             return {"noise": False, "n_cutoffs": MAX_CODES - 1}
         return {"noise": False}
+
+    def _planned(self, study: Study) -> Study:
+        if self.cutoffs == "exact" and self.n_cutoffs is None and study.plan.n_left_out:
+            usual: int = Settings.model_fields["n_cutoffs"].default
+            return study.with_settings(n_cutoffs=max(usual, study.plan.share))
+        return study
 
     def _grid(self, table: Table, study: Study) -> Grid | None:
         if self.cutoffs == "histogram":

@@ -72,6 +72,8 @@ class Coordinator:
             raise FitError("known rules need a number as 'penalty': folds have rules of their own")
         if len(set(sites)) != len(sites):
             raise FitError("two sites have the same name: names must differ")
+        if study.plan.problem:
+            raise FitError(study.plan.problem)
         listed = tuple(sorted(sites))
         self.study = study
         self.run = run or _name_run(study, listed)
