@@ -237,7 +237,9 @@ def test_codes_among_numbers_are_missing_and_do_not_stretch_the_range() -> None:
 
 def test_names_of_orders_and_of_codes() -> None:
     columns = make_columns(
-        asa=[1, 2, 3, 3, 2, 1] * 10, region=[i % 10 for i in range(N)], blood_group=[1, 2, 3, 4] * 15
+        asa=[1, 2, 3, 3, 2, 1] * 10,
+        region=[i % 10 for i in range(N)],
+        blood_group=[1, 2, 3, 4] * 15,
     )
     study, guesses = draft(columns), told(columns)[1]
     kinds = {name: study.covariates[name].kind for name in ("asa", "region", "blood_group")}
