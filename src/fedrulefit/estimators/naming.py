@@ -29,7 +29,8 @@ def name_columns(X: Any, names: Sequence[str] | None, *, asker: Any, reset: bool
     asker : estimator
         Is told the number and names of the columns, or asked whether they are as in ``fit``.
     reset : bool
-        Told, rather than asked.
+        Told, rather than asked. An array to learn from must not hold infinity; to predict, that
+        is beyond the range.
     """
     own = column_names(X)
     if own and all(isinstance(name, str) for name in own):
@@ -66,9 +67,9 @@ def _names_of_array(n_columns: int, names: Sequence[str] | None) -> list[str]:
 
 def _check_array(X: Any, *, asker: Any, reset: bool) -> Any:
     """Return an array as scikit-learn checks it: of float64, or of objects where it holds text."""
-    options: dict[str, Any] = {"reset": reset, "ensure_all_finite": "allow-nan"}
+    options: dict[str, Any] = {"reset": reset, "ensure_all_finite": False}
     if reset:
-        options["ensure_min_samples"] = 2
+        options |= {"ensure_all_finite": "allow-nan", "ensure_min_samples": 2}
     if not _holds_objects(X):
         return validate_data(asker, X, dtype=np.float64, **options)
     if not hasattr(X, "dtype"):

@@ -3,7 +3,8 @@
 In: a data frame or an array. Out: values in a study's coding, shape (n_rows, n_features),
 float64. With a study, declared levels, ranges and completeness are checked as at a real
 site; without one, covariates are inferred from X, what was guessed is said in one
-:class:`~fedrulefit.errors.ReadingWarning`, and later tables are read like the first.
+:class:`~fedrulefit.errors.ReadingWarning`. To predict, columns get their names in
+:mod:`~fedrulefit.estimators.naming`, and the model reads them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fedrulefit.estimators.naming import column_names, name_columns
 from fedrulefit.study import Covariate, Study
 from fedrulefit.table.asked import resolve_asked
 from fedrulefit.table.check import load_table
-from fedrulefit.table.infer import infer_covariates, read_values
+from fedrulefit.table.infer import infer_covariates
 from fedrulefit.table.notes import tell_notes
 
 
@@ -61,11 +62,6 @@ def refuse_beside_study(**given: Any) -> None:
             raise DataError(
                 f"the study says what each column is: leave {name}= out, or say it in the study"
             )
-
-
-def read_inferred(X: Any, covariates: Mapping[str, Covariate], *, asker: Any) -> Floats:
-    """Return the values of a later table."""
-    return read_values(name_columns(X, list(covariates), asker=asker, reset=False), covariates)
 
 
 def read_declared(X: Any, study: Study, *, asker: Any, reset: bool = False) -> Floats:

@@ -9,52 +9,20 @@ hospitals do; nothing is implemented twice.
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    check_is_fitted,
-)
+from sklearn.utils import Tags
 
-from fedrulefit.core.arrays import MAX_CODES, MISSING, Floats
-from fedrulefit.core.cutoffs import estimate_shares, exact_grid
-from fedrulefit.core.grid import Grid, encode
-from fedrulefit.engines import inprocess
-from fedrulefit.errors import DataError
+from fedrulefit.core.arrays import MAX_CODES
+from fedrulefit.core.grid import Grid
+from fedrulefit.estimators.base import RuleFitBase
+from fedrulefit.estimators.grids import pooled_grid
 from fedrulefit.estimators.parameters import takes_settings
-from fedrulefit.estimators.reading import (
-    check_counts,
-    infer_table,
-    read_declared,
-    read_inferred,
-    refuse_beside_study,
-    unused_name,
-)
-from fedrulefit.estimators.targets import encode_classes, read_sites
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
-from fedrulefit.study import (
-    Level,
-    Outcome,
-    Settings,
-    Study,
-    Weight,
-    override_settings,
-    resolve_settings,
-)
+from fedrulefit.study import Level, Study
 from fedrulefit.table.patients import Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SEED: Final = "give 'random_state'"
 _NO_NOISE: Final = (
@@ -62,175 +30,8 @@ _NO_NOISE: Final = (
 )
 
 
-class _RuleFit(ClassifierMixin, BaseEstimator):
-    """What both estimators share; not for use by itself."""
-
-    def _more_settings(self) -> dict[str, Any]:
-        return {}
-
-    def _grid(self, table: Table, study: Study) -> Grid | None:
-        return None
-
-    def _noise(self, site: str) -> Noise | None:
-        return None
-
-    def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any) -> Any:
-        given: Floats | None = None
-        if sample_weight is not None:
-            given = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
-        values = self._read_training(X, given)
-        self.classes_, outcome = encode_classes(y, asker=self)
-        check_consistent_length(values, outcome)
-        labels = read_sites(sites, len(values))
-        study = self._study(given)
-        weights = np.ones(len(values)) if given is None else given
-        counted = weights > 0
-        table = Table(values[counted], outcome[counted], weights[counted])
-        self._learn(study, table, labels[counted])
-        return self
-
-    def _learn(self, study: Study, table: Table, labels: npt.NDArray[np.str_]) -> None:
-        fitted = inprocess.fit(
-            study,
-            {name: table.take(labels == name) for name in np.unique(labels).tolist()},
-            grid=self._grid(table, study),
-            make_noise=self._noise,
-            n_threads=_threads(self.n_jobs),
-        )
-        self.model_ = fitted.model
-        if fitted.model.distribution is None:
-            shares = _pooled_shares(table, fitted.model.grid)
-            self.model_ = replace(fitted.model, distribution=shares)
-        self.ledgers_ = {name: tuple(led.releases) for name, led in fitted.ledgers.items()}
-        self.study_ = study
-        self.history_ = np.array(self.model_.provenance.history)
-        self.n_iter_ = self.model_.provenance.rounds
-        self._check_converged(study.settings)
-
-    def _check_converged(self, settings: Settings) -> None:
-        residual = self.model_.provenance.certificate.residual
-        if settings.solver == "exact" and residual > settings.tolerance:
-            warnings.warn(
-                f"the exact solver stopped at a residual of {residual:.2g}, above 'tolerance' "
-                f"({settings.tolerance:g}): raise 'max_rounds' (now {settings.max_rounds}), or use "
-                "a larger 'penalty' where the outcomes are separated perfectly",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    def _read_training(self, X: Any, weights: Floats | None) -> Floats:
-        if self.study is not None:
-            refuse_beside_study(
-                categorical=self.categorical, ordered=self.ordered, missing=self.missing
-            )
-            return read_declared(X, self.study, asker=self, reset=True)
-        rows = None if weights is None else weights > 0
-        self._covariates, values = infer_table(
-            X,
-            asker=self,
-            rows=rows,
-            categorical=self.categorical,
-            ordered=self.ordered,
-            missing=self.missing,
-        )
-        return values
-
-    def _read(self, X: Any) -> Floats:
-        """Return X as values in the study's coding."""
-        if self.study is not None:
-            return read_declared(X, self.study, asker=self)
-        return read_inferred(X, self.study_.covariates, asker=self)
-
-    def _study(self, weights: Floats | None) -> Study:
-        covariates = self._covariates if self.study is None else self.study.covariates
-        weight = None
-        if weights is not None:
-            check_counts(weights)
-            weight = Weight(
-                column=unused_name("sample_weight", covariates), max=weights.max() or 1.0
-            )
-        if self.study is not None:
-            facts = self.study.model_dump()
-            declared = self.study.weight
-            if declared is None and weight is not None:
-                facts |= {"weight": weight, "ranges_from_data": True}
-            if declared is not None and weights is None:
-                raise DataError("the study has patient weights: pass them as sample_weight")
-            if declared is not None and weights is not None and weights.max() > declared.max:
-                raise DataError(f"a weight is above the study's public bound {declared.max:g}")
-            return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
-        negative, positive = (str(label) for label in self.classes_)
-        column = unused_name("outcome", covariates)
-        outcome = Outcome(column=column, positive=positive, negative=negative)
-        return Study(
-            name=type(self).__name__,
-            ranges_from_data=True,
-            outcome=outcome,
-            covariates=dict(covariates),
-            weight=weight,
-            settings=self._resolve(None),
-        )
-
-    def _resolve(self, base: Settings | None) -> Settings:
-        given = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name in Settings.model_fields and value is not None
-        }
-        given |= self._more_settings()
-        if base is None or self.preset is not None:
-            given["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
-            return resolve_settings(self.preset, **given)
-        if self.random_state is not None:
-            given["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return override_settings(base, given)
-
-    def decision_function(self, X: Any) -> Floats:
-        """Return the linear predictor F(x), the logarithm of the odds, shape (n_rows,)."""
-        check_is_fitted(self)
-        return self.model_.decision_function(self._read(X))
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities of either class, shape (n_rows, 2)."""
-        check_is_fitted(self)
-        positive = self.model_.predict_proba(self._read(X))
-        return np.column_stack([1 - positive, positive])
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the more probable class, shape (n_rows,)."""
-        chosen = (self.decision_function(X) > 0).astype(np.intp)
-        predicted: npt.NDArray[Any] = self.classes_[chosen]
-        return predicted
-
-    @property
-    def rules_(self) -> pd.DataFrame:
-        """The terms of the model, most important first."""
-        check_is_fitted(self)
-        return self.model_.rules_frame()
-
-    @property
-    def variable_importance_(self) -> pd.Series[float]:
-        """Importance of every covariate (paper 2.3), largest first."""
-        import pandas as pd
-
-        check_is_fitted(self)
-        importance = pd.Series(self.model_.variable_importance(), index=list(self.study_.names))
-        return importance.sort_values(ascending=False)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.classifier_tags.multi_class = False
-        return tags
-
-
 @takes_settings(elsewhere={"seed": _SEED})
-class FederatedRuleFitClassifier(_RuleFit):
+class FederatedRuleFitClassifier(RuleFitBase):
     """Federated RuleFit, with all sites in this process.
 
     By default the exact solver with cross-validated λ; ``preset="paper"`` is
@@ -352,7 +153,7 @@ class FederatedRuleFitClassifier(_RuleFit):
         **dict.fromkeys(("noise", "epsilon_total", "epsilon"), _NO_NOISE),
     }
 )
-class RuleFitClassifier(_RuleFit):
+class RuleFitClassifier(RuleFitBase):
     """Centralised RuleFit: pooled data, no noise.
 
     By default the exact solver with cross-validated λ; ``preset="paper"`` is
@@ -433,34 +234,3 @@ class RuleFitClassifier(_RuleFit):
         if self.cutoffs == "histogram":
             return None
         return pooled_grid(table, study)
-
-
-def pooled_grid(table: Table, study: Study) -> Grid:
-    """Return cut-offs at the values themselves, or `n_cutoffs` quantiles of them."""
-    settings = study.settings
-    return exact_grid(
-        table.values,
-        table.weights,
-        study.bins,
-        n_cutoffs=settings.n_cutoffs,
-        winsor=settings.winsor,
-        centre=settings.centre,
-    )
-
-
-def _pooled_shares(table: Table, grid: Grid) -> tuple[Floats, ...]:
-    """Return the share of patients with each code, where no histogram was made."""
-    codes = encode(table.values, grid)
-    counts = (np.bincount(column, table.weights, minlength=MISSING + 1) for column in codes.T)
-    return estimate_shares(
-        [
-            np.append(found[: axis.n_codes], [] if axis.complete else found[MISSING])
-            for found, axis in zip(counts, grid.axes, strict=True)
-        ]
-    )
-
-
-def _threads(n_jobs: int | None) -> int:
-    if n_jobs is None:
-        return 1
-    return n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)

@@ -10,7 +10,7 @@ from fedrulefit.study.covariates import (
     Weight,
     YesNo,
 )
-from fedrulefit.study.levels import Level, as_level, level_key, level_order
+from fedrulefit.study.levels import Level, as_level, first_spellings, level_key, level_order
 from fedrulefit.study.settings import (
     PRESETS,
     Settings,
@@ -37,6 +37,7 @@ __all__ = [
     "as_level",
     "check_settings",
     "describe_settings",
+    "first_spellings",
     "level_key",
     "level_order",
     "override_settings",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 import numpy as np
 
 Level = bool | int | float | str
 """A value as it stands in a table: ``1``, ``"Y"``, ``true``."""
+
+L = TypeVar("L", bound=Level)
 
 
 def as_level(value: object) -> Level:
@@ -17,6 +22,14 @@ def as_level(value: object) -> Level:
     if isinstance(value, (float, np.floating)):
         return int(value) if float(value).is_integer() else float(value)
     return str(value)
+
+
+def first_spellings(levels: Iterable[L]) -> tuple[L, ...]:
+    """Return levels in their order, each once: of several spellings, the first."""
+    found: dict[str, L] = {}
+    for level in levels:
+        found.setdefault(level_key(level), level)
+    return tuple(found.values())
 
 
 def level_order(level: object) -> tuple[int, float, str]:

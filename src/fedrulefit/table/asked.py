@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedrulefit.errors import DataError, did_you_mean
-from fedrulefit.study import Level, as_level, level_key
+from fedrulefit.study import Level, as_level, first_spellings
 
 _EXAMPLES = {
     "categorical": "categorical=['ward']",
@@ -45,8 +45,7 @@ class Asked:
 
     def codes(self, name: str) -> tuple[Level, ...]:
         """Return the codes of a column that stand for a missing value, each once."""
-        both = (*self.missing.get(name, ()), *self.everywhere)
-        return tuple({level_key(code): code for code in reversed(both)}.values())[::-1]
+        return first_spellings((*self.missing.get(name, ()), *self.everywhere))
 
 
 def resolve_asked(
@@ -70,7 +69,7 @@ def resolve_asked(
     for name, levels in ranks.items():
         if name in chosen:
             raise DataError(f"column {name!r} is in categorical= and in ordered=: leave one out")
-        if len({level_key(level) for level in levels}) < max(2, len(levels)):
+        if len(first_spellings(levels)) < max(2, len(levels)):
             raise DataError(
                 f"ordered= must give column {name!r} two levels or more, each once, lowest first"
             )

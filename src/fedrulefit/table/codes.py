@@ -17,7 +17,6 @@ Oracle: a table of columns, each with its codes (``tests/unit/table/test_codes.p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from itertools import takewhile
 from typing import Final
@@ -25,6 +24,7 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.table.names import names_amount, names_codes
 
 _REPEATED_DIGIT: Final = [int(digit * n) for digit in "789" for n in range(1, 7)]
 _REASONS: Final = [97, 98, 997, 998, 9997, 9998]
@@ -45,15 +45,11 @@ REPEATED: Final = 3
 MAX_NOMINAL: Final = 6
 """Most codes from 1 on that may name kinds; more are likely a score or a count."""
 
+MAX_NAMED: Final = 30
+"""The same where the column's name calls them codes."""
+
 _MIN_ROWS: Final = 50
 _LONG_NUMBER: Final = 1e5
-_IN_ORDER: Final = re.compile(
-    r"nyha|asa(?![a-z])|ecog|killip|rankin|mrs(?![a-z])|stage|grade|class|score|scale|rank|level"
-    r"|tile|severity|triage|order|gravid|parit|child|birth|pregnan|number|count|times|visit|wave"
-    r"|year|month|week|day|^n_|^num|likert",
-    re.IGNORECASE,
-)
-
 UNKNOWN_WORDS: Final = frozenset(
     {
         "-", "--", "?", "??", "***", "#n/a", "n.a.", "n.d.", "nd", "n/d", "nk", "n/k", "nr", "unk",
@@ -98,18 +94,20 @@ def is_unknown_word(text: str) -> bool:
 def find_nominal(name: str, values: Floats) -> tuple[int, ...]:
     """Return the codes of a column that may name kinds without an order, such as blood groups.
 
-    They are 1, 2, … up to at most :data:`MAX_NOMINAL`, in whole numbers, each for five rows on
-    average; counts and yes/no start at 0. A column whose name tells of an order (``nyha``,
-    ``stage``, ``n_children``) is left alone.
+    They are whole numbers, each for five rows on average: 1, 2, … up to at most
+    :data:`MAX_NOMINAL` (counts and yes/no start at 0), or by the column's name codes, up to
+    :data:`MAX_NAMED` different ones. A column whose name tells of an order or an amount
+    (``nyha``, ``stage``, ``n_children``) is left alone.
     """
     finite = values[np.isfinite(values)]
-    if not finite.size or finite.min() != 1 or not 3 <= finite.max() <= MAX_NOMINAL:
+    if not finite.size or names_amount(name) or finite.min() < 0 or finite.max() > 1e6:
         return ()
     distinct = np.unique(finite)
-    whole = tuple(range(1, int(finite.max()) + 1))
-    if tuple(distinct.tolist()) != whole or finite.size < 5 * len(whole):
+    if not 3 <= distinct.size <= finite.size / 5 or (distinct % 1).any():
         return ()
-    return () if _IN_ORDER.search(name) else whole
+    running = distinct.size <= MAX_NOMINAL and distinct[0] == 1 and distinct[-1] == distinct.size
+    named = distinct.size <= MAX_NAMED and names_codes(name)
+    return tuple(map(int, distinct)) if running or named else ()
 
 
 def looks_like_identifiers(values: Floats) -> bool:

@@ -25,7 +25,7 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 
-from fedrulefit.study import as_level, level_key
+from fedrulefit.study import as_level, first_spellings
 from fedrulefit.table.columns import Columns, Declared, Raw, as_text, first_positions, from_array
 from fedrulefit.table.findings import UnreadableError, error
 
@@ -141,8 +141,7 @@ def _find_levels(series: Any) -> Declared | None:
         ordered = bool(native.type.ordered)
     else:
         listed, ordered = sorted(series.drop_nulls().unique().to_list()), False
-    levels = {level_key(level): level for level in map(as_level, reversed(listed))}
-    return Declared("levels", tuple(levels.values())[::-1], ordered)
+    return Declared("levels", first_spellings(map(as_level, listed)), ordered)
 
 
 _KINDS: Final[Mapping[str, Literal["number", "boolean", "text", "date"]]] = {

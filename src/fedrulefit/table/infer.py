@@ -40,12 +40,14 @@ from fedrulefit.study import (
 from fedrulefit.table.asked import Asked
 from fedrulefit.table.cells import match_levels, parse_numbers
 from fedrulefit.table.columns import Declared, Raw
+from fedrulefit.table.guess import yes_and_no
 from fedrulefit.table.infer_text import guess_text
 from fedrulefit.table.notes import Note, note_levels, note_number, note_twins
-from fedrulefit.table.reading import Cell, read_column
+from fedrulefit.table.reading import read_column
 from fedrulefit.table.sources import Source, read_columns
 from fedrulefit.table.texts import read_texts
 
+_INFINITY: Final = "column {name} holds infinity: replace it by a number or NaN"
 _DATES: Final = (
     "column {name} holds dates or times: give a number instead, such as the age, or the days "
     "since another date, (frame['discharge'] - frame['admission']).dt.days; or drop it"
@@ -89,22 +91,10 @@ def infer_covariates(
     for j, name in enumerate(columns.names):
         raw, declared = columns.arrays[name], columns.declared.get(name)
         covariates[name], said = _infer(name, raw[chosen], declared, asked or Asked())
-        values[:, j] = _read_column(name, raw, covariates[name], words_are_missing=True)
+        values[:, j] = _read_column(name, raw, covariates[name])
         notes += said
     notes += note_twins(columns.names, values[chosen])
     return Inferred(covariates, values, tuple(notes))
-
-
-def read_values(source: Source, covariates: Mapping[str, Covariate]) -> Floats:
-    """Return the values of known covariates, shape (n_rows, n_features)."""
-    columns = read_columns(source, only=set(covariates), where="X")
-    missing = [name for name in covariates if name not in columns.arrays]
-    if missing:
-        raise DataError(f"X lacks the column(s) {', '.join(missing)}")
-    values = np.empty((columns.n_rows, len(covariates)))
-    for j, (name, covariate) in enumerate(covariates.items()):
-        values[:, j] = _read_column(name, columns.arrays[name], covariate)
-    return values
 
 
 def _infer(
@@ -128,7 +118,7 @@ def _infer(
     texts = read_texts(raw, {level_key(code).casefold() for code in codes})
     guess = guess_text(name, texts, is_text=kind == "text", told=name in asked.missing)
     if not guess.is_number:
-        return _make_levels(name, texts.levels, codes), guess.notes
+        return _make_levels(name, _no_first(texts.levels), codes), guess.notes
     values = parse_numbers(raw, codes).values
     number = _take_numbers(name, values, (*codes, *guess.missing))
     return number, (*guess.notes, *note_number(name, values))
@@ -163,7 +153,15 @@ def _find_levels(name: str, raw: Raw, codes: Sequence[Level]) -> Covariate:
         known = np.unique(raw[~np.isnan(raw)]).tolist()
         return _make_levels(name, _without(list(map(as_level, known)), codes), codes)
     texts = read_texts(raw, {level_key(code).casefold() for code in codes})
-    return _make_levels(name, texts.levels, codes)
+    return _make_levels(name, _no_first(texts.levels), codes)
+
+
+def _no_first(levels: Sequence[str]) -> Sequence[str]:
+    """Return two levels of which one says yes in an order that has it last; others as they are."""
+    if len(levels) != 2:
+        return levels
+    yes, no, _ = yes_and_no(levels)
+    return no, yes
 
 
 def _make_levels(name: str, levels: Sequence[Level], codes: Sequence[Level]) -> Covariate:
@@ -187,7 +185,7 @@ def _check_number_of_levels(name: str, levels: Sequence[Level]) -> None:
 def _take_numbers(name: str, x: Floats, codes: Sequence[Level]) -> Covariate:
     """Return the covariate of a column of numbers."""
     if np.isinf(x).any():
-        raise DataError(f"column {name!r} holds infinity: replace it by a number or NaN")
+        raise DataError(_INFINITY.format(name=repr(name)))
     known = x[~np.isnan(x)]
     binary = len(known) and np.isin(known, (0.0, 1.0)).all()
     if binary and not {"0", "1"} & set(map(level_key, codes)):
@@ -205,11 +203,9 @@ def _without(levels: Sequence[Level], codes: Sequence[Level]) -> tuple[Level, ..
     return tuple(level for level in levels if level_key(level).casefold() not in absent)
 
 
-def _read_column(
-    name: str, raw: Raw, covariate: Covariate, *, words_are_missing: bool = False
-) -> Floats:
-    reading = read_column(raw, covariate)
-    unreadable = reading.count(Cell.UNREADABLE) and not words_are_missing
-    if unreadable or np.isinf(reading.values).any():
-        raise DataError(f"column {name!r} holds something that is not a finite number")
-    return reading.values
+def _read_column(name: str, raw: Raw, covariate: Covariate) -> Floats:
+    """Return the values of a column; words in a number are missing, as its note says."""
+    values = read_column(raw, covariate).values
+    if np.isinf(values).any():
+        raise DataError(_INFINITY.format(name=repr(name)))
+    return values

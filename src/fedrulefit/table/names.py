@@ -1,6 +1,7 @@
 """What a column's name says: an identifier, another outcome, a hospital, codes, or an order.
 
-Only a draft asks it, and says so; nothing is ever read differently for its name.
+Drafts ask it, and say so, and the estimators to know what deserves a question; nothing is ever read
+differently for its name.
 """
 
 from __future__ import annotations
@@ -50,6 +51,13 @@ _ORDER: Final = _word(
     "severity", "grad", "stadium", "stade", "klasse", "degree", "rank", "level",
 )  # fmt: skip
 
+_AMOUNT: Final = re.compile(
+    r"class|grade|stage|score|scale|rank|level|tile|severity|triage|gravid|parit|child|birth"
+    r"|pregnan|number|count|times|visit|wave|year|month|week|day|likert|^n_|^num",
+    re.IGNORECASE,
+)
+"""Parts of names of ranks and amounts, also inside a word: ``pclass``, ``n_children``."""
+
 
 def left_out_by_name(column: str, site_column: str | None) -> str:
     """Return why a column should be no covariate, by its name, or an empty text."""
@@ -74,3 +82,8 @@ def names_codes(column: str) -> bool:
 def names_order(column: str) -> bool:
     """Whether a name suggests an order: ``nyha``, ``tumour stage``."""
     return _ORDER.search(column) is not None
+
+
+def names_amount(column: str) -> bool:
+    """Whether a name suggests that whole numbers are ranks or amounts, rather than codes."""
+    return names_order(column) or _AMOUNT.search(column) is not None

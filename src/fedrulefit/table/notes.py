@@ -102,18 +102,22 @@ def note_number(name: str, x: Floats, *, kinds: bool = True) -> tuple[Note, ...]
     rest = x[~np.isin(x, list(codes))]
     nominal = find_nominal(name, rest) if kinds else ()
     if nominal:
-        notes.append(
-            Note(
-                (name,),
-                f"holds 1 to {nominal[-1]}, read as a number",
-                f"if these name kinds, categorical=[{name!r}]; if they have an order, "
-                f"ordered={{{name!r}: {list(nominal)}}}",
-            )
-        )
+        notes.append(_note_nominal(name, nominal))
     if looks_like_identifiers(x):
         message = "has another whole number in every row: an identifier?"
         notes.append(Note((name,), message, "drop it, if it says nothing of the patient"))
     return tuple(notes)
+
+
+def _note_nominal(name: str, nominal: Sequence[int]) -> Note:
+    advice = f"if these name kinds, categorical=[{name!r}]"
+    if nominal[-1] != len(nominal):
+        message = (
+            f"holds {len(nominal)} different whole numbers, codes by its name, read as a number"
+        )
+        return Note((name,), message, advice)
+    order = f"if they have an order, ordered={{{name!r}: {list(nominal)}}}"
+    return Note((name,), f"holds 1 to {nominal[-1]}, read as a number", f"{advice}; {order}")
 
 
 def note_twins(names: Sequence[str], values: Floats) -> tuple[Note, ...]:

@@ -18,9 +18,10 @@ from typing import Final
 
 import numpy as np
 
-from fedrulefit.study import level_key, level_order
+from fedrulefit.study import first_spellings, level_key, level_order
 from fedrulefit.table.cells import MISSING_WORDS, factorise
 from fedrulefit.table.columns import Raw
+from fedrulefit.table.spelling import is_either, is_plain_number, read_number
 
 
 class Look(Enum):
@@ -29,18 +30,16 @@ class Look(Enum):
     WHOLE = "a whole number"
     DECIMAL = "a number with a decimal point, or an infinite one"
     CODE = "digits behind a 0, such as a postcode"
-    COMMA = "a number with a comma, or with thousands set apart"
+    SPELLED = "a number with a decimal comma, or with thousands set apart"
+    EITHER = "a number with a comma that may be either of these"
     DATE = "a date or a time of day"
     MARKED = "digits with something else, such as a limit or a unit"
     WORD = "anything else"
 
 
-NUMBERS: Final = (Look.WHOLE, Look.DECIMAL)
+NUMBERS: Final = (Look.WHOLE, Look.DECIMAL, Look.SPELLED)
 
 _CODE: Final = re.compile(r"0\d+")
-_COMMA: Final = re.compile(
-    r"[+-]?(?:\d*,\d+(?:[eE][+-]?\d+)?|\d{1,3}(?:[.,'’\s]\d{3})+(?:[.,]\d+)?)"
-)
 _DATE: Final = re.compile(
     r"(?:\d{4}([-/.])\d{1,2}(?:\1\d{1,2})?|\d{1,2}([-/.])\d{1,2}\2\d{2,4})(?:[T ]\d{1,2}:.*)?"
     r"|\d{1,2}:\d{2}(?::\d{2}(?:\.\d*)?)?"
@@ -84,8 +83,7 @@ class Texts:
 
         Of spellings that count as one level ("1" and "1.0"), the first stands.
         """
-        texts = sorted(self.looks, key=lambda text: (*level_order(text), text))
-        return tuple({level_key(text): text for text in reversed(texts)}.values())[::-1]
+        return first_spellings(sorted(self.looks, key=lambda text: (*level_order(text), text)))
 
 
 def read_texts(raw: Raw, missing: Collection[str] = ()) -> Texts:
@@ -103,14 +101,12 @@ def find_look(text: str) -> Look:
     """Return what a text looks like."""
     if _CODE.fullmatch(text):
         return Look.CODE
-    # "2020.5" is a number, so is "1.234": a point is never taken to set thousands apart.
-    try:
-        number = math.nan if "_" in text else float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isnan(number):
-        return Look.WHOLE if number.is_integer() else Look.DECIMAL
-    for look, pattern in ((Look.DATE, _DATE), (Look.COMMA, _COMMA)):
-        if pattern.fullmatch(text):
-            return look
+    if is_plain_number(text) and not math.isnan(float(text)):
+        return Look.WHOLE if float(text).is_integer() else Look.DECIMAL
+    if _DATE.fullmatch(text):
+        return Look.DATE
+    if is_either(text):
+        return Look.EITHER
+    if read_number(text) is not None and text.casefold() not in MISSING_WORDS:
+        return Look.SPELLED
     return Look.MARKED if any(map(str.isdigit, text)) else Look.WORD

@@ -517,7 +517,7 @@ def test_sites_of_another_length_or_shape_are_refused() -> None:
 
 
 @BOTH
-def test_infinity_is_refused(make: Make) -> None:
+def test_infinity_is_refused_in_training_and_beyond_the_range_later(make: Make) -> None:
     bad = X.copy()
     bad[3, 2] = np.inf
     with pytest.raises(ValueError, match="inf"):
@@ -525,9 +525,39 @@ def test_infinity_is_refused(make: Make) -> None:
     frame = pd.DataFrame(bad, columns=list("abcd"))
     with pytest.raises(DataError, match="column 'c' holds infinity"):
         make().fit(frame, Y)
-    fitted = make().fit(pd.DataFrame(X, columns=list("abcd")), Y)
-    with pytest.raises(DataError, match="column 'c' holds something that is not a finite number"):
-        fitted.predict(frame)
+    highest = bad.copy()
+    highest[3, 2] = X[:, 2].max()
+    for shape in (np.asarray, lambda values: pd.DataFrame(values, columns=list("abcd"))):
+        fitted, source = make().fit(shape(X), Y), shape(bad)
+        np.testing.assert_array_equal(
+            fitted.decision_function(source), fitted.decision_function(shape(highest))
+        )
+        used = 2 in fitted.model_.features
+        told = [flag != "" for flag in fitted.predict_frame(source)["flags"]]
+        assert told == [used and row == 3 for row in range(len(X))]
+
+
+@BOTH
+def test_a_patient_without_a_prediction_has_no_class(make: Make) -> None:
+    names = [f"x{j}" for j in range(X.shape[1])]
+    ranges = {
+        name: {"kind": "number", "range": [X[:, j].min(), X[:, j].max()]}
+        for j, name in enumerate(names)
+    }
+    facts = {"name": "s", "outcome": {"column": "y"}, "covariates": ranges}
+    study = Study.from_mapping({**facts, "unusual": {"beyond": "refuse"}})
+    fitted = make().set_params(study=study).fit(X, Y)
+    clean = fitted.predict(X)
+    (j, *_) = sorted(fitted.model_.features)
+    bad = X.copy()
+    bad[3, j] = X[:, j].max() + 1
+    rest = np.arange(len(X)) != 3
+    assert fitted.predict(bad)[3] is None
+    assert fitted.predict(bad)[rest].tolist() == clean[rest].tolist()
+    assert np.isnan(fitted.predict_proba(bad)).tolist() == [[row == 3] * 2 for row in range(len(X))]
+    flags = fitted.predict_frame(bad)["flags"].tolist()
+    assert flags[3] == f"x{j} above the range: no prediction"
+    assert not any(flags[:3] + flags[4:])
 
 
 @BOTH

@@ -6,7 +6,8 @@ Three dialects, one class each. All three read a *cell* in the same steps:
    compared letter by letter (no collation). A boolean becomes ``1`` or ``0``.
    SQLite, whose cells have a type each, keeps numbers as they are.
 2. ``number``: that cell as a 64-bit float, or NULL where it is not the text of a
-   finite number. A cell never stops the query.
+   number. Infinity is the largest float: either is beyond any range. A cell never
+   stops the query.
 
 Names and texts come from the study, and so from anyone: they enter a query only
 through :func:`quote_name` and ``Dialect.text``.
@@ -23,6 +24,8 @@ _BLANKS: Final = (9, 10, 11, 12, 13, 28, 29, 30, 31, 32, 160)
 
 _NUMBER: Final = r"[+-]?([0-9]{1,255}[.]?[0-9]{0,255}|[.][0-9]{1,255})([eE][+-]?[0-9]{1,3})?"
 _LARGEST: Final = "1.7976931348623157e308"
+_INFINITE: Final = "('inf', '+inf', 'infinity', '+infinity')"
+_MINUS_INFINITE: Final = "('-inf', '-infinity')"
 
 
 def quote_name(name: str) -> str:
@@ -73,6 +76,13 @@ class Dialect:
         """Return a cell's text without zeros in front."""
         return f"ltrim({cell}, '0')"
 
+    def _number(self, cell: str, finite: str, largest: str) -> str:
+        """Return a number: what says infinity, or what stands for a finite one."""
+        return (
+            f"CASE WHEN lower({cell}) IN {_INFINITE} THEN {largest} "
+            f"WHEN lower({cell}) IN {_MINUS_INFINITE} THEN -{largest} {finite} END"
+        )
+
     def _blanks(self) -> str:
         return " || ".join(f"chr({code})" for code in _BLANKS)
 
@@ -98,9 +108,12 @@ class DuckDB(Dialect):
     def number(self, cell: str) -> str:
         """Return the number; a cast alone would take ``1_000`` and ``inf``."""
         cast = f"TRY_CAST({cell} AS DOUBLE)"
-        return (
-            f"CASE WHEN regexp_full_match({cell}, '{_NUMBER}') "
-            f"AND abs({cast}) <= {_LARGEST} THEN {cast} END"
+        return self._number(
+            cell,
+            f"WHEN regexp_full_match({cell}, '{_NUMBER}') THEN "
+            f"CASE WHEN abs({cast}) <= {_LARGEST} THEN {cast} "
+            f"WHEN left({cell}, 1) = '-' THEN -{_LARGEST} ELSE {_LARGEST} END",
+            _LARGEST,
         )
 
 
@@ -129,11 +142,14 @@ class PostgreSQL(Dialect):
 
     def number(self, cell: str) -> str:
         """Return the number, by way of numeric: float8 raises on 1e400 and on 1e-400."""
-        exact = f"CAST({cell} AS numeric)"
-        return (
-            f"CASE WHEN {cell} ~ '^{_NUMBER}$' THEN "
-            f"CASE WHEN abs({exact}) > {_LARGEST} THEN NULL "
-            f"WHEN abs({exact}) < 1e-300 THEN 0 ELSE CAST({exact} AS float8) END END"
+        exact, largest = f"CAST({cell} AS numeric)", f"float8 '{_LARGEST}'"
+        return self._number(
+            cell,
+            f"WHEN {cell} ~ '^{_NUMBER}$' THEN "
+            f"CASE WHEN {exact} > {_LARGEST} THEN {largest} "
+            f"WHEN {exact} < -{_LARGEST} THEN -{largest} "
+            f"WHEN abs({exact}) < 1e-300 THEN 0 ELSE CAST({exact} AS float8) END",
+            largest,
         )
 
 
@@ -164,11 +180,8 @@ class SQLite(Dialect):
 
     def number(self, cell: str) -> str:
         """Return the number: beside a NUMERIC, only the text of a number becomes one."""
-        cast = f"CAST({cell} AS REAL)"
-        return (
-            f"CASE WHEN CAST({cell} AS NUMERIC) = {cell} "
-            f"AND abs({cast}) <= {_LARGEST} THEN {cast} END"
-        )
+        kept = f"max(min(CAST({cell} AS REAL), {_LARGEST}), -{_LARGEST})"
+        return self._number(cell, f"WHEN CAST({cell} AS NUMERIC) = {cell} THEN {kept}", _LARGEST)
 
     def digits(self, cell: str) -> str:
         """Return the digits, of a number or a text."""
