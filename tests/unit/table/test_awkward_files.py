@@ -94,9 +94,15 @@ AS_FILE: Final = {
     "decimal commas": COMMA,
     "decimal commas, said to be levels": COMMA,
     "a few decimal commas": COMMA,
-    "thousands by a comma": AsFile(None, "has commas that may be decimal or separate thousands"),
-    "thousands by a point": COMMA,
-    "thousands by a blank": COMMA,
+    "codes by their name": AsFile("category", "by its name taken for codes"),
+    "decimal commas, and points that may be either": AsFile(
+        None, "has points that may separate thousands"
+    ),
+    "a comma that may be either": AsFile(
+        None, "has commas that may be decimal or separate thousands"
+    ),
+    "thousands by points": COMMA,
+    "thousands by blanks": COMMA,
     "limits": AsFile("number", "cells that begin with < or >: 2", frozenset({"beyond-limit"})),
     "units": AsFile("number", "cells that are none: 2", frozenset({"not-a-number"})),
     "days as text": DATES,

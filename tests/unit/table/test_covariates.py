@@ -91,6 +91,26 @@ def test_numbers_with_a_comma_are_read_and_said() -> None:
     assert list(found) == ["mixed-separators"]
 
 
+def test_a_comma_in_one_column_puts_points_of_another_in_doubt() -> None:
+    study = make_study(
+        covariates={
+            name: {"kind": "number", "range": [0, 999]} for name in ("lactate", "platelets")
+        }
+    )
+    rng = np.random.default_rng(0)
+    source = {
+        "lactate": [f"{x:.2f}".replace(".", ",") for x in rng.random(N) * 9],
+        "platelets": [f"{x}.000" for x in rng.integers(100, 400, N)],
+        "died": rng.integers(0, 2, N),
+    }
+    assert codes(source, study) == {"read-comma": "warning", "mixed-separators": "error"}
+    source["platelets"][0] = "230.5"
+    assert codes(source, study) == {"read-comma": "warning"}
+    del source["platelets"], study.covariates["platelets"]
+    source["lactate"] = [cell.replace(",", ".") for cell in source["lactate"]]
+    assert codes(source, study) == {}
+
+
 def test_twins_and_repeats_are_questions() -> None:
     rng = np.random.default_rng(0)
     age = rng.permutation(100)[:N].astype(float)
