@@ -60,7 +60,7 @@ def test_a_draft_tells_what_it_left_out_and_guessed(tmp_path: Path) -> None:
     assert checked.exit_code == 0, checked.output
     words = " ".join(checked.stdout.split())
     assert "not in the study, and ignored: 'pat_id', 'Aufnahme', 'PLZ'" in words
-    assert "a study says why its draft left a column out" in words
+    assert "the draft of a study says why it leaves a column out" in words
     assert "OK: ready to take part" in words
 
 
