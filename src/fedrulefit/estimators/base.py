@@ -37,7 +37,7 @@ from fedrulefit.estimators.reading import (
     refuse_beside_study,
     unused_name,
 )
-from fedrulefit.estimators.targets import encode_classes, read_sites
+from fedrulefit.estimators.targets import check_folds, encode_classes, read_sites
 from fedrulefit.privacy.mechanisms import Noise
 from fedrulefit.study import (
     Outcome,
@@ -77,6 +77,8 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         check_consistent_length(values, outcome)
         labels = read_sites(sites, len(values))
         study = self._study(given)
+        if study.settings.penalty == "cv":
+            check_folds(outcome, study.settings.folds)
         weights = np.ones(len(values)) if given is None else given
         counted = weights > 0
         table = Table(values[counted], outcome[counted], weights[counted])
