@@ -39,7 +39,7 @@ from fedrulefit.estimators.reading import (
     unused_name,
 )
 from fedrulefit.estimators.repeated import check_repeated, declare_patient, rows_each
-from fedrulefit.estimators.targets import encode_classes, read_patients, read_sites
+from fedrulefit.estimators.targets import check_folds, encode_classes, read_patients, read_sites
 from fedrulefit.estimators.telling import tell_progress
 from fedrulefit.estimators.weights import PatientWeights, weigh_patients
 from fedrulefit.privacy.mechanisms import Noise
@@ -95,6 +95,8 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         if whose is None:
             check_repeated(table)
         study = self._planned(self._study(weighed, rows_each(table, labels)))
+        if study.settings.penalty == "cv":
+            check_folds(outcome[counted], study.settings.folds)
         _warn_of_width(study, table.weights.sum(), len(np.unique(labels)))
         self._learn(study, table, labels)
         return self

@@ -337,6 +337,9 @@ def test_normalised_weights_are_warned_of() -> None:
 
 
 def test_too_few_patients_for_cross_validation_is_said() -> None:
+    """Five patients once gave an empty model without a word."""
+    with pytest.warns(UserWarning, match="in 5 folds has only 2 patients of one outcome"):
+        RuleFitClassifier().fit(X[:5], [0, 1, 0, 1, 0])
     with pytest.raises(ValueError, match="lower 'folds'"):
         RuleFitClassifier().fit(X[:4], [0, 1, 0, 1])
 
@@ -531,6 +534,8 @@ def test_sites_of_another_length_or_shape_are_refused() -> None:
         FederatedRuleFitClassifier(**SMALL).fit(X, Y, sites=SITES[:-1])
     with pytest.raises(ValueError, match="1d array"):
         FederatedRuleFitClassifier(**SMALL).fit(X, Y, sites=X)
+    with pytest.raises(DataError, match=r"such as sites=frame\['hospital'\]"):
+        FederatedRuleFitClassifier(**SMALL).fit(X, Y, sites="hospital")
 
 
 @BOTH
@@ -593,6 +598,8 @@ def test_one_class_or_three_are_refused(make: Make) -> None:
         make().fit(X, np.ones(150))
     with pytest.raises(ValueError, match="Only binary classification is supported"):
         make().fit(X, np.arange(150) % 3)
+    with pytest.raises(ValueError, match="3 different values: make two of them"):
+        make().fit(X, np.array(["a", "b", "c"])[np.arange(150) % 3])
 
 
 @BOTH
