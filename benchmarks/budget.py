@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.metrics import log_loss, roc_auc_score
-from tests.studies import real_data
 
+from benchmarks import real_data
 from benchmarks.simulation import MODELS, draw
 from fedrulefit import FederatedRuleFitClassifier, Study
 
