@@ -91,8 +91,10 @@ class Typed(BaseEstimator, ClassifierMixin):
 
     def _type(self, X: pd.DataFrame) -> pd.DataFrame:
         frame = X[self.columns.names].astype(dict.fromkeys(self.columns.numbers, float))
-        levels = {name: pd.CategoricalDtype(found) for name, found in self.levels_.items()}
-        return frame.astype(levels)
+        for name, levels in self.levels_.items():
+            known = frame[name].where(frame[name].isin(levels))
+            frame[name] = pd.Categorical(known, categories=levels)
+        return frame
 
     def _fit(self, X: pd.DataFrame, y: Any) -> Any:
         raise NotImplementedError

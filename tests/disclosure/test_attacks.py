@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import real_data
+from benchmarks.real import patients
 from scipy import optimize, stats
 from scipy.special import expit
 
@@ -344,7 +344,7 @@ def test_the_default_policy_tells_no_label() -> None:
 
 
 def real_tables(folder: Path, name: str, **settings: Any) -> tuple[Study, dict[str, Table]]:
-    study, frame = real_data.load(folder, name)
+    study, frame = patients.load(folder, name)
     study = study.with_settings(**settings)
     sites = frame["site"].astype(str)
     return study, {

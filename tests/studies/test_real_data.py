@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import real_data
+from benchmarks.real import patients
 from sklearn.metrics import roc_auc_score
 
 from fedrulefit import FederatedRuleFitClassifier, Study
@@ -28,9 +28,9 @@ def auc(model: FederatedRuleFitClassifier, study: Study, test: pd.DataFrame) -> 
 
 
 def test_trauma_ranks_gcs_first_and_sex_last(data_dir: Path) -> None:
-    study, frame = real_data.load(data_dir, "trauma")
+    study, frame = patients.load(data_dir, "trauma")
     areas = []
-    for train, test in real_data.splits(frame, 3):
+    for train, test in patients.splits(frame, 3):
         model = fit(study, train)
         importance = model.variable_importance_
         assert importance.index[0] == "GCS"
@@ -41,21 +41,21 @@ def test_trauma_ranks_gcs_first_and_sex_last(data_dir: Path) -> None:
 
 @pytest.mark.parametrize("name", ["heart_uci", "ist"])
 def test_missing_values_and_categories_run_as_they_are(data_dir: Path, name: str) -> None:
-    study, frame = real_data.load(data_dir, name)
-    train, test = next(real_data.splits(frame, 1))
+    study, frame = patients.load(data_dir, name)
+    train, test = next(patients.splits(frame, 1))
     model = fit(study, train, rounds=15, n_trees=40)
     assert auc(model, study, test) > 0.75
     assert len(model.model_.terms) > 0
 
 
 def test_a_split_takes_the_same_share_of_every_hospital(data_dir: Path) -> None:
-    _, frame = real_data.load(data_dir, "heart_uci")
-    train, test = real_data.split(frame, 0, 3)
+    _, frame = patients.load(data_dir, "heart_uci")
+    train, test = patients.split(frame, 0, 3)
     assert not set(train.index) & set(test.index)
     assert len(train) + len(test) == len(frame)
     for site, own in frame.groupby("site"):
         assert (train["site"] == site).sum() == round(0.7 * len(own))
-    again, _ = real_data.split(frame, 0, 3)
-    other, _ = real_data.split(frame, 0, 4)
+    again, _ = patients.split(frame, 0, 3)
+    other, _ = patients.split(frame, 0, 4)
     assert again.index.equals(train.index)
     assert not other.index.equals(train.index)

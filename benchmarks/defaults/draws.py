@@ -1,18 +1,14 @@
-"""Which settings should be the default, and whether they keep what they promise.
+"""Units of work: one method on one draw of simulated patients.
 
-``python -m benchmarks.defaults``. Five sites of 200 patients, judged on 10,000 new patients of the
-same truth; the noise of the histograms is drawn from the seed, in its usual amount. Settings are
-*chosen* on six seeds; what was chosen, and fair peers on the pooled patients, are then *confirmed*
-on twenty fresh ones. A unit of work is one method on one draw, kept when it is done: a stopped run
-goes on where it was. ``python docs/make_defaults.py FOLDER`` then fills docs/defaults.md.
+Five sites of 200 patients, judged on 10,000 new patients of the same truth. Settings are *chosen*
+on six seeds; what was chosen, and fair peers on the pooled patients, are then *confirmed* on twenty
+fresh ones. The noise of the histograms is drawn from the seed, in its usual amount.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +18,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from benchmarks import peers
 from benchmarks.simulation import MODELS, draw
 from fedrulefit import FederatedRuleFitClassifier
-from fedrulefit.experiments.units import Folder, Row, run_units, write_parquet
+from fedrulefit.experiments.units import Row
 
 PLAIN: Final = {"linear_factor": 1.0, "interaction_factor": 1.0}
 PAPER: Final = "preset paper"
@@ -36,6 +32,9 @@ SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "+ several conditions × 2": {"n_cutoffs": 20},
     DEFAULT: {},
     "default, λ by 1se": {"selection": "1se"},
+    "default, several conditions × 3": {"interaction_factor": 3.0},
+    "default, trees v = 0.1 on half the patients": {"learning_rate": 0.1, "subsample": 0.5},
+    "default without trees": {"n_trees": 0},
 }
 PATIENTS: Final = 1000
 NEW: Final = 10_000
@@ -110,19 +109,3 @@ def make_units() -> list[DrawUnit]:
         for method in methods
     ]
     return sorted(units, key=lambda unit: unit.method == peers.EBM)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--output", type=Path, default=Path("defaults-study"))
-    options = parser.parse_args()
-    folder = Folder(options.output, "defaults", {})
-    rows = run_units(
-        make_units(), folder, jobs=options.jobs, on_progress=lambda done, n: print(done, "of", n)
-    )
-    write_parquet(options.output / "results.parquet", rows)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,18 +1,12 @@
-"""fedrulefit and its peers on real hospitals' data: ``make study``.
+"""Units of work: one method on one split of a data set, judged on the patients left out.
 
-Each split draws 70 % of every hospital's patients to learn from; all methods have the same splits,
-and are judged on the rest. A unit of work is one method on one split, kept when it is done: a
-stopped run goes on where it was. Split, trees, folds and noise are drawn from the seed, so that a
-run can be repeated; a real study would not draw its noise so.
-
-FEDRULEFIT_DATA names the folder of the data, see docs/real-data.md. ``python docs/make_real.py
-FOLDER`` then fills that page.
+Each split draws 70 % of every hospital's patients to learn from; all methods have the same splits.
+Split, trees, folds and noise are drawn from the seed, so that a run can be repeated; a real study
+would not draw its noise so.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,10 +21,11 @@ from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
-from benchmarks import peers, real_data
+from benchmarks import peers
+from benchmarks.real import patients
 from fedrulefit import FederatedRuleFitClassifier, Study
 from fedrulefit.experiments.methods import method_seed
-from fedrulefit.experiments.units import Folder, Row, run_units, write_parquet
+from fedrulefit.experiments.units import Row
 
 OURS: Final = "fedrulefit, default"
 PAPER: Final = "fedrulefit, preset `paper`"
@@ -75,7 +70,8 @@ def judge(outcome: Any, chance: Any, sites: Any) -> dict[str, float]:
     ``within_sites`` hospitals with at least :data:`FEWEST` test patients of either outcome.
     """
     odds = logit(np.clip(chance, SURE, 1 - SURE))
-    slope = LogisticRegression(C=np.inf, max_iter=10_000).fit(odds[:, None], outcome).coef_[0, 0]
+    line = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-9)
+    slope = line.fit(odds[:, None], outcome).coef_[0, 0]
     return {
         "auc": roc_auc_score(outcome, chance),
         **_judge_within(outcome, chance, sites),
@@ -123,7 +119,7 @@ class SplitUnit:
     def run(self) -> list[Row]:
         """Fit and judge."""
         study, frame = _load(self.folder, self.data)
-        train, test = real_data.split(frame, self.seed, self.split)
+        train, test = patients.split(frame, self.seed, self.split)
         cpu, start = time.process_time(), time.perf_counter()
         predict, terms = METHODS[self.method](study, train, method_seed(self.seed, self.split))
         cpu, seconds = time.process_time() - cpu, time.perf_counter() - start
@@ -146,38 +142,14 @@ class SplitUnit:
 
 @cache
 def _load(folder: Path, name: str) -> tuple[Study, pd.DataFrame]:
-    return real_data.load(folder, name)
+    return patients.load(folder, name)
 
 
 def make_units(folder: Path, splits: int, *, seed: int = SEED) -> list[SplitUnit]:
     """Return one unit per data set, split and method; small data sets come first."""
     return [
         SplitUnit(folder, data, method, split, seed)
-        for data in real_data.OUTCOMES
+        for data in patients.OUTCOMES
         for split in range(splits)
         for method in METHODS
     ]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--splits", type=int, default=SPLITS)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--output", type=Path, default=Path("real-study"))
-    options = parser.parse_args()
-    data = os.environ.get("FEDRULEFIT_DATA")
-    if not data:
-        parser.error("set FEDRULEFIT_DATA to the folder of the data (docs/real-data.md)")
-    units = make_units(Path(data), options.splits)
-    folder = Folder(options.output, "real", {"seed": SEED})
-
-    def tell(done: int, n: int) -> None:
-        print(f"{done} of {n}", flush=True)
-
-    rows = run_units(units, folder, jobs=options.jobs, on_progress=tell)
-    write_parquet(options.output / "results.parquet", rows)
-    print(f"{options.output / 'results.parquet'}: now python docs/make_real.py {options.output}")
-
-
-if __name__ == "__main__":
-    main()
