@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from benchmarks.defaults.draws import make_units
 from benchmarks.defaults.tables import make_texts
+from benchmarks.peers import PEERS
 from benchmarks.studies import make_parser, run_study
 
 
 def main() -> None:
-    options = make_parser("defaults").parse_args()
+    parser = make_parser("defaults")
+    parser.add_argument("--without", choices=PEERS, default=[], action="append", help="leave out")
+    options = parser.parse_args()
+    left_out = "".join(f" --without {name!r}" for name in options.without)
     run_study(
         "defaults",
-        make_units(),
+        make_units(options.without),
         options,
         seed=0,
-        command="python -m benchmarks.defaults",
+        command=f"python -m benchmarks.defaults{left_out}",
         make_texts=make_texts,
     )
 

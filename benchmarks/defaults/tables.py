@@ -22,7 +22,6 @@ from fedrulefit.experiments.claims import Mean
 from fedrulefit.experiments.markdown import make_table
 
 LABELS: Final = {DEFAULT: "fedrulefit, default", PAPER: "fedrulefit, preset `paper`"}
-OTHERS: Final = tuple(name for name in STAGES["confirming"][1] if name != DEFAULT)
 
 
 def make_texts(rows: pd.DataFrame) -> dict[str, str]:
@@ -71,11 +70,16 @@ def _each(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _compare(rows: pd.DataFrame) -> dict[str, dict[tuple[str, str], Mean]]:
-    others = [LABELS.get(name, name) for name in OTHERS]
     return {
-        model: compare_all(own, LABELS[DEFAULT], others, over="seed")
+        model: compare_all(own, LABELS[DEFAULT], _others(own), over="seed")
         for model, own in _each(rows).items()
     }
+
+
+def _others(own: pd.DataFrame) -> list[str]:
+    """Return the methods that the defaults are compared with."""
+    names = [LABELS.get(name, name) for name in STAGES["confirming"][1] if name != DEFAULT]
+    return [name for name in names if name in set(own["method"])]
 
 
 def _describe(own: pd.DataFrame, found: Mapping[tuple[str, str], Mean]) -> str:
@@ -85,7 +89,7 @@ def _describe(own: pd.DataFrame, found: Mapping[tuple[str, str], Mean]) -> str:
     tables = {measure: by_method(own, measure, over="seed") for measure in NAMES}
     terms = by_method(own, "terms", over="seed").mean()
     lines = []
-    for name in (LABELS[DEFAULT], *(LABELS.get(other, other) for other in OTHERS)):
+    for name in (LABELS[DEFAULT], *_others(own)):
         line = [name]
         for measure, table in tables.items():
             line.append(f"{table[name].mean():.4f}")
