@@ -12,9 +12,8 @@ import argparse
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from marked_parts import fill_parts
 
@@ -22,8 +21,7 @@ HERE: Final = Path(__file__).resolve().parent
 RESULTS: Final = "results"
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """Where the results of a study go.
 
     Parameters
