@@ -38,5 +38,6 @@ def run_study(
     rows = run_units(units, folder, jobs=options.jobs, on_progress=tell)
     write_parquet(folder.path / "results.parquet", rows)
     run = f"Made with `{command}` ({machine()})."
-    write_texts(folder.path, {"run": run, **make_texts(rows)})
+    texts = {"run": run, **make_texts(rows)}
+    write_texts(folder.path, {f"{name}.md": text for name, text in texts.items()})
     print(f"Fill the page with: python docs/make_results.py {folder.path}")
