@@ -85,11 +85,13 @@ def _tested(own: pd.DataFrame) -> float:
 
 def _describe(title: str, own: pd.DataFrame) -> str:
     first = own.iloc[0]
+    fewest, most = own["within_sites"].min(), own["within_sites"].max()
     n_splits = own["split"].nunique()
+    judged = " to ".join(sorted({str(end) for end in (fewest, most)}, key=int))
     text = (
         f"**{title}.** {first['n_train'] + first['n_test']:,} patients of {first['n_sites']} "
         f"sites, {first['n_test']:,} of them to test on; {n_splits} splits; AUC within hospitals "
-        f"of {own['within_sites'].min()} to {own['within_sites'].max()} sites."
+        f"of {judged} sites."
     )
     lines = [_line(own, name) for name in METHODS]
     return f"{text}\n\n{make_table(HEAD, lines)}"
