@@ -24,6 +24,7 @@ from tests.reports import (
     evaluated_model,
     hostile_model,
     huge_model,
+    ordered_model,
     path_model,
     sample_model,
 )
@@ -53,7 +54,7 @@ def enter(page: Any, model: Model, patient: Floats) -> float:
     return float(page.evaluate(ENTER, as_texts(model, patient)))
 
 
-@every_model
+@pytest.mark.parametrize("make", [*MODELS.values(), ordered_model], ids=[*MODELS, "ordered"])
 def test_the_calculator_is_the_model(make: Callable[[], Model], open_report: Open) -> None:
     model = make()
     page = open_report(model)

@@ -7,7 +7,8 @@ scikit-learn checks of every X (shape, names as in ``fit``, no sparse matrix) is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,9 @@ def name_columns(X: Any, names: Sequence[str] | None, *, asker: Any, reset: bool
         Told, rather than asked. An array to learn from must not hold infinity; to predict, that
         is beyond the range.
     """
+    if isinstance(X, (str, Path, Mapping)) and not hasattr(X, "shape"):  # as a sparse matrix has
+        how = "pandas.DataFrame(X)" if isinstance(X, Mapping) else "pandas.read_csv(X)"
+        raise TypeError(f"X is a {type(X).__name__}: give a data frame or an array, such as {how}")
     own = column_names(X)
     if own and all(isinstance(name, str) for name in own):
         twins = sorted(name for name, n in Counter(own).items() if n > 1)
@@ -40,7 +44,11 @@ def name_columns(X: Any, names: Sequence[str] | None, *, asker: Any, reset: bool
         validate_data(asker, X, reset=reset, skip_check_array=True)
         frame: Source = X
         return frame
-    if isinstance(X, pd.DataFrame) and own:
+    if isinstance(X, pd.DataFrame):
+        if not own:
+            raise DataError(
+                f"X has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required."
+            )
         validate_data(asker, X, reset=reset, skip_check_array=True)
         return X.set_axis(_names_of_array(len(own), names), axis=1)
     checked = _check_array(X, asker=asker, reset=reset)

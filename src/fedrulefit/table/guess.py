@@ -7,6 +7,7 @@ Levels are shown as they are, but not those of fewer than
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -23,7 +24,7 @@ from fedrulefit.table.columns import Raw
 from fedrulefit.table.header import fold
 from fedrulefit.table.measures import KNOWN, Measure, widen
 from fedrulefit.table.names import names_codes, names_order
-from fedrulefit.table.numbers import MIXED_SEPARATORS, is_date, is_limit, spelling_findings
+from fedrulefit.table.numbers import is_date, is_limit, look_at_spelling
 from fedrulefit.table.spelling import is_either, is_plain_number, read_number
 from fedrulefit.table.toml_text import toml_level, toml_string
 from fedrulefit.table.words import find_order, says_no, says_yes
@@ -44,6 +45,9 @@ MOST_STRAY: Final = 0.1
 
 MOST_MEASURED: Final = 1e15
 """Above this a number is none that was measured."""
+
+_MARKED: Final = re.compile(r"\W{0,2}[0-9]+(?:[.,][0-9]+)?\s*(?:[a-zµ%°/².³]{0,8})$", re.IGNORECASE)
+"""A number with a unit or a sign."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +103,10 @@ class _Column:
         return not self.strays and bool((self.x == np.round(self.x)).all())
 
 
-def guess_column(name: str, raw: Raw) -> Guess:
-    """Return what a column may be."""
+def guess_column(name: str, raw: Raw, *, commas: bool = False) -> Guess:
+    """Return what a column may be; `commas`: other columns have decimal commas."""
     column = _look(name, raw)
-    reason = _left_out(column)
+    reason = _left_out(column, commas=commas)
     if reason:
         return Guess(left_out=reason)
     lines = [*_kind_lines(column), *_missing_lines(column)]
@@ -167,7 +171,7 @@ def _mostly_text(counts: Mapping[str, int]) -> bool:
     return 2 * sum(texts) > sum(counts.values())
 
 
-def _left_out(column: _Column) -> str:
+def _left_out(column: _Column, *, commas: bool) -> str:
     """Return why a column is left out for its values, or an empty text."""
     if len(column.counts) < 2:
         return "has fewer than two distinct values here"
@@ -180,7 +184,9 @@ def _left_out(column: _Column) -> str:
         )
     if column.numbers.n_infinite:
         return "has infinite values"
-    return _left_out_number(column) if _is_number(column) else _left_out_text(column)
+    if _is_number(column):
+        return _left_out_number(column, commas=commas)
+    return _left_out_text(column)
 
 
 def _is_number(column: _Column) -> bool:
@@ -192,11 +198,13 @@ def _is_number(column: _Column) -> bool:
     return few and len(column.counts) - len(strays) > MAX_LEVELS
 
 
-def _left_out_number(column: _Column) -> str:
+def _left_out_number(column: _Column, *, commas: bool) -> str:
     x = column.x
-    spelling = spelling_findings(column.name, column.raw, column.numbers.values)
-    if any(finding.code == MIXED_SEPARATORS.code for finding in spelling):
-        return "has decimal commas and points that may separate thousands: write all with a point"
+    if look_at_spelling(column.raw, column.numbers.values).is_doubtful(commas=commas):
+        return (
+            "has points that may separate thousands, in a table with decimal commas: write numbers "
+            "with a decimal point, and thousands without a separator"
+        )
     if np.abs(x).max() > MOST_MEASURED:
         return f"has values beyond {MOST_MEASURED:g}, which nobody measured"
     if len(column.counts) > MAX_LEVELS and _has_leading_zeros(column.raw):
@@ -217,6 +225,9 @@ def _left_out_text(column: _Column) -> str:
     counts, n_rows = column.counts, sum(column.counts.values())
     if max(map(len, counts)) > MAX_LEVEL_TEXT:
         return "has long texts: free text?"
+    n_marked = sum(n for text, n in counts.items() if _MARKED.match(text))
+    if n_marked * 2 > n_rows and len(counts) > MAX_LEVELS:
+        return "has numbers with units or remarks: leave the numbers only, in one unit"
     if len(counts) == n_rows:
         return "has another text for every patient: an identifier or free text"
     if len(counts) > MAX_LEVELS or len(counts) * 2 > n_rows:
@@ -304,6 +315,7 @@ def _level_lines(column: _Column, levels: Sequence[str], words: str) -> Iterator
     yield "]"
     if len(column.shown) < len(levels):
         few = f"levels of fewer than {MIN_COUNT} patients"
+        column.said.append(f"{few} are not shown: add or merge them")
         yield f"# CHECK: {few} here are not shown: add or merge them"
 
 

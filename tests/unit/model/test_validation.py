@@ -15,7 +15,6 @@ from scipy.special import expit, logit
 from fedrulefit.core.families.yesno_measures import Measures
 from fedrulefit.core.heterogeneity import combine
 from fedrulefit.core.rounding import EXACT, Rounding
-from fedrulefit.engines.base import Fitted
 from fedrulefit.engines.inprocess import EMBEDDED
 from fedrulefit.engines.leaveout import leave_one_site_out
 from fedrulefit.errors import ModelFileError
@@ -50,7 +49,7 @@ class _Upside:
         rate = np.concatenate([table.outcome for table in tables.values()]).mean()
         fitted = EMBEDDED.fit(study, tables, **options)
         flat = replace(fitted.model, terms=(), intercept=float(logit(rate)))
-        return Fitted(flat, fitted.ledgers)
+        return replace(fitted, model=flat)
 
 
 def test_patients_beyond_the_range_are_judged_as_learning_counts_them() -> None:

@@ -94,9 +94,15 @@ AS_FILE: Final = {
     "decimal commas": COMMA,
     "decimal commas, said to be levels": COMMA,
     "a few decimal commas": COMMA,
-    "thousands by a comma": AsFile(None, "has commas that may be decimal or separate thousands"),
-    "thousands by a point": COMMA,
-    "thousands by a blank": COMMA,
+    "codes by their name": AsFile("category", "by its name taken for codes"),
+    "decimal commas, and points that may be either": AsFile(
+        None, "has points that may separate thousands"
+    ),
+    "a comma that may be either": AsFile(
+        None, "has commas that may be decimal or separate thousands"
+    ),
+    "thousands by points": COMMA,
+    "thousands by blanks": COMMA,
     "limits": AsFile("number", "cells that begin with < or >: 2", frozenset({"beyond-limit"})),
     "units": AsFile("number", "cells that are none: 2", frozenset({"not-a-number"})),
     "days as text": DATES,
@@ -133,7 +139,8 @@ def test_a_column_as_a_file(name: str, tmp_path: Path) -> None:
     assert bool(said) == bool(expected.draft_says)
     assert expected.draft_says in said
     inspection = inspect_table(path, study)
-    assert {f.code for f in inspection.findings if f.column == case.column} == expected.finds
+    found = {f.code for f in inspection.findings if f.code not in ("extra-column", "few-patients")}
+    assert found == expected.finds
     learn(study, inspection)
 
 

@@ -77,6 +77,8 @@ def test_kinds() -> None:
         ("code", [f"0{1067 + i % 20}" for i in range(N)]),
         ("enormous", [1e300 + i * 1e290 for i in range(N)]),
         ("comma", ["1,500", "2,25", "3,5"] * 20),
+        ("saturation", [f"{80 + i % 20} %" for i in range(N)]),
+        ("LOS_days", [i % 17 for i in range(N)]),
         ("thousands", ["1.500", "2,25", "3,5"] * 20),
         ("endless", [np.inf, 1.0, 2.0] * 20),
     ],
@@ -213,9 +215,12 @@ def told(columns: dict[str, Any]) -> tuple[dict[str, str], dict[str, list[str]],
 
 def test_an_event_without_a_usual_word_is_a_guess() -> None:
     _, guesses, text = told(make_columns(died=["b", "a"] * 30))
-    assert guesses["died"] == ['"b" taken as the event']
+    assert guesses["died"] == ['"b" taken as the event: which value is the event?']
     assert 'positive = "b"  # CHECK: a guess: which value is the event?' in text
     assert "died" not in told(make_columns())[1]
+    columns = make_columns(survived=["yes", "no"] * 30)
+    drafted = draft_study(columns, outcome="survived", name=None)
+    assert drafted.guesses[0][1].startswith('"yes" taken as the event: the name speaks of survival')
 
 
 def test_a_score_has_no_unit() -> None:
@@ -291,3 +296,17 @@ def test_no_rare_text_is_told() -> None:
     drafted = draft_study(columns, outcome=None, name=None)
     assert "boat" not in repr(drafted)
     assert "Smith" not in repr(drafted)
+
+
+def test_a_point_in_a_table_with_decimal_commas_may_separate_thousands(tmp_path: Path) -> None:
+    """Platelets of 230.000 were read as 230 beside a lactate of 1,5."""
+    columns = make_columns(lactate=["1,5", "2,25", "0,9", "1,1"] * 15, platelets=["230.000"] * N)
+    columns["platelets"] = [f"{100 + i % 40}.000" for i in range(N)]
+    left_out, _, _ = told(columns)
+    assert "platelets" in left_out
+    assert "may separate thousands" in left_out["platelets"]
+    del columns["lactate"]
+    assert told(columns)[0] == {}
+    columns["lactate"] = ["1,5", "2.25", "0,9", "1,1"] * 15
+    columns["platelets"] = [f"{100 + i % 40}.25" for i in range(N)]
+    assert told(columns)[0] == {}
