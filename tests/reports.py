@@ -12,7 +12,7 @@ from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.rules import Condition, Rule, conjoin, interval
 from fedrulefit.engines.leaveout import leave_one_site_out
 from fedrulefit.model import Model, RuleTerm
-from fedrulefit.study import Category, Number, Study
+from fedrulefit.study import Number, Study
 from tests.samples import SOLVERS, fit_model, make_study, make_tables, study_facts
 
 SCRIPT = "</script><script>document.title='run'</script><img src=x onerror=alert(1)>"
@@ -42,6 +42,15 @@ def evaluated_model() -> Model:
     tables = make_tables(study, sizes=(400, 350, 300))
     model = fit_model(study, tables)
     return replace(model, validation=leave_one_site_out(study, tables))
+
+
+@cache
+def ordered_model() -> Model:
+    """Return a model of levels in an order, with rules and a linear term on them."""
+    facts = study_facts(**SOLVERS["exact"])
+    ward = facts["covariates"]["ward"]
+    facts["covariates"]["ward"] = {**ward, "kind": "ordered"}
+    return fit_model(Study.from_mapping(facts))
 
 
 @cache
@@ -120,8 +129,7 @@ def draw_patients(model: Model, n_rows: int, seed: int = 0) -> Floats:
             wide = rng.uniform(low - 3 * (high - low), high + 3 * (high - low), n_rows)
             column = np.where(rng.random(n_rows) < 0.2, wide, column)
         else:
-            last = len(covariate.levels) if isinstance(covariate, Category) else 2
-            column = rng.integers(0, last, n_rows).astype(np.float64)
+            column = rng.integers(0, len(covariate.coded), n_rows).astype(np.float64)
         if not axis.complete:
             column = np.where(rng.random(n_rows) < 0.25, np.nan, column)
         columns.append(column)
@@ -144,3 +152,37 @@ def as_texts(model: Model, patient: Floats) -> list[str]:
 def weird_tables(study: Study) -> dict[str, Any]:
     """Return tables of three sites of telling sizes."""
     return make_tables(study, sizes=(173, 139, 127))
+
+
+@cache
+def wide_model() -> Model:
+    """Return a model that needs much room: long names and levels, many of them, 25 hospitals."""
+    model = huge_model(60)
+    facts = study_facts(**SOLVERS["exact"], holdout=0.3, per_site=True)
+    old = facts["covariates"]
+    names = {name: f"{name}_on_admission_to_the_first_hospital_as_recorded" for name in old}
+    facts["covariates"] = {names[name]: _with_long_levels(old[name]) for name in old}
+    study = Study.from_mapping(facts)
+    judged = evaluated_model()
+    assert judged.evaluation is not None
+    assert judged.validation is not None
+    places = [f"University hospital of town {k}" for k in range(1, 26)]
+    of_one = [*judged.evaluation.sites.values()]
+    left_out = [*judged.validation.sites.values()]
+    return replace(
+        model,
+        study=study,
+        evaluation=replace(
+            judged.evaluation, sites={n: of_one[k % 3] for k, n in enumerate(places)}
+        ),
+        validation=replace(
+            judged.validation, sites={n: left_out[k % 3] for k, n in enumerate(places)}
+        ),
+    )
+
+
+def _with_long_levels(covariate: dict[str, Any]) -> dict[str, Any]:
+    words = "A level that somebody described in many words, not all of them needed: {}"
+    if "levels" in covariate:
+        return {**covariate, "labels": [words.format(level) for level in covariate["levels"]]}
+    return {**covariate, "label": "What this is, " * 6}

@@ -33,7 +33,7 @@ def make_columns(**changes: Any) -> dict[str, Any]:
     columns: dict[str, Any] = {
         "age": [float(20 + i) for i in range(N)],
         "kind of injury": ["fall", "car"] * (N // 2),
-        "female": [0, 1] * (N // 2),
+        "female": [0, 1, 1, 0] * (N // 4),
         "died": [0, 0, 0, 1] * (N // 4),
     }
     return {**columns, **changes}

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import sys
 import traceback
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +30,7 @@ from fedrulefit.table.findings import UnreadableError
 from fedrulefit.table.size_limit import LIMIT
 from fedrulefit.table.sources import read_columns
 from tests.tables import find_kinds
+from tests.workbooks import write_workbook
 
 PLANTED = "Zyxwvut"
 PLANTED_NUMBER = "98765.4321"
@@ -52,6 +58,8 @@ COMPLETE = STUDY.replace("step = 1", "complete = true")
 ALIVE = STUDY.replace('"died"', '"died"\npositive = "alive"\nnegative = "dead"')
 OFTEN = STUDY.replace('"died"', '"died"\nexpected_rate = [0.7, 0.9]')
 
+WIDE = STUDY.replace("110", "99999")
+
 app = typer.Typer()
 app.command()(check)
 app.add_typer(study_app)
@@ -70,6 +78,14 @@ def make_frame(column: str = "age", *cells: Any) -> pd.DataFrame:
         columns["id"] = [f"{PLANTED}{k}" for k in range(N)]
     columns[column][: len(cells)] = cells
     return pd.DataFrame(columns)
+
+
+def make_zip(**files: str) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as packed:
+        for name, text in files.items():
+            packed.writestr(name, text)
+    return target.getvalue()
 
 
 def make_csv(*arguments: Any) -> str:
@@ -95,7 +111,20 @@ CASES: dict[str, Case] = {
     "most out of range": Case("mostly-out-of-range", make_csv("age", *[PLANTED_NUMBER] * 20)),
     "number between steps": Case("between-steps", make_csv("age", PLANTED_NUMBER)),
     "text in a number": Case("not-a-number", make_csv("age", PLANTED)),
-    "decimal comma": Case("decimal-comma", make_csv("age", COMMA)),
+    "decimal comma": Case("read-comma", make_csv("age", COMMA)),
+    "either comma": Case("decimal-comma", make_csv("age", COMMA, "1,234")),
+    "commas and points": Case("mixed-separators", make_csv("age", COMMA, "1.234")),
+    "a date": Case("dates", make_csv("age", "31.12.2024", PLANTED)),
+    "a limit": Case("beyond-limit", make_csv("age", f"<{PLANTED_NUMBER}")),
+    "a word for unknown": Case("unknown-word", make_csv("age", "Unknown", PLANTED)),
+    "a code outside": Case("missing-code-outside", make_csv("age", *["999"] * 5, PLANTED)),
+    "a code inside": Case("missing-code", make_csv("age", *["999"] * 5, PLANTED), WIDE),
+    "a code among levels": Case("unknown-level", make_csv("injury", "-9", PLANTED)),
+    "rows twice": Case("repeated-rows", make_csv("age", PLANTED_NUMBER)),
+    "columns twice": Case(
+        "same-columns", make_csv("died", "1").replace("\n30,", f"\n{PLANTED_NUMBER},", 1)
+    ),
+    "the outcome twice": Case("same-as-outcome", make_csv("age", PLANTED_NUMBER)),
     "infinite": Case("infinite", make_csv("age", "inf", PLANTED_NUMBER)),
     "constant": Case("constant", make_csv("age", *[PLANTED_NUMBER] * N)),
     "few values": Case("mostly-missing", make_csv("age", *[""] * (N - 8), PLANTED_NUMBER)),
@@ -127,10 +156,15 @@ CASES: dict[str, Case] = {
     "a column too few": Case("missing-column", make_csv("age", PLANTED).replace("female", "f", 1)),
     "a column twice": Case("duplicate-column", make_csv("age", PLANTED).replace("w", "age", 1)),
     "nothing at all": Case("empty-file", b""),
-    "a workbook": Case("excel-file", b"PK\x03\x04" + PLANTED.encode()),
-    "compressed": Case("compressed-file", b"\x1f\x8b" + PLANTED.encode()),
-    "wrong encoding": Case("not-utf-8", make_csv("injury", PLANTED + "é").encode("latin-1")),
-    "utf-16": Case("not-utf-8", make_csv("injury", PLANTED).encode("utf-16")),
+    "a broken workbook": Case("damaged-workbook", b"PK\x03\x04" + PLANTED.encode()),
+    "a zip file": Case("not-a-workbook", make_zip(**{"t.csv": make_csv("age", PLANTED)})),
+    "compressed": Case("compressed-file", bz2.compress(make_csv("age", PLANTED).encode())),
+    "half a gzip": Case("damaged-gzip", gzip.compress(make_csv("age", PLANTED).encode())[:-20]),
+    "guessed encoding": Case(
+        "guessed-encoding", make_csv("injury", PLANTED + "é").encode("latin-1")
+    ),
+    "wrong encoding": Case("not-utf-8", make_csv("injury", PLANTED).encode() + b"\x81"),
+    "utf-16": Case("not-utf-8", make_csv("injury", PLANTED).encode("utf-16-le")),
     "empty first line": Case("no-header", "\n" + make_csv("age", PLANTED)),
     "long row": Case("ragged-row", make_csv() + f"{PLANTED},{PLANTED_NUMBER},1,1,1,{PLANTED}\n"),
     "short row": Case("ragged-row", make_csv() + f"{PLANTED},{PLANTED_NUMBER}\n"),
@@ -142,6 +176,10 @@ CASES: dict[str, Case] = {
     "no header": Case("no-study-columns", f"{PLANTED_NUMBER},{PLANTED},1,1,1\n30,fall,0,0,1\n"),
     "no header, twice the same": Case(
         "no-study-columns", f"{PLANTED},{PLANTED},1,1,1\n30,fall,0,0,1\n"
+    ),
+    "a locked workbook": Case(
+        "locked-workbook",
+        b"\xd0\xcf\x11\xe0" + "EncryptedPackage".encode("utf-16-le") + PLANTED.encode(),
     ),
     "damaged parquet": Case("malformed-parquet", b"PAR1" + PLANTED.encode() + b"PAR1"),
     "very long cell": Case("long-line", make_csv() + PLANTED * 500_000 + ",fall,1,1,1\n"),
@@ -156,6 +194,13 @@ FOR_LEARNING = {
     "one-class",
     "outcome-words",
     "outcome-rate",
+    "read-comma",
+    "mixed-separators",
+    "missing-code",
+    "missing-code-outside",
+    "repeated-rows",
+    "same-columns",
+    "same-as-outcome",
 }
 """Findings that are not made for prediction."""
 
@@ -172,7 +217,19 @@ def write_large(folder: Path) -> Path:
     return folder / "t.csv"
 
 
+def write_sheets(folder: Path, rows: list[list[Any]], n: int = 2, sheet: str = "") -> Path:
+    path = write_workbook(folder / "t.xlsx", {f"Sheet{i}": rows for i in range(n)})
+    return Path(f"{path}{sheet}")
+
+
+ROWS = [["age"], [PLANTED]]
+
 SOURCES: dict[str, Callable[[Path], Any]] = {
+    "excel-file": lambda folder: write_sheets(folder, ROWS, n=1),
+    "which-sheet": lambda folder: write_sheets(folder, ROWS),
+    "no-such-sheet": lambda folder: write_sheets(folder, ROWS, sheet="#B"),
+    "empty-workbook": lambda folder: write_sheets(folder, []),
+    "no-sheets": lambda folder: Path(f"{write_large(folder)}#A"),
     "file-not-found": lambda folder: folder / "none.csv",
     "not-a-file": lambda folder: folder,
     "file-unreadable": lambda folder: folder / ("x" * 300),
@@ -181,6 +238,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
     "unknown-source": lambda _: [PLANTED],
     "unequal-lengths": lambda _: {"age": [PLANTED], "died": [1, 0]},
     "not-a-column": lambda _: {"age": np.full((2, 2), PLANTED), "died": [1, 0]},
+    "not-a-value": lambda _: {"age": [[PLANTED], [PLANTED]], "died": [1, 0]},
 }
 
 INEXACT = {"patient-inexact"}
@@ -227,6 +285,8 @@ def test_a_source_that_is_refused_keeps_its_secrets(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(LIMIT, "1")
+    if code == "excel-file":
+        monkeypatch.setitem(sys.modules, "python_calamine", None)
     study = load_study("constant", tmp_path)
     with pytest.raises(UnreadableError) as caught:
         read_columns(SOURCES[code](tmp_path))

@@ -22,9 +22,9 @@ from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Contribution
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.privacy.bill import PrivacyBill
-from fedrulefit.report import contents
+from fedrulefit.report.specification import list_specification
 from tests.docs.pages import ROOT
-from tests.samples import SOLVERS, fit_model, make_study, make_tables
+from tests.samples import SOLVERS, fit_model, make_frame, make_study, make_tables
 
 PAGE: Final = ROOT / "docs" / "statistics.md"
 MARK: Final = re.compile(r"<!-- numbers: (.+?) -->")
@@ -71,6 +71,7 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "Model.importance_frame": lambda: columns(shown_model().importance_frame()),
     "Model.path_frame": lambda: columns(shown_model().path_frame()),
     "Model.history_frame": lambda: columns(shown_model().history_frame()),
+    "Model.predict_frame": lambda: columns(shown_model().predict_frame(make_frame(9))),
     "Model.partial_dependence": lambda: {
         *columns(shown_model().partial_dependence(shown_model().study.names[0])),
         "interaction",
@@ -85,7 +86,10 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "PrivacyBill": lambda: numbers(PrivacyBill),
     "Explanation": lambda: numbers(Explanation) | numbers(Contribution),
     "report: the whole model in numbers": lambda: {
-        name for name in contents.list_specification(shown_model())[0] if name != "Term"
+        name
+        for table in list_specification(shown_model()).values()
+        for name in table.columns
+        if name not in {"Rule", "Variable"}
     },
 }
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from fedrulefit.cli import show
 from fedrulefit.cli.console import check_writable, friendly_errors, printable, stderr, stdout
 from fedrulefit.cli.options import JsonOption, ModelOption, TopOption
+from fedrulefit.cli.plan import print_blur, print_plan
 from fedrulefit.cli.report import (
     NoReportOption,
     ReportOption,
@@ -32,6 +33,7 @@ from fedrulefit.model import Model
 from fedrulefit.privacy.ledger import Ledger, now
 from fedrulefit.study import Settings, Study
 from fedrulefit.table.check import inspect_table
+from fedrulefit.table.excel_file import split_sheet
 from fedrulefit.table.patients import Table
 from fedrulefit.table.sources import Source, read_columns
 
@@ -94,7 +96,13 @@ def fit(
     chosen = ENGINES.load(engine)()
     check_writable(output)
     page = choose_page(output, report, no_report=no_report)
+    if agreed.plan.problem:
+        raise StudyError(agreed.plan.problem)
     tables = _load_sites(_sources(site, site_column), agreed, quiet=quiet)
+    if not quiet:
+        print_plan(stderr(), agreed)
+        n_patients = sum(float(table.weights.sum()) for table in tables.values())
+        print_blur(stderr(), agreed, n_patients, len(tables))
     if ledgers is not None:
         _make_folder(ledgers)
     with show.progress_bar(stderr(), quiet=quiet or as_json) as tell:
@@ -165,13 +173,12 @@ def _parse_settings(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         name, separator, text = pair.partition("=")
         name = name.strip()
-        if not separator or name not in Settings.model_fields:
-            hint = did_you_mean(name, Settings.model_fields) if separator else ""
-            known = ", ".join(Settings.model_fields)
+        if not separator:
+            raise StudyError(f"--set takes NAME=VALUE, not {pair!r}: for instance n_trees=100")
+        if name not in Settings.model_fields:
             raise StudyError(
-                f"--set takes NAME=VALUE, not {pair!r}; names are: {known}"
-                + (f"\n  there is no setting {hint}" if hint else "")
-                + "\n  'fedrulefit study settings' tells what each means"
+                f"--set: there is no setting {did_you_mean(name, Settings.model_fields)}\n"
+                "  'fedrulefit study settings' lists them all, and what each means"
             )
         if text.strip().lower() == "none":
             settings[name] = None
@@ -201,7 +208,8 @@ def _name_site(site: str) -> tuple[str, Path]:
     name, separator, path = site.partition("=")
     if separator and name and not Path(site).exists():
         return name, Path(path)
-    return Path(site).stem, Path(site)
+    file, _ = split_sheet(Path(site))
+    return Path(file.name.removesuffix(".gz")).stem, Path(site)
 
 
 def _split_by_column(path: Path, site_column: str) -> dict[str, Source]:
@@ -234,17 +242,19 @@ def _load_sites(sources: dict[str, Source], study: Study, *, quiet: bool) -> dic
     """Check all tables before anything starts; tell every error of every site."""
     tables: dict[str, Table] = {}
     lines: list[str] = []
-    warnings: Counter[str] = Counter()
+    warnings: dict[str, list[str]] = {}
     for name, source in sources.items():
         inspection = inspect_table(source, study, where=f"site {name}")
         lines += [f"  site {name}: {finding}" for finding in inspection.errors]
-        warnings.update(f"site {name}: {finding}" for finding in inspection.warnings)
+        for finding in inspection.warnings:
+            warnings.setdefault(str(finding), []).append(name)
         if inspection.table is not None:
             tables[name] = inspection.table
     if lines:
         raise DataError("\n".join(["these tables do not fit the study:", *lines]))
-    for warning in warnings if not quiet else ():
-        stderr().print(Text.assemble(("Warning: ", "yellow"), printable(warning)))
+    for warning, names in warnings.items() if not quiet else ():
+        told = f"site{'s' * (len(names) > 1)} {', '.join(names)}: {warning}"
+        stderr().print(Text.assemble(("Warning: ", "yellow"), printable(told)))
     return tables
 
 

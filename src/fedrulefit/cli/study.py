@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import shlex
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fedrulefit.cli.budget import budget_of, print_budget
-from fedrulefit.cli.console import friendly_errors, stdout
+from fedrulefit.cli.console import friendly_errors, indented, line, printable, stderr, stdout
+from fedrulefit.cli.plan import print_plan
 from fedrulefit.errors import StudyError
 from fedrulefit.study import Settings, Study, describe_settings
-from fedrulefit.table.draft import draft_study
+from fedrulefit.table.draft import Draft, draft_study
 
 app = typer.Typer(
     name="study", help="Write and read the study file that all sites sign.", no_args_is_help=True
@@ -30,7 +33,7 @@ def _study() -> None:
 @app.command(epilog="Example: fedrulefit study draft trauma.csv --outcome mortality")
 @friendly_errors()
 def draft(
-    data: Annotated[Path, typer.Argument(help="One site's table (CSV or Parquet).")],
+    data: Annotated[Path, typer.Argument(help="One site's table (CSV, Excel or Parquet).")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where to write; - prints it.")
     ] = Path("study.toml"),
@@ -46,22 +49,43 @@ def draft(
     """Write a first study file from a table, for a person to complete."""
     if str(output) != "-" and output.exists() and not force:
         raise StudyError(f"{output} exists: pass --force to overwrite it, or another name with -o")
-    text = draft_study(data, outcome=outcome, name=name, site_column=site_column)
+    drafted = draft_study(data, outcome=outcome, name=name, site_column=site_column)
     if str(output) == "-":
-        typer.echo(text, nl=False)
+        typer.echo(drafted.text, nl=False)
+        _tell(stderr(), drafted)
         return
     try:
-        output.write_text(text, encoding="utf-8")
+        output.write_text(drafted.text, encoding="utf-8")
     except OSError as error:
         raise StudyError(f"{output} cannot be written: {error.strerror}") from None
-    n_checks = text.count("# CHECK")
-    lines = (
-        f"Wrote {output}.",
-        f"Next: open it and settle the {n_checks} lines marked CHECK, with all sites.",
-        f"Then: fedrulefit check {data} --study {output}",
-    )
-    stdout().print(Text("\n".join(lines)))
-    print_budget(stdout(), budget_of(Study.load(output), policy=None))
+    console = stdout()
+    n_checks = _count(drafted.text.count("# CHECK"), "line")
+    command = ["fedrulefit", "check", str(data), "--study", str(output)]
+    console.print(line(f"Wrote {output}, with {_count(drafted.n_covariates, 'covariate')}."))
+    _tell(console, drafted)
+    console.print(f"Next: open it and settle its {n_checks} marked CHECK, with all sites.")
+    console.print(line(f"Then: {shlex.join(command)}"))
+    study = Study.load(output)
+    print_plan(console, study)
+    print_budget(console, budget_of(study, policy=None))
+
+
+def _tell(console: Console, drafted: Draft) -> None:
+    """Say what is not in the draft, what was guessed, and what is odd in the table."""
+    for warning in drafted.warnings:
+        console.print(Text.assemble(("Warning: ", "yellow"), printable(warning)))
+    for heading, facts in (
+        ("Left out, and why:", drafted.left_out),
+        ("Guessed, and marked CHECK:", drafted.guesses),
+    ):
+        if facts:
+            console.print(heading)
+            for column, words in facts:
+                console.print(indented(f"  {column}: {words}"))
+
+
+def _count(n: int, thing: str) -> str:
+    return f"{n} {thing}" + "s" * (n != 1)
 
 
 @app.command(epilog="Example: fedrulefit study settings")

@@ -116,8 +116,8 @@ def grow_trees(
     Returns
     -------
     trees : list of Tree
-        Empty where no tree can be grown: nothing to learn (one outcome class), or
-        fewer patients than two leaves need.
+        Empty where no tree can be grown: nothing to learn (one outcome class, or patients
+        who are all the same), or fewer patients than two leaves need.
     """
     leaf_counts = draw_leaf_counts(n_trees, mean_leaves, rng)
     bagging_seed = int(rng.integers(2**31 - 1))
@@ -128,8 +128,11 @@ def grow_trees(
     if start is None or weights.sum() < 2 * min_leaf or n_trees == 0:
         return []
     columns = list(_columns(codes, grid))
+    matrix = _lightgbm_matrix(codes, columns)
+    if not _varies(matrix):
+        return []
     booster = _make_booster(
-        _lightgbm_matrix(codes, columns),
+        matrix,
         init_score=np.full(len(codes), start),
         params={
             "learning_rate": learning_rate,
@@ -192,6 +195,11 @@ def _lightgbm_matrix(codes: Codes, columns: list[_Column]) -> Any:
         value = code if column.level is None else code == column.level
         matrix[:, k] = np.where(code == MISSING, np.nan, value)
     return matrix
+
+
+def _varies(matrix: Any) -> bool:
+    """Whether any column tells patients apart; LightGBM fails where none does."""
+    return any(not np.array_equal(x, np.full_like(x, x[0]), equal_nan=True) for x in matrix.T)
 
 
 def _make_booster(matrix: Any, init_score: Floats, params: dict[str, Any]) -> Any:

@@ -63,7 +63,7 @@ def leave_one_site_out(
             learnt, others, make_noise=make_noise, make_ledger=make_ledger, n_threads=n_threads
         ).model
         if table.outcome is not None:
-            chance = model.predict_proba(table.values)
+            chance = study.family.link.inverse(model.linear_predictor(table.values))
             found[site] = judge.count(chance, table.outcome, table.weights)
     least = MIN_COUNT * study.most_weight
     few = tuple(s for s, sums in found.items() if judge.coarsen(sums, least, each=True) is None)

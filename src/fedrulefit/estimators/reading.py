@@ -2,29 +2,37 @@
 
 In: a data frame or an array. Out: values in a study's coding, shape (n_rows, n_features),
 float64. With a study, declared levels, ranges and completeness are checked as at a real
-site; without one, covariates are inferred from X, and later tables are read like the first.
+site; without one, covariates are inferred from X, what was guessed is said in one
+:class:`~fedrulefit.errors.ReadingWarning`. To predict, columns get their names in
+:mod:`~fedrulefit.estimators.naming`, and the model reads them.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Container, Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
 from fedrulefit.core.arrays import Bools, Floats
-from fedrulefit.errors import DataError
+from fedrulefit.errors import DataError, ReadingWarning
+from fedrulefit.estimators.naming import column_names, name_columns
 from fedrulefit.study import Covariate, Study
+from fedrulefit.table.asked import resolve_asked
 from fedrulefit.table.check import load_table
-from fedrulefit.table.infer import infer_covariates, read_values
-from fedrulefit.table.sources import Source
+from fedrulefit.table.infer import infer_covariates
+from fedrulefit.table.notes import tell_notes
 
 
 def infer_table(
-    X: Any, *, asker: Any, rows: Bools | None
+    X: Any,
+    *,
+    asker: Any,
+    rows: Bools | None,
+    categorical: Any = None,
+    ordered: Any = None,
+    missing: Any = None,
 ) -> tuple[Mapping[str, Covariate], Floats]:
     """Return the covariates of a table to learn from, and its values.
 
@@ -35,55 +43,31 @@ def infer_table(
         Is told the number and names of the columns.
     rows : (n_rows,) bool, optional
         The rows that count.
+    categorical, ordered, missing : optional
+        As the estimators document them.
     """
-    if _is_named_frame(X):
-        validate_data(asker, X, skip_check_array=True)
-        return infer_covariates(X, rows=rows)
-    checked = validate_data(
-        asker, X, dtype=np.float64, ensure_all_finite="allow-nan", ensure_min_samples=2
-    )
-    names = [f"x{j}" for j in range(checked.shape[1])]
-    if hasattr(asker, "feature_names_in_"):
-        names = [str(name) for name in asker.feature_names_in_]
-    return infer_covariates(dict(zip(names, checked.T, strict=True)), rows=rows)
+    source = name_columns(X, None, asker=asker, reset=True)
+    names = list(source) if isinstance(source, Mapping) else column_names(source)
+    asked = resolve_asked(names, categorical=categorical, ordered=ordered, missing=missing)
+    found = infer_covariates(source, rows=rows, asked=asked)
+    if found.notes:
+        warnings.warn(tell_notes(found.notes), ReadingWarning, stacklevel=5)
+    return found.covariates, found.values
 
 
-def read_inferred(X: Any, covariates: Mapping[str, Covariate], *, asker: Any) -> Floats:
-    """Return the values of a later table."""
-    return read_values(_name_columns(X, covariates, asker=asker, reset=False), covariates)
+def refuse_beside_study(**given: Any) -> None:
+    """Refuse what says how columns are read, where a study says so already."""
+    for name, value in given.items():
+        if value is not None:
+            raise DataError(
+                f"the study says what each column is: leave {name}= out, or say it in the study"
+            )
 
 
 def read_declared(X: Any, study: Study, *, asker: Any, reset: bool = False) -> Floats:
     """Return the values of a table of a study's covariates."""
-    source = _name_columns(X, study.covariates, asker=asker, reset=reset)
+    source = name_columns(X, list(study.covariates), asker=asker, reset=reset)
     return load_table(source, study, need_outcome=False, where="X").values
-
-
-def _name_columns(
-    X: Any, covariates: Mapping[str, Covariate], *, asker: Any, reset: bool
-) -> Source:
-    """Return X with a name for each column: its own, or the covariates' in their order."""
-    if _is_named_frame(X):
-        validate_data(asker, X, reset=reset, skip_check_array=True)
-        frame: Source = X
-        return frame
-    checked = validate_data(asker, X, reset=reset, dtype=np.float64, ensure_all_finite="allow-nan")
-    if checked.shape[1] != len(covariates):
-        raise DataError(
-            f"X has {checked.shape[1]} columns, the study has {len(covariates)} covariates"
-        )
-    return dict(zip(covariates, checked.T, strict=True))
-
-
-def _is_named_frame(X: Any) -> bool:
-    """Whether X is a data frame whose columns have names (not numbers)."""
-    columns = getattr(X, "columns", None)
-    if columns is None or not all(isinstance(name, str) for name in columns):
-        return False
-    twins = sorted(name for name, n in Counter(columns).items() if n > 1)
-    if twins:
-        raise DataError(f"X has several columns named {', '.join(twins)}")
-    return True
 
 
 def check_counts(weights: Floats) -> None:

@@ -17,7 +17,7 @@ from fedrulefit.errors import DataError
 from fedrulefit.estimators.reading import unused_name
 from fedrulefit.study import Patient, Study
 from fedrulefit.table.patients import Table
-from fedrulefit.table.repeated import count_repeats
+from fedrulefit.table.repeats import count_repeats
 
 
 def rows_each(table: Table, labels: npt.NDArray[np.str_]) -> int | None:

@@ -9,50 +9,21 @@ hospitals do; nothing is implemented twice.
 
 from __future__ import annotations
 
-import os
-import warnings
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    check_is_fitted,
-)
+from sklearn.utils import Tags
 
-from fedrulefit.core.arrays import MAX_CODES, MISSING, Floats
-from fedrulefit.core.cutoffs import estimate_shares, exact_grid
-from fedrulefit.core.grid import Grid, encode
-from fedrulefit.engines import inprocess
-from fedrulefit.errors import DataError
+from fedrulefit.core.arrays import MAX_CODES
+from fedrulefit.core.grid import Grid
+from fedrulefit.estimators.base import RuleFitBase
+from fedrulefit.estimators.grids import pooled_grid
 from fedrulefit.estimators.parameters import takes_settings
-from fedrulefit.estimators.reading import (
-    check_counts,
-    infer_table,
-    read_declared,
-    read_inferred,
-    unused_name,
-)
-from fedrulefit.estimators.repeated import check_repeated, declare_patient, rows_each
-from fedrulefit.estimators.targets import encode_classes, read_patients, read_sites
+from fedrulefit.estimators.weights import ClassWeight
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
-from fedrulefit.study import (
-    Outcome,
-    Settings,
-    Study,
-    Weight,
-    override_settings,
-    resolve_settings,
-)
+from fedrulefit.study import Level, Settings, Study
 from fedrulefit.table.patients import Table
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SEED: Final = "give 'random_state'"
 _NO_NOISE: Final = (
@@ -60,170 +31,8 @@ _NO_NOISE: Final = (
 )
 
 
-class _RuleFit(ClassifierMixin, BaseEstimator):
-    """What both estimators share; not for use by itself."""
-
-    def _more_settings(self) -> dict[str, Any]:
-        return {}
-
-    def _grid(self, table: Table, study: Study) -> Grid | None:
-        return None
-
-    def _noise(self, site: str) -> Noise | None:
-        return None
-
-    def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any, patients: Any) -> Any:
-        given: Floats | None = None
-        if sample_weight is not None:
-            given = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
-        values = self._read_training(X, given)
-        self.classes_, outcome = encode_classes(y, asker=self)
-        check_consistent_length(values, outcome)
-        labels = read_sites(sites, len(values))
-        weights = np.ones(len(values)) if given is None else given
-        counted = weights > 0
-        whose = read_patients(patients, len(values))
-        table = Table(values, outcome, weights, whose).take(counted)
-        if whose is None:
-            check_repeated(table)
-        self._learn(self._study(given, rows_each(table, labels[counted])), table, labels[counted])
-        return self
-
-    def _learn(self, study: Study, table: Table, labels: npt.NDArray[np.str_]) -> None:
-        fitted = inprocess.fit(
-            study,
-            {name: table.take(labels == name) for name in np.unique(labels).tolist()},
-            grid=self._grid(table, study),
-            make_noise=self._noise,
-            n_threads=_threads(self.n_jobs),
-        )
-        self.model_ = fitted.model
-        if fitted.model.distribution is None:
-            shares = _pooled_shares(table, fitted.model.grid)
-            self.model_ = replace(fitted.model, distribution=shares)
-        self.ledgers_ = {name: tuple(led.releases) for name, led in fitted.ledgers.items()}
-        self.study_ = study
-        self.history_ = np.array(self.model_.provenance.history)
-        self.n_iter_ = self.model_.provenance.rounds
-        self._check_converged(study.settings)
-
-    def _check_converged(self, settings: Settings) -> None:
-        residual = self.model_.provenance.certificate.residual
-        if settings.solver == "exact" and residual > settings.tolerance:
-            warnings.warn(
-                f"the exact solver stopped at a residual of {residual:.2g}, above 'tolerance' "
-                f"({settings.tolerance:g}): raise 'max_rounds' (now {settings.max_rounds}), or use "
-                "a larger 'penalty' where the outcomes are separated perfectly",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    def _read_training(self, X: Any, weights: Floats | None) -> Floats:
-        if self.study is not None:
-            return read_declared(X, self.study, asker=self, reset=True)
-        rows = None if weights is None else weights > 0
-        self._covariates, values = infer_table(X, asker=self, rows=rows)
-        return values
-
-    def _read(self, X: Any) -> Floats:
-        """Return X as values in the study's coding."""
-        if self.study is not None:
-            return read_declared(X, self.study, asker=self)
-        return read_inferred(X, self.study_.covariates, asker=self)
-
-    def _study(self, weights: Floats | None, max_rows: int | None) -> Study:
-        covariates = self._covariates if self.study is None else self.study.covariates
-        weight, patient = None, declare_patient(self.study, max_rows, covariates)
-        if weights is not None:
-            check_counts(weights)
-            weight = Weight(
-                column=unused_name("sample_weight", covariates), max=weights.max() or 1.0
-            )
-        if self.study is not None:
-            facts = self.study.model_dump()
-            declared = self.study.weight
-            if declared is None and weight is not None:
-                facts |= {"weight": weight, "ranges_from_data": True}
-            if declared is not None and weights is None:
-                raise DataError("the study has patient weights: pass them as sample_weight")
-            if declared is not None and weights is not None and weights.max() > declared.max:
-                raise DataError(f"a weight is above the study's public bound {declared.max:g}")
-            if patient is not None and self.study.patient is None:
-                facts |= {"patient": patient, "ranges_from_data": True}
-            return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
-        negative, positive = (str(label) for label in self.classes_)
-        column = unused_name("outcome", covariates)
-        outcome = Outcome(column=column, positive=positive, negative=negative)
-        return Study(
-            name=type(self).__name__,
-            ranges_from_data=True,
-            outcome=outcome,
-            covariates=dict(covariates),
-            weight=weight,
-            patient=patient,
-            settings=self._resolve(None),
-        )
-
-    def _resolve(self, base: Settings | None) -> Settings:
-        given = {
-            name: value
-            for name, value in self.get_params(deep=False).items()
-            if name in Settings.model_fields and value is not None
-        }
-        given |= self._more_settings()
-        if base is None or self.preset is not None:
-            given["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
-            return resolve_settings(self.preset, **given)
-        if self.random_state is not None:
-            given["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return override_settings(base, given)
-
-    def decision_function(self, X: Any) -> Floats:
-        """Return the linear predictor F(x), the logarithm of the odds, shape (n_rows,)."""
-        check_is_fitted(self)
-        return self.model_.decision_function(self._read(X))
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities of either class, shape (n_rows, 2)."""
-        check_is_fitted(self)
-        positive = self.model_.predict_proba(self._read(X))
-        return np.column_stack([1 - positive, positive])
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the more probable class, shape (n_rows,)."""
-        chosen = (self.decision_function(X) > 0).astype(np.intp)
-        predicted: npt.NDArray[Any] = self.classes_[chosen]
-        return predicted
-
-    @property
-    def rules_(self) -> pd.DataFrame:
-        """The terms of the model, most important first."""
-        check_is_fitted(self)
-        return self.model_.rules_frame()
-
-    @property
-    def variable_importance_(self) -> pd.Series[float]:
-        """Importance of every covariate (paper 2.3), largest first."""
-        import pandas as pd
-
-        check_is_fitted(self)
-        importance = pd.Series(self.model_.variable_importance(), index=list(self.study_.names))
-        return importance.sort_values(ascending=False)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_")
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.classifier_tags.multi_class = False
-        return tags
-
-
 @takes_settings(elsewhere={"seed": _SEED})
-class FederatedRuleFitClassifier(_RuleFit):
+class FederatedRuleFitClassifier(RuleFitBase):
     """Federated RuleFit, with all sites in this process.
 
     By default the exact solver with cross-validated λ; ``preset="paper"`` is
@@ -236,23 +45,52 @@ class FederatedRuleFitClassifier(_RuleFit):
     study : Study, optional
         Declares public ranges, levels and units. Without one they are read
         off X, which no ε covers; the model's privacy bill says so.
+    categorical : list of str or int, optional
+        Columns, by name or position, whose values are levels in no order, such as the codes of
+        a blood group. pandas' categories, text and booleans are read as such by themselves;
+        numbers are numbers.
+    ordered : dict of str or int to list, optional
+        Columns whose values are levels in an order, with all of them, the lowest first:
+        ``{"nyha": ["I", "II", "III", "IV"]}``. pandas' ordered categories are so by themselves.
+    missing : dict of str or int to list, or list, optional
+        Codes that stand for a missing value, by column: ``{"gcs": [-9, "unknown"]}``; or of
+        all columns: ``[-9]``. NaN, None and empty text always do.
     preset : {"default", "paper"}, optional
         Named settings, see :data:`fedrulefit.study.PRESETS`.
     unsafe_noise_seed : int, optional
         Makes the privacy noise reproducible, and thereby worthless. For tests.
+    class_weight : dict, "balanced" or None
+        What a patient of each class counts, times `sample_weight`; classes that a dict does not
+        name count 1. "balanced" gives both classes half of the total, counted over all sites: only
+        here, where all patients lie in this process; a study of real hospitals has no such
+        setting. Weights enter everything that is summed: histograms (whose noise grows with the
+        largest weight), trees, λ, supports and the evaluation; the gate counts patients. Predicted
+        probabilities, and the rates that the model tells, are then of the weighted patients, no
+        longer calibrated for real ones.
     n_jobs : int, optional
         Sites that work at the same time; -1 for one per core.
     random_state : int, RandomState or None
         Gives the setting `seed`: of leaf counts, subsamples, folds and held-out patients,
         never of privacy noise.
+    verbose : int
+        1 prints a line for each phase of the fit, 2 one for each round.
     **settings
 
     Attributes
     ----------
     model_ : Model
     rules_ : DataFrame
-        rule, kind, coefficient, odds_ratio, importance, support.
+        See :meth:`Model.rules_frame`: a row per term, most important first.
+    coef_ : (1, n_terms) float64
+        Of :meth:`transform`'s columns: one per term, not per column of X. scikit-learn's feature
+        selectors get `feature_importances_`.
+    intercept_ : (1,) float64
+    feature_importances_ : (n_features,) float64
+        In the order of X's columns; they sum to 1.
     variable_importance_ : Series
+        The same on the scale of F (paper 2.3).
+    candidates_ : tuple of Rule
+        The rules that the fit could choose from.
     history_ : (n_rounds,) float64
         Penalised mean loss, round by round.
     ledgers_ : dict of str to tuple of Release
@@ -278,17 +116,27 @@ class FederatedRuleFitClassifier(_RuleFit):
         self,
         *,
         study: Study | None = None,
+        categorical: Sequence[str | int] | None = None,
+        ordered: Mapping[str | int, Sequence[Level]] | None = None,
+        missing: Mapping[str | int, Sequence[Level]] | Sequence[Level] | None = None,
         preset: str | None = None,
         unsafe_noise_seed: int | None = None,
+        class_weight: ClassWeight = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
         **settings: Any,
     ) -> None:
         self.study = study
+        self.categorical = categorical
+        self.ordered = ordered
+        self.missing = missing
         self.preset = preset
         self.unsafe_noise_seed = unsafe_noise_seed
+        self.class_weight = class_weight
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
         for name, value in settings.items():
             setattr(self, name, value)
 
@@ -306,7 +154,8 @@ class FederatedRuleFitClassifier(_RuleFit):
         Parameters
         ----------
         X : data frame or array, shape (n_rows, n_features)
-            NaN is missing. Text columns are categories.
+            NaN is missing. What its types do not say of a column is guessed, and said in a
+            :class:`~fedrulefit.errors.ReadingWarning`.
         y : (n_rows,)
             Two classes; the larger label is the event.
         sites : (n_rows,), optional
@@ -337,7 +186,7 @@ class FederatedRuleFitClassifier(_RuleFit):
         **dict.fromkeys(("noise", "epsilon_total", "epsilon"), _NO_NOISE),
     }
 )
-class RuleFitClassifier(_RuleFit):
+class RuleFitClassifier(RuleFitBase):
     """Centralised RuleFit: pooled data, no noise.
 
     By default the exact solver with cross-validated λ; ``preset="paper"`` is
@@ -350,20 +199,27 @@ class RuleFitClassifier(_RuleFit):
     ----------
     study : Study, optional
         Declares levels and units, as for :class:`FederatedRuleFitClassifier`.
+    categorical, ordered, missing : optional
+        How columns are read, as for :class:`FederatedRuleFitClassifier`.
     preset : {"default", "paper"}, optional
     cutoffs : {"exact", "histogram"}
         ``exact`` takes every distinct value as a cut-off, or `n_cutoffs` quantiles
-        where there are more (254 where `n_cutoffs` is None); ``histogram`` the same grid
-        as one federated site without noise.
+        where there are more; ``histogram`` the same grid as one federated site without
+        noise. Where `n_cutoffs` is None, ``exact`` takes 254 at most, or as many as
+        `max_candidates` allows every covariate as candidate rules, but not fewer than 32.
+    class_weight : dict, "balanced" or None
+        As for :class:`FederatedRuleFitClassifier`: probabilities are then not calibrated.
     n_jobs : int, optional
         Accepted for symmetry; one site works alone.
     random_state : int, RandomState or None
         Gives the setting `seed`, as for :class:`FederatedRuleFitClassifier`.
+    verbose : int
+        1 prints a line for each phase of the fit, 2 one for each round.
     **settings
 
     Attributes
     ----------
-    model_, rules_, variable_importance_, history_, study_, classes_
+    model_, rules_, coef_, feature_importances_, history_, study_, classes_, ...
         As for :class:`FederatedRuleFitClassifier`.
 
     Examples
@@ -372,25 +228,35 @@ class RuleFitClassifier(_RuleFit):
     >>> from fedrulefit import RuleFitClassifier
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     >>> model = RuleFitClassifier(n_trees=50, penalty=0.01, random_state=0).fit(X, y)
-    >>> list(model.rules_.columns)
-    ['rule', 'kind', 'coefficient', 'odds_ratio', 'importance', 'support']
+    >>> model.transform(X).shape == (569, len(model.rules_))
+    True
     """
 
     def __init__(
         self,
         *,
         study: Study | None = None,
+        categorical: Sequence[str | int] | None = None,
+        ordered: Mapping[str | int, Sequence[Level]] | None = None,
+        missing: Mapping[str | int, Sequence[Level]] | Sequence[Level] | None = None,
         preset: str | None = None,
         cutoffs: Literal["exact", "histogram"] = "exact",
+        class_weight: ClassWeight = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
         **settings: Any,
     ) -> None:
         self.study = study
+        self.categorical = categorical
+        self.ordered = ordered
+        self.missing = missing
         self.preset = preset
         self.cutoffs = cutoffs
+        self.class_weight = class_weight
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
         for name, value in settings.items():
             setattr(self, name, value)
 
@@ -408,38 +274,13 @@ class RuleFitClassifier(_RuleFit):
             return {"noise": False, "n_cutoffs": MAX_CODES - 1}
         return {"noise": False}
 
+    def _planned(self, study: Study) -> Study:
+        if self.cutoffs == "exact" and self.n_cutoffs is None and study.plan.n_left_out:
+            usual: int = Settings.model_fields["n_cutoffs"].default
+            return study.with_settings(n_cutoffs=max(usual, study.plan.share))
+        return study
+
     def _grid(self, table: Table, study: Study) -> Grid | None:
         if self.cutoffs == "histogram":
             return None
         return pooled_grid(table, study)
-
-
-def pooled_grid(table: Table, study: Study) -> Grid:
-    """Return cut-offs at the values themselves, or `n_cutoffs` quantiles of them."""
-    settings = study.settings
-    return exact_grid(
-        table.values,
-        table.weights,
-        study.bins,
-        n_cutoffs=settings.n_cutoffs,
-        winsor=settings.winsor,
-        centre=settings.centre,
-    )
-
-
-def _pooled_shares(table: Table, grid: Grid) -> tuple[Floats, ...]:
-    """Return the share of patients with each code, where no histogram was made."""
-    codes = encode(table.values, grid)
-    counts = (np.bincount(column, table.weights, minlength=MISSING + 1) for column in codes.T)
-    return estimate_shares(
-        [
-            np.append(found[: axis.n_codes], [] if axis.complete else found[MISSING])
-            for found, axis in zip(counts, grid.axes, strict=True)
-        ]
-    )
-
-
-def _threads(n_jobs: int | None) -> int:
-    if n_jobs is None:
-        return 1
-    return n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)

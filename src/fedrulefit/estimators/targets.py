@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
@@ -24,13 +26,20 @@ def encode_classes(y: Any, *, asker: object) -> tuple[npt.NDArray[Any], Floats]:
         raise ValueError(
             f"{type(asker).__name__} requires y to be passed, but the target y is None"
         )
-    y = column_or_1d(y, warn=True)
+    y = _read_column(y, "y", example="died")
+    n_missing = int(np.sum(pd.isna(y)))
+    if n_missing:
+        raise DataError(
+            f"Input y contains NaN: {n_missing} of {len(y)} patients have no outcome: leave them "
+            "out"
+        )
     check_classification_targets(y)
     classes, position = np.unique(y, return_inverse=True)
     if len(classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is "
-            f"{type_of_target(y)}."
+            f"{type_of_target(y)}, with {len(classes)} different values: make two of them, such as "
+            "y == 'died'."
         )
     if len(classes) < 2:
         raise ValueError(
@@ -43,9 +52,7 @@ def read_sites(sites: Any, n_rows: int) -> npt.NDArray[np.str_]:
     """Return the site of every patient, shape (n_rows,); one site where none is given."""
     if sites is None:
         return np.full(n_rows, "site")
-    import pandas as pd
-
-    labels = column_or_1d(sites)
+    labels = _read_column(sites, "sites", example="hospital")
     check_consistent_length(labels, np.empty(n_rows))
     if pd.isna(labels).any():
         raise DataError("sites has missing entries: every patient belongs to one site")
@@ -56,9 +63,31 @@ def read_patients(patients: Any, n_rows: int) -> Ints | None:
     """Return a number for the patient of every row, shape (n_rows,); None where none is given."""
     if patients is None:
         return None
-    labels = column_or_1d(patients)
+    labels = _read_column(patients, "patients", example="patient_id")
     check_consistent_length(labels, np.empty(n_rows))
     places = number_patients(labels if labels.dtype.kind in "iu" else from_array(labels))
     if (places < 0).any():
         raise DataError("patients has missing entries: every row is of one patient")
     return places
+
+
+def check_folds(outcome: Floats, n_folds: int) -> None:
+    """Warn where cross-validation has fewer patients of an outcome than folds."""
+    n_fewer = int(min(outcome.sum(), len(outcome) - outcome.sum()))
+    if n_fewer < n_folds:
+        warnings.warn(
+            f"cross-validation in {n_folds} folds has only {n_fewer} patients of one outcome, so "
+            "chance chooses 'penalty': give it a number, or lower 'folds'",
+            stacklevel=4,
+        )
+
+
+def _read_column(given: Any, what: str, *, example: str) -> npt.NDArray[Any]:
+    """Return one value per patient, shape (n_rows,)."""
+    if isinstance(given, (str, bytes)):
+        raise DataError(
+            f"{what} wants one value per patient, not a column's name: pass the column itself, "
+            f"such as {what}=frame[{example!r}]"
+        )
+    column: npt.NDArray[Any] = column_or_1d(given, warn=what == "y")
+    return column

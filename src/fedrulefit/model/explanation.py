@@ -1,6 +1,6 @@
 """One prediction taken apart: what each term adds to a patient's linear predictor.
 
-In: a model and patients in its study's coding. Out: an :class:`Explanation` each. Nothing else
+In: a model and patients as it counts them. Out: an :class:`Explanation` each. Nothing else
 is needed: a prediction is a sum over terms.
 
 Oracle: the prediction itself (``tests/unit/model/test_model.py``).
@@ -8,6 +8,7 @@ Oracle: the prediction itself (``tests/unit/model/test_model.py``).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -19,6 +20,7 @@ from fedrulefit.model.terms import RuleTerm, Term
 
 if TYPE_CHECKING:
     from fedrulefit.model.model import Model
+    from fedrulefit.model.prediction import Patients
 
 
 @dataclass(frozen=True)
@@ -34,24 +36,34 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One prediction taken apart: baseline + contributions = linear predictor."""
+    """One prediction taken apart: baseline + contributions = linear predictor.
+
+    ``flags`` say what of the patient the study does not foresee. Where they leave no
+    prediction, it is NaN, and there are no contributions.
+    """
 
     baseline: float
     contributions: tuple[Contribution, ...]
     linear_predictor: float
     prediction: float
+    flags: tuple[str, ...] = ()
 
 
-def explain_rows(model: Model, values: Floats) -> list[Explanation]:
-    """Take predictions apart; `values` are of shape (n_rows, n_features)."""
+def explain_rows(model: Model, patients: Patients) -> list[Explanation]:
+    """Take predictions apart."""
     rules = [term.rule for term in model.rule_terms]
     linear = [term.feature for term in model.linear_terms]
-    design = evaluate_terms(values, model.grid, rules, linear)
+    design = evaluate_terms(patients.values, model.grid, rules, linear)
     rows = np.hstack([design.dense_rules(), design.linear])
-    return [_explain(model, row) for row in rows]
+    return [
+        Explanation(model.intercept, (), math.nan, math.nan, flags)
+        if refused
+        else _explain(model, row, flags)
+        for row, refused, flags in zip(rows, patients.refused, patients.flags, strict=True)
+    ]
 
 
-def _explain(model: Model, row: Floats) -> Explanation:
+def _explain(model: Model, row: Floats, flags: tuple[str, ...]) -> Explanation:
     """Take one prediction apart; `row` holds the values of rules, then of linear terms."""
     terms: list[Term] = [*model.rule_terms, *model.linear_terms]
     parts = [
@@ -68,4 +80,4 @@ def _explain(model: Model, row: Floats) -> Explanation:
     parts.sort(key=lambda part: -abs(part.contribution))
     total = model.intercept + sum(part.contribution for part in parts)
     (prediction,) = model.study.family.link.inverse(np.array([total])).tolist()
-    return Explanation(model.intercept, tuple(parts), total, prediction)
+    return Explanation(model.intercept, tuple(parts), total, prediction, flags)

@@ -23,8 +23,8 @@ from fedrulefit.core.grid import RULE_SPREAD, Grid
 from fedrulefit.core.importance import variable_importance
 from fedrulefit.core.predictor import predict
 from fedrulefit.core.rounding import EXACT, PUBLISHED, Rounding
-from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.model import frames
+from fedrulefit.model.display import Shown
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Explanation, explain_rows
 from fedrulefit.model.subgroups import Among
@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from onnx import ModelProto
 
+    from fedrulefit.model.prediction import Patients
     from fedrulefit.table.sources import Source
 
 
-@dataclass(frozen=True, eq=False)
-class Model:
+@dataclass(frozen=True, eq=False, repr=False)
+class Model(Shown):
     """A rule ensemble, ready to predict.
 
     Parameters
@@ -90,23 +91,34 @@ class Model:
         """The linear terms among the terms."""
         return tuple(t for t in self.terms if isinstance(t, LinearTerm))
 
-    def decision_function(self, source: Source | Floats) -> Floats:
-        """Return the linear predictor F(x) of every patient, shape (n_rows,).
+    @cached_property
+    def features(self) -> frozenset[int]:
+        """The covariates that a term names: the others do not matter to a prediction."""
+        return frozenset(j for term in self.terms for j in term.features)
 
-        Of a yes/no outcome that is the logarithm of the odds.
-
-        `source` is a table with the study's columns (file or data frame), or
-        an array of the covariates in the study's order with categories as
-        positions of their levels.
-        """
+    def linear_predictor(self, values: Floats) -> Floats:
+        """Return F(x) of values in the study's coding, shape (n_rows, n_features), as they are."""
         terms: list[Term] = [*self.rule_terms, *self.linear_terms]
         return predict(
-            self.read_values(source),
+            values,
             self.grid,
             [term.rule for term in self.rule_terms],
             [term.feature for term in self.linear_terms],
             np.array([self.intercept, *(term.coefficient for term in terms)]),
         )
+
+    def decision_function(self, source: Source | Floats) -> Floats:
+        """Return the linear predictor F(x) of every patient, shape (n_rows,).
+
+        Of a yes/no outcome that is the logarithm of the odds.
+
+        `source` is a table with the study's columns (file or data frame), or an array of the
+        covariates in the study's order with categories as positions of their levels. What the
+        study does not foresee counts as its ``unusual`` says, patient by patient: NaN where
+        that leaves no prediction. :meth:`predict_frame` tells which.
+        """
+        patients = self._read(source)
+        return patients.hide(self.linear_predictor(patients.values))
 
     def predict_proba(self, source: Source | Floats) -> Floats:
         """Return the prediction of every patient, shape (n_rows,).
@@ -115,9 +127,28 @@ class Model:
         """
         return self.study.family.link.inverse(self.decision_function(source))
 
+    def predict_frame(self, source: Source | Floats) -> pd.DataFrame:
+        """Return every patient's prediction, and what is unusual about the patient.
+
+        Columns: the prediction and F (of a yes/no outcome ``probability`` and ``log_odds``), and
+        ``flags``, such as "age above the range: counted as 90"; empty where nothing is unusual.
+        """
+        from fedrulefit.model.prediction import predict_frame
+
+        return predict_frame(self, source)
+
     def explain(self, source: Source | Floats) -> list[Explanation]:
         """Take every patient's prediction apart."""
-        return explain_rows(self, self.read_values(source))
+        return explain_rows(self, self._read(source))
+
+    def read_values(self, source: Source | Floats) -> Floats:
+        """Return the covariates as predictions count them, coded, (n_rows, n_features)."""
+        return self._read(source).values
+
+    def _read(self, source: Source | Floats) -> Patients:
+        from fedrulefit.model.prediction import read_patients
+
+        return read_patients(self, source)
 
     def describe(self, term: Term) -> str:
         """Return a term in the study's own words."""
@@ -245,20 +276,19 @@ class Model:
     def rules_frame(self, *, top: int | None = None, min_support: float = 0.0) -> pd.DataFrame:
         """Return the terms as a data frame, most important first.
 
-        Columns ``rule``, ``kind``, ``coefficient``, its effect (of a yes/no outcome
-        ``odds_ratio``), ``importance``, ``support`` (the share of training patients who
-        satisfy the rule); ``between_sites``, roughly the share of its variance that lies
-        between sites, NaN where that is not told;
+        Columns ``rule``, ``importance``, ``kind``, ``coefficient``; ``between_sites``, roughly
+        the share of its variance that lies between sites, NaN where that is not told;
         ``importance_within``, its importance by its spread within sites, as the paper has it;
-        and ``stands_for_site``, whether more than half of its variance lies between them.
+        ``stands_for_site``, whether more than half of its variance lies between them;
+        ``support`` (the share of training patients who satisfy the rule); and last, to show on
+        any screen, its effect (of a yes/no outcome ``odds_ratio``).
 
         Parameters
         ----------
         top : int, optional
             At most so many rows.
         min_support : float
-            Leaves out rules of less support; linear terms have none and stay
-            only where this is 0.
+            Leaves out rules of less support; linear terms have none and stay only where this is 0.
         """
         return frames.rules_frame(self, top, min_support)
 
@@ -423,9 +453,9 @@ class Model:
     ) -> str:
         """Return one SELECT that scores a table in a database.
 
-        It gives each row the prediction (of a yes/no outcome ``probability``), equal to
-        :meth:`predict_proba`; NULL where a cell is neither a value of the study nor
-        missing. It reads the raw columns, text or number, that the model's terms name.
+        It gives each row the prediction (of a yes/no outcome ``probability``), NULL for none,
+        and ``flags``, as :meth:`predict_frame` does. It reads the raw columns, text or number,
+        that the model's terms name.
 
         Parameters
         ----------
@@ -453,11 +483,10 @@ class Model:
     def to_onnx(self) -> ModelProto:
         """Return the model as an ONNX graph; needs the extra ``onnx``.
 
-        One input of shape (n_rows, 1) per covariate: a number as double, NaN
-        where missing; a category or yes/no as a string in the study's
-        spelling, empty where missing. Outputs are F and the prediction, of a
-        yes/no outcome ``log_odds`` and ``probability``; NaN where an input is
-        not a value of the study.
+        One input of shape (n_rows, 1) per covariate: a number as double, NaN where missing;
+        others as strings in the study's spelling, empty where missing. Outputs are F and the
+        prediction, of a yes/no outcome ``log_odds`` and ``probability``, NaN for none, and
+        ``flags``: a number per covariate, whose words stand in the graph's metadata.
         """
         from fedrulefit.model.export.onnx import build_onnx
 
@@ -469,30 +498,3 @@ class Model:
         from fedrulefit.model.file import load_model
 
         return load_model(Path(path))
-
-    def read_values(self, source: Source | Floats) -> Floats:
-        """Return the covariates in the study's coding, (n_rows, n_features)."""
-        if isinstance(source, np.ndarray):
-            values = np.asarray(source, dtype=np.float64)
-            if values.ndim != 2 or values.shape[1] != self.study.n_features:
-                raise FedRuleFitError(
-                    f"expected an array of {self.study.n_features} columns, "
-                    f"got shape {values.shape}"
-                )
-            self._check_values(values)
-            return values
-        from fedrulefit.table.check import load_table
-
-        return load_table(source, self.study, need_outcome=False).values
-
-    def _check_values(self, values: Floats) -> None:
-        """Refuse what no table could hold: infinity, or the place of no level."""
-        for name, axis, column in zip(self.study.names, self.grid.axes, values.T, strict=True):
-            known = column[~np.isnan(column)]
-            if axis.complete and len(known) < len(column):
-                raise DataError(f"column {name!r} must not be missing: the study has it complete")
-            if np.isinf(known).any():
-                raise DataError(f"column {name!r} holds infinity: replace it by a number or NaN")
-            last = axis.n_codes - 1
-            if not axis.ordered and not np.isin(known, np.arange(axis.n_codes)).all():
-                raise DataError(f"column {name!r} must hold positions of levels, 0 to {last}")

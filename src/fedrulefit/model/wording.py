@@ -12,8 +12,9 @@ from typing import Final, TypeAlias
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import Axis, Grid
-from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
+from fedrulefit.core.rules import Condition, Rule, describe_condition
 from fedrulefit.model.terms import LinearTerm, RuleTerm, Term
+from fedrulefit.numerals import format_number
 from fedrulefit.study import Number, Study, YesNo
 
 Distribution: TypeAlias = Sequence[Floats] | None
@@ -113,5 +114,6 @@ def _describe(condition: Condition, grid: Grid, study: Study, distribution: Dist
     covariate, axis = study.covariates[name], grid.axes[condition.feature]
     shares = None if distribution is None else distribution[condition.feature]
     if isinstance(covariate, Number):
-        return describe_condition(condition, axis, name, unit=covariate.unit, shares=shares)
+        unit, step = covariate.unit, covariate.step
+        return describe_condition(condition, axis, name, unit=unit, step=step, shares=shares)
     return describe_condition(condition, axis, name, levels=covariate.words, shares=shares)

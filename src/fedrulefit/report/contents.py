@@ -16,12 +16,12 @@ import numpy as np
 from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import tell_distance
 from fedrulefit.core.families.judge import Summary
-from fedrulefit.core.rules import format_number
-from fedrulefit.model import LinearTerm, Model, RuleTerm
+from fedrulefit.model import Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import name_rows, tell_rows, tell_stand_ins
+from fedrulefit.numerals import format_count, format_effect, format_number, write_minus
 from fedrulefit.study import Covariate, Number
 
 
@@ -93,7 +93,7 @@ class Field:
     options : tuple of str
         Words for the codes, in their order; empty for a number.
     complete : bool
-        Whether it must be given.
+        Whether it must be given: never if the model does not use it.
     used : bool
         Whether the model uses it at all.
     """
@@ -176,7 +176,7 @@ def _field(j: int, name: str, covariate: Covariate, *, used: bool) -> Field:
     options: tuple[str, ...] = ()
     if isinstance(covariate, Number):
         unit = covariate.unit
-        low, high = (write_minus(format_number(end)) for end in covariate.range)
+        low, high = (write_minus(format_number(end, covariate.step)) for end in covariate.range)
     else:
         options = covariate.words
     return Field(
@@ -189,7 +189,7 @@ def _field(j: int, name: str, covariate: Covariate, *, used: bool) -> Field:
         low=low,
         high=high,
         options=options,
-        complete=covariate.complete,
+        complete=covariate.complete and used,
         used=used,
     )
 
@@ -224,8 +224,8 @@ def tell_model(model: Model) -> list[str]:
         f"{len(used)} of {_plural(model.study.n_features, 'covariate')}. It starts from "
         f"{family.tell(baseline)}; each rule that holds for a patient, and each linear term, then "
         f"{words.acts}.",
-        f"What counts most is {_quote(model.describe(first))}, which {verb} the {words.level} "
-        f"({effect}).",
+        f"What counts most is {_quote(model.describe(first))}, which {verb} the "
+        f"predicted {words.level} ({effect}).",
         *_warn_stand_ins(model),
         words.effect_caveat,
     ]
@@ -368,29 +368,11 @@ def list_certificate(model: Model) -> list[Fact]:
         chosen_point = min(origin.path, key=lambda point: abs(point.penalty - origin.penalty))
         facts.append(
             (
-                "Held-out deviance at λ",
-                f"{chosen_point.deviance:.4g} (standard error {chosen_point.error:.2g}, "
-                "cross-validation)",
+                "Cross-validated deviance at λ",
+                f"{chosen_point.deviance:.4g} (standard error {chosen_point.error:.2g})",
             )
         )
     return facts
-
-
-def list_specification(model: Model) -> tuple[Sequence[str], list[list[str]]]:
-    """Return the whole model in numbers: as in its file, but cut-offs as people read them."""
-    columns = ("Term", "Coefficient", "Centre", "Spread", "Limits", "Fill")
-    rows = [["Starting point", write_number(model.intercept), *[""] * 4]]
-    for term in model.terms:
-        words, numbers = model.describe(term), [""] * 4
-        if isinstance(term, LinearTerm):
-            axis = model.grid.axes[term.feature]
-            words = f"{model.study.names[term.feature]}, linear"
-            centre, spread, low, high, fill = map(
-                write_number, (axis.centre, axis.spread, *axis.limits, axis.fill)
-            )
-            numbers = [centre, spread, f"{low} to {high}", fill]
-        rows.append([words, write_number(term.coefficient), *numbers])
-    return columns, rows
 
 
 def list_settings(model: Model) -> list[Fact]:
@@ -404,29 +386,9 @@ def list_versions(model: Model) -> Sequence[Fact]:
     return model.provenance.software
 
 
-def format_effect(value: float) -> str:
-    """Return an effect as people read it."""
-    return f"{value:.2f}" if 0.095 <= value < 99.5 else format_number(value)
-
-
-def write_minus(text: str) -> str:
-    """Return numbers with minus signs instead of hyphens."""
-    return text.replace("-", "−")
-
-
-def write_number(value: float) -> str:
-    """Return a number with all its digits."""
-    return write_minus(repr(value))
-
-
 def tell_count(value: float) -> str:
     """Return a number of patients, or that it is not told."""
     return NOT_TOLD if math.isnan(value) else format_count(value)
-
-
-def format_count(value: float) -> str:
-    """Return a number of patients; weights may make it a fraction."""
-    return f"{value:,.0f}".replace(",", "\u202f")
 
 
 def _quote(text: str) -> str:

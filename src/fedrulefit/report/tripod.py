@@ -15,9 +15,9 @@ from typing import Final
 from fedrulefit.model import Model
 from fedrulefit.model.subgroups import NAMES, choose_patients
 from fedrulefit.model.wording import name_rows
+from fedrulefit.numerals import format_count
 from fedrulefit.report.contents import (
     Fact,
-    format_count,
     tell_events,
     tell_heterogeneity,
     tell_outcome,
@@ -157,8 +157,8 @@ def _outcome(model: Model) -> str:
 
 def _predictors(model: Model) -> str:
     return (
-        f"{model.study.n_features} covariates with units, public ranges and levels, as in the "
-        f"{model.study.family.words.level} calculator."
+        f"{model.study.n_features} covariates with units, public ranges and levels: see "
+        "“What each variable means”."
     )
 
 
@@ -294,7 +294,8 @@ _ANSWERS: Final[dict[str, Callable[[Model], str]]] = {
     "18f": _constant("fedrulefit, Apache-2.0; versions in “Certificate and settings”."),
     "21": _analyses,
     "22": _constant(
-        "In full in the model file; under “Certificate and settings” with cut-offs to four digits."
+        "In full in the model file; under “Certificate and settings” rounded for people to "
+        "compute with."
     ),
     "23a": _performance,
     "23b": _heterogeneity,

@@ -11,7 +11,7 @@ from fedrulefit.study.covariates import (
     Weight,
     YesNo,
 )
-from fedrulefit.study.levels import Level, level_key
+from fedrulefit.study.levels import Level, as_level, first_spellings, level_key, level_order
 from fedrulefit.study.settings import (
     PRESETS,
     Settings,
@@ -36,9 +36,12 @@ __all__ = [
     "Unusual",
     "Weight",
     "YesNo",
+    "as_level",
     "check_settings",
     "describe_settings",
+    "first_spellings",
     "level_key",
+    "level_order",
     "override_settings",
     "resolve_settings",
 ]

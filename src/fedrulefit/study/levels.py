@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 import numpy as np
 
 Level = bool | int | float | str
 """A value as it stands in a table: ``1``, ``"Y"``, ``true``."""
+
+L = TypeVar("L", bound=Level)
+
+
+def as_level(value: object) -> Level:
+    """Return a value of any type, such as a category of a data frame, as a study names it."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return int(value) if float(value).is_integer() else float(value)
+    return str(value)
+
+
+def first_spellings(levels: Iterable[L]) -> tuple[L, ...]:
+    """Return levels in their order, each once: of several spellings, the first."""
+    found: dict[str, L] = {}
+    for level in levels:
+        found.setdefault(level_key(level), level)
+    return tuple(found.values())
+
+
+def level_order(level: object) -> tuple[int, float, str]:
+    """Return by what levels without an order are sorted: numbers by size, before text."""
+    key = level_key(level)
+    try:
+        return 0, float(key), key
+    except ValueError:
+        return 1, 0.0, key
 
 
 def level_key(value: object) -> str:

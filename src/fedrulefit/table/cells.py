@@ -3,7 +3,8 @@
 ===========  ==========================================  ==================
 covariate    in the source                               in ``Table.values``
 ===========  ==========================================  ==================
-number       number, or text of one with a point         the number
+number       number, or text that spells one clearly     the number
+             (:mod:`fedrulefit.table.spelling`)
 category     a level, in any spelling that ``level_key``  position of the level
              takes as the same
 yes/no       ``yes`` or ``no`` of the study              1.0 or 0.0
@@ -17,7 +18,6 @@ Oracle: a loop over the cells (``tests/unit/table/test_cells.py``).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -29,23 +29,12 @@ import pandas as pd
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.study import Level, level_key
 from fedrulefit.table.columns import Raw
+from fedrulefit.table.spelling import is_plain_number, read_number
 
 MISSING_WORDS: Final = frozenset({"", "na", "nan", "n/a", "null", "."})
 """Texts that stand for a missing value, in lower case, unless they are a declared level.
 
 Not "none": that is what many tables say of a patient who has none of it."""
-
-YES_WORDS: Final = frozenset(
-    {"1", "yes", "y", "true", "dead", "died", "death", "deceased", "positive", "event", "case"}
-)
-"""Values that usually say that the event came, in lower case."""
-
-NO_WORDS: Final = frozenset(
-    {"0", "no", "n", "false", "alive", "none", "negative", "survived", "survivor", "control"}
-)
-"""Values that usually say that it did not."""
-
-_DECIMAL_COMMA: Final = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?")
 
 _Code = TypeVar("_Code")
 
@@ -60,18 +49,15 @@ class Numbers:
         NaN where missing, or not a number.
     unreadable : (n_rows,) bool
         Where a cell is neither a number nor missing.
-    n_decimal_comma : int
-        How many of these would be numbers with a decimal comma.
     """
 
     values: Floats
     unreadable: Bools
-    n_decimal_comma: int = 0
 
     @property
     def n_not_number(self) -> int:
-        """How many cells are no numbers, whatever the comma."""
-        return int(self.unreadable.sum()) - self.n_decimal_comma
+        """How many cells are no numbers."""
+        return int(self.unreadable.sum())
 
     @property
     def n_infinite(self) -> int:
@@ -91,20 +77,20 @@ def parse_numbers(raw: Raw, missing: Sequence[Level] = ()) -> Numbers:
     codes = {level_key(code).casefold() for code in missing}
     plain = _as_floats(raw)
     if plain is not None:
-        coded = [float(code) for code in codes if _is_number(code)]
+        coded = [float(code) for code in codes if is_plain_number(code)]
         values = np.where(np.isin(plain, coded), np.nan, plain) if coded else plain
         return Numbers(values, np.zeros(len(raw), dtype=np.bool_))
     places, texts = factorise(raw)
     lookup = np.full(len(texts) + 1, np.nan)
     unreadable = np.zeros(len(texts) + 1, dtype=np.bool_)
-    commas = np.zeros(len(texts) + 1, dtype=np.bool_)
     for place, text in enumerate(str(text).strip() for text in texts):
         if text.casefold() in MISSING_WORDS or level_key(text).casefold() in codes:
             continue
-        unreadable[place] = "_" in text or not _is_number(text)
-        commas[place] = unreadable[place] and _DECIMAL_COMMA.fullmatch(text) is not None
-        lookup[place] = np.nan if unreadable[place] else float(text)
-    return Numbers(lookup[places], unreadable[places], int(commas[places].sum()))
+        number = read_number(text)
+        unreadable[place] = number is None
+        lookup[place] = np.nan if number is None else number
+    lookup[np.isin(lookup, [float(code) for code in codes if is_plain_number(code)])] = np.nan
+    return Numbers(lookup[places], unreadable[places])
 
 
 def _as_floats(raw: Raw) -> Floats | None:
@@ -117,14 +103,6 @@ def _as_floats(raw: Raw) -> Floats | None:
         return None
     # Python takes "1_000" for a number.
     return None if any("_" in text for text in raw if text is not None) else values
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def match_levels(

@@ -7,7 +7,7 @@ one float per cell, and every :class:`~fedrulefit.table.findings.Finding`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -22,6 +22,7 @@ from fedrulefit.table.header import check_header
 from fedrulefit.table.outcome import check_outcome
 from fedrulefit.table.patient_column import check_patients
 from fedrulefit.table.patients import Table
+from fedrulefit.table.repeats import check_repeats
 from fedrulefit.table.sources import Source, read_columns
 from fedrulefit.table.weights import check_weights
 
@@ -81,9 +82,34 @@ def load_table(
     """
     inspection = inspect_table(source, study, need_outcome=need_outcome, where=where)
     if inspection.table is None:
-        lines = [f"  {finding}" for finding in inspection.errors]
-        raise DataError("\n".join([f"{where} does not fit the study {study.name!r}:", *lines]))
+        raise _refusal(inspection.errors, study, where)
     return inspection.table
+
+
+def load_columns(source: Source, study: Study, *, where: str = "table") -> Columns:
+    """Return the raw columns of all covariates: to predict, where each row stands for itself.
+
+    Raises
+    ------
+    DataError
+        Where a column is not there, or there twice. What the cells hold is not looked at.
+    """
+    try:
+        columns = read_columns(source, only=set(study.names), where=where)
+    except UnreadableError as unreadable:
+        raise _refusal([unreadable.finding], study, where) from None
+    findings = check_header(columns, study, need_outcome=False)
+    faults = [finding for finding in findings if finding.severity == "error"]
+    if not faults and columns.n_rows == 0:
+        faults = [NO_ROWS.of()]
+    if faults:
+        raise _refusal(faults, study, where)
+    return columns
+
+
+def _refusal(faults: Sequence[Finding], study: Study, where: str) -> DataError:
+    lines = [f"  {finding}" for finding in faults]
+    return DataError("\n".join([f"{where} does not fit the study {study.name!r}:", *lines]))
 
 
 def inspect_table(
@@ -100,7 +126,7 @@ def inspect_table(
         columns = read_columns(source, only=wanted, where=where)
     except UnreadableError as unreadable:
         return Inspection(None, (unreadable.finding,))
-    findings = check_header(columns, study, need_outcome=need_outcome)
+    findings = [*columns.findings, *check_header(columns, study, need_outcome=need_outcome)]
     if not wanted.intersection(columns.names):
         return Inspection(None, tuple(findings))
     if columns.n_rows == 0:
@@ -113,6 +139,8 @@ def inspect_table(
     n_patients = columns.n_rows if patients is None else len(np.unique(patients))
     if need_outcome and n_patients < FEW_PATIENTS:
         findings.append(TOO_FEW.of(n=n_patients))
+    if need_outcome:
+        findings += check_repeats(values, outcome, study)
     if any(f.severity == "error" for f in findings):
         return Inspection(None, tuple(findings))
     if weights is None:

@@ -8,17 +8,38 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from fedrulefit.core.arrays import Bools
+from fedrulefit.study import Level
+from fedrulefit.table.findings import Finding
 
 Raw: TypeAlias = npt.NDArray[Any]
 """One column as read, shape (n_rows,): float64 with NaN, or object with str and None."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a source itself says of a column, by its type.
+
+    Parameters
+    ----------
+    kind : {"number", "boolean", "text", "levels", "date"}
+        ``date`` is any time, date or duration.
+    levels : tuple of Level
+        Of ``levels``: all of them, those that no row has included.
+    ordered : bool
+        Whether these have an order, the lowest first.
+    """
+
+    kind: Literal["number", "boolean", "text", "levels", "date"]
+    levels: tuple[Level, ...] = ()
+    ordered: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +51,10 @@ class Columns:
     arrays: Mapping[str, Raw]
     """By name; of columns with the same name, the first."""
     n_rows: int
+    declared: Mapping[str, Declared] = field(default_factory=dict)
+    """By name, what the source says of a column; nothing of one that is not here (CSV)."""
+    findings: tuple[Finding, ...] = ()
+    """What was guessed to read the source."""
 
     @property
     def duplicates(self) -> tuple[str, ...]:

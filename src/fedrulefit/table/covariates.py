@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.study import Level, Number, Study
-from fedrulefit.table.columns import Columns
-from fedrulefit.table.findings import Finding, error, list_levels, warning
-from fedrulefit.table.numbers import number_faults
+from fedrulefit.table.codes import CODES, find_codes, is_unknown_word
+from fedrulefit.table.columns import Columns, Raw
+from fedrulefit.table.findings import Finding, error, list_codes, list_levels, warning
+from fedrulefit.table.numbers import look_at_spelling, number_faults, spelling_findings
 from fedrulefit.table.reading import Cell, Reading, read_column
+from fedrulefit.table.spelling import is_plain_number
 
 NEARLY_ALL: Final = 0.95
 """Share of patients without a value from which a column tells little but where they are."""
@@ -29,6 +31,20 @@ OUT_OF_RANGE: Final = warning(
     "they are counted at the nearer end of the range: check them for typing errors",
     when="at most half",
 )
+CODE_OUTSIDE: Final = error(
+    "missing-code-outside",
+    "{n} of {all} values are {codes}, outside the study's range: this looks like a code for a "
+    "missing value, but would count as a value at the nearer end of the range",
+    "leave these cells empty, or add missing = [{codes}] to the column in the study, with all "
+    "sites; if they are values, widen its range",
+)
+CODE_INSIDE: Final = warning(
+    "missing-code",
+    "{n} of {all} values are {codes}, far from all others: this looks like a code for a missing "
+    "value",
+    "if it is one, leave these cells empty, or add missing = [{codes}] to the column in the "
+    "study, with all sites",
+)
 BETWEEN_STEPS: Final = warning(
     "between-steps",
     "{n} of {all} values are no multiple of the study's step {step}",
@@ -39,7 +55,7 @@ UNKNOWN_LEVEL: Final = error(
     "unknown-level",
     "{n} of {all} patients have a value that is none of the study's: {levels}",
     "recode the column to these values (spelling and case count), "
-    "or add the level to the study with all sites",
+    "or add the level to the study with all sites{hint}",
 )
 MISSING_VALUE: Final = error(
     "missing-value",
@@ -83,31 +99,56 @@ def check_covariates(
         reading = read_column(raw, covariate)
         values[:, j] = reading.values
         if isinstance(covariate, Number):
-            found = _check_numbers(name, reading, covariate)
+            found = _check_numbers(name, raw, reading, covariate, learning)
         else:
-            found = _check_levels(name, reading, covariate.coded)
+            found = _check_levels(name, raw, reading, covariate.coded)
         findings += found
         findings += _check_missing(name, values[:, j], covariate.complete, found, learning)
+    if learning:
+        findings += _check_spelling(columns, study, values)
     return values
 
 
-def _check_numbers(name: str, reading: Reading, covariate: Number) -> list[Finding]:
+def _check_spelling(columns: Columns, study: Study, values: Floats) -> list[Finding]:
+    """Look at how numbers are spelled; one column says what a point may mean in another."""
+    spellings = {
+        name: look_at_spelling(columns.arrays[name], values[:, j])
+        for j, (name, covariate) in enumerate(study.covariates.items())
+        if isinstance(covariate, Number) and name in columns.arrays
+    }
+    return spelling_findings(spellings, columns.n_rows)
+
+
+def _check_numbers(
+    name: str, raw: Raw, reading: Reading, covariate: Number, learning: bool
+) -> list[Finding]:
     x = reading.values
-    findings = number_faults(
-        name,
-        n_not_number=reading.count(Cell.UNREADABLE) - reading.n_decimal_comma,
-        n_decimal_comma=reading.n_decimal_comma,
-        values=x,
-    )
-    finite = np.isfinite(x)
+    findings = number_faults(name, raw, reading.states == Cell.UNREADABLE, x)
+    codes = find_codes(x) if learning else {}
+    if learning:
+        findings += _check_codes(name, codes, int(np.isfinite(x).sum()), covariate)
+    x = x[np.isfinite(x) & ~np.isin(x, list(codes))]
     low, high = covariate.range
-    n_seen = int(finite.sum())
-    n_outside = int((finite & ((x < low) | (x > high))).sum())
+    n_outside = int(((x < low) | (x > high)).sum())
     if n_outside:
-        kind = MOSTLY_OUT_OF_RANGE if n_outside * 2 > n_seen else OUT_OF_RANGE
+        kind = MOSTLY_OUT_OF_RANGE if n_outside * 2 > x.size else OUT_OF_RANGE
         bounds = f"{low:g} to {high:g}" + (f" {covariate.unit}" if covariate.unit else "")
-        findings.append(kind.of(name, n=n_outside, all=n_seen, range=bounds))
-    return findings + _check_step(name, x[finite], covariate)
+        findings.append(kind.of(name, n=n_outside, all=x.size, range=bounds))
+    return findings + _check_step(name, x, covariate)
+
+
+def _check_codes(
+    name: str, codes: Mapping[float, int], n_known: int, covariate: Number
+) -> list[Finding]:
+    """Return what looks like codes for a missing value, those beyond the range apart."""
+    low, high = covariate.range
+    outside = [code for code in codes if not low <= code <= high]
+    inside = [code for code in codes if low <= code <= high]
+    return [
+        kind.of(name, n=sum(codes[c] for c in found), all=n_known, codes=list_codes(found))
+        for kind, found in ((CODE_OUTSIDE, outside), (CODE_INSIDE, inside))
+        if found
+    ]
 
 
 def _check_step(name: str, x: Floats, covariate: Number) -> list[Finding]:
@@ -120,13 +161,21 @@ def _check_step(name: str, x: Floats, covariate: Number) -> list[Finding]:
     return [BETWEEN_STEPS.of(name, n=n_between, all=x.size, step=f"{covariate.step:g}")]
 
 
-def _check_levels(name: str, reading: Reading, levels: Sequence[Level]) -> list[Finding]:
-    n_unknown = reading.count(Cell.UNSEEN)
+def _check_levels(name: str, raw: Raw, reading: Reading, levels: Sequence[Level]) -> list[Finding]:
+    unseen = reading.states == Cell.UNSEEN
+    n_unknown = int(unseen.sum())
     if not n_unknown:
         return []
-    return [
-        UNKNOWN_LEVEL.of(name, n=n_unknown, all=reading.values.size, levels=list_levels(levels))
-    ]
+    codes = list_codes(value for value in raw[unseen] if _is_code(value))
+    hint = f"; if {codes} means missing, add missing = [{codes}] to it instead" if codes else ""
+    facts = {"n": n_unknown, "all": reading.values.size, "levels": list_levels(levels)}
+    return [UNKNOWN_LEVEL.of(name, **facts, hint=hint)]
+
+
+def _is_code(value: object) -> bool:
+    """Whether a cell is a number or a word that often stands for a missing value."""
+    text = str(value)
+    return is_unknown_word(text) or (is_plain_number(text) and float(text) in CODES)
 
 
 def _check_missing(

@@ -1,23 +1,24 @@
 """A CSV file → raw columns of text, by DuckDB.
 
+:mod:`fedrulefit.table.text_file` unpacks and recodes it before.
+
 Leaves the site: nothing. DuckDB quotes the line that it cannot read, so its words are
 dropped, and the line is looked for again and named by its number.
 """
 
 from __future__ import annotations
 
-import codecs
 import csv
 import glob
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
-import numpy as np
-
-from fedrulefit.table.columns import Columns, first_positions, from_array
+from fedrulefit.table.columns import Columns, Raw, first_positions, from_array
 from fedrulefit.table.findings import UnreadableError, error
 from fedrulefit.table.size_limit import TEXT_CELL, check_memory, open_duckdb
+from fedrulefit.table.spelling import is_either
+from fedrulefit.table.text_file import TextFile, open_text
 
 DELIMITERS: Final = ",;\t|"
 
@@ -29,12 +30,9 @@ _COLUMN: Final = 10_000
 
 _OPTIONS: Final = (
     "auto_detect = false, header = true, delim = $delimiter, quote = '\"', escape = '\"', "
-    "nullstr = '', strict_mode = true"
+    "nullstr = '', strict_mode = true, compression = 'none'"
 )
 
-NOT_UTF_8: Final = error(
-    "not-utf-8", "{path} is not UTF-8", "save it as UTF-8 (in Excel: 'CSV UTF-8')"
-)
 NO_HEADER: Final = error(
     "no-header",
     "the first line of {path} holds no column names",
@@ -64,15 +62,20 @@ MALFORMED_CSV: Final = error(
 
 def read_csv(path: Path, only: Collection[str] | None) -> Columns:
     """Read the columns asked for, all of them as text."""
+    with open_text(path) as text:
+        return _read_text(path, text, only)
+
+
+def _read_text(path: Path, text: TextFile, only: Collection[str] | None) -> Columns:
+    """Read columns of plain UTF-8; `path` is what the file is called."""
     import duckdb
 
-    n_lines, n_bytes = _check_utf8(path)
-    delimiter, names = _read_header(path)
+    delimiter, names = _read_header(path, text.path)
     positions = first_positions(names, only)
     if not positions:
-        return Columns(names, {}, 0)
-    cells = n_lines * len(positions) * TEXT_CELL + len(names) * _COLUMN
-    check_memory(path, cells + n_bytes)
+        return Columns(names, {}, 0, findings=text.findings)
+    cells = text.n_lines * len(positions) * TEXT_CELL + len(names) * _COLUMN
+    check_memory(path, cells + text.n_bytes)
     types = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
     chosen = ", ".join(f"c{i}" for i in positions.values())
     # Only positions are pasted in; names and cells never are.
@@ -80,43 +83,30 @@ def read_csv(path: Path, only: Collection[str] | None) -> Columns:
     try:
         with open_duckdb(path) as connection:
             # Brackets and stars in a file's name are not patterns.
-            parameters = {"path": glob.escape(str(path)), "delimiter": delimiter}
+            parameters = {"path": glob.escape(str(text.path)), "delimiter": delimiter}
             found = connection.execute(query, parameters).fetchnumpy()
     except duckdb.Error:
         # DuckDB quotes the line, so its words stop here.
-        raise _explain(path, delimiter, len(names)) from None
+        raise _explain(path, text.path, delimiter, len(names)) from None
     arrays = {name: from_array(found[f"c{i}"]) for name, i in positions.items()}
-    return Columns(names, arrays, next(iter(arrays.values())).size)
+    if delimiter == ";":
+        arrays = {name: _settle_commas(array) for name, array in arrays.items()}
+    n_rows = next(iter(arrays.values())).size
+    return Columns(names, arrays, n_rows, findings=text.findings)
 
 
-def _check_utf8(path: Path) -> tuple[int, int]:
-    """Refuse a file that is not UTF-8; return its lines and the bytes of its text, or a few more.
-
-    Python gives every character of a text as many bytes as the widest one needs.
-    """
-    decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    n_lines, n_characters, largest = 1, 0, 0
-    try:
-        with path.open("rb") as file:
-            while chunk := file.read(1 << 22):
-                n_characters += len(decoder.decode(chunk))
-                text = np.frombuffer(chunk.removeprefix(codecs.BOM_UTF8), np.uint8)
-                largest = max(largest, int(text.max(initial=0)))
-                n_lines += max(chunk.count(b"\n"), chunk.count(b"\r"))
-                if b"\0" in chunk:
-                    raise UnicodeError
-            decoder.decode(b"", final=True)
-            # The first byte of a character in UTF-8 tells how wide it is.
-            return n_lines, n_characters * (4 if largest >= 0xF0 else 2 if largest >= 0xC4 else 1)
-    except UnicodeError:
-        raise UnreadableError(NOT_UTF_8.of(path=path)) from None
+def _settle_commas(raw: Raw) -> Raw:
+    """Spell ``1,234`` as a decimal: where a semicolon separates cells, a comma is decimal."""
+    settled: Raw = raw.copy()
+    settled[:] = [text if text is None or not is_either(text) else f"{text}0" for text in raw]
+    return settled
 
 
-def _read_header(path: Path) -> tuple[str, tuple[str, ...]]:
+def _read_header(path: Path, text: Path) -> tuple[str, tuple[str, ...]]:
     """Return the delimiter that cuts the header into most names, and the names."""
     best: tuple[str, tuple[str, ...]] = (DELIMITERS[0], ())
     for delimiter in DELIMITERS:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with text.open(encoding="utf-8-sig", newline="") as file:
             lines = _short_lines(path, file)
             try:
                 names = next(csv.reader(lines, delimiter=delimiter, strict=True), [])
@@ -139,9 +129,9 @@ def _short_lines(path: Path, file: TextIO) -> Iterator[str]:
         yield line
 
 
-def _explain(path: Path, delimiter: str, n_columns: int) -> UnreadableError:
+def _explain(path: Path, text: Path, delimiter: str, n_columns: int) -> UnreadableError:
     """Find the line that cannot be read, and name only its number."""
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    with text.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(_short_lines(path, file), delimiter=delimiter, strict=True)
         try:
             for cells in reader:

@@ -12,12 +12,13 @@ and never the place of a patient.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from fedrulefit.errors import DataError
 from fedrulefit.study import Level, level_key
+from fedrulefit.table.spelling import is_plain_number
 
 Severity = Literal["error", "warning"]
 
@@ -110,3 +111,9 @@ def list_levels(levels: Sequence[Level]) -> str:
     return ", ".join(
         repr(level) if isinstance(level, str) else level_key(level) for level in levels
     )
+
+
+def list_codes(values: Iterable[object]) -> str:
+    """Return well-known codes for a missing value, each once, as a study file has them."""
+    keys = {level_key(str(value).casefold()) for value in values}
+    return ", ".join(key if is_plain_number(key) else f'"{key}"' for key in sorted(keys))

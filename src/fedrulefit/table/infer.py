@@ -1,34 +1,80 @@
 """A data frame → the covariates of a study, for the estimators.
 
-In: a data frame or named columns without a study. Out: covariates whose ranges
-and levels are read off the data, and the values in their coding. That is right
-for data already in one place; between hospitals a study declares them instead.
+In: a data frame or named columns without a study, and what the caller says of them. Out:
+covariates whose ranges and levels are read off the data, the values in their coding, and a
+note wherever that was a guess. That is right for data already in one place; between hospitals
+a study declares them instead.
 
-A column of text is a category, of two values yes/no, of 0 and 1 yes/no, any
-other a number, of step 1 if all its values are whole. All covariates may be
-missing at prediction, and a level never
-seen in training counts as missing.
+What decides, from the first to the last:
+
+1. the caller: ``ordered=``, ``categorical=``, ``missing=`` (:mod:`fedrulefit.table.asked`);
+2. the type of the column (:mod:`fedrulefit.table.frames`): levels as listed, ordered if they are
+   said to be; booleans yes/no; numbers a number, of step 1 if all are whole, of 0 and 1 yes/no;
+   text a category, of two levels yes/no; dates are refused;
+3. the cells, where the type says nothing, or is text and most of it numbers
+   (:mod:`fedrulefit.table.infer_text`). That is a guess, and a note says so.
+
+All covariates may be missing at prediction, and a level never seen in training counts as missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import MAX_CODES, Bools, Floats
 from fedrulefit.errors import DataError
-from fedrulefit.study import Category, Covariate, Number, YesNo, level_key
-from fedrulefit.table.cells import MISSING_WORDS, parse_numbers
-from fedrulefit.table.columns import Raw
-from fedrulefit.table.reading import Cell, read_column
+from fedrulefit.study import (
+    Category,
+    Covariate,
+    Level,
+    Number,
+    Ordered,
+    YesNo,
+    as_level,
+    level_key,
+)
+from fedrulefit.table.asked import Asked
+from fedrulefit.table.cells import match_levels, parse_numbers
+from fedrulefit.table.columns import Declared, Raw
+from fedrulefit.table.guess import yes_and_no
+from fedrulefit.table.infer_text import guess_text
+from fedrulefit.table.notes import Note, note_levels, note_number, note_twins
+from fedrulefit.table.reading import read_column
 from fedrulefit.table.sources import Source, read_columns
+from fedrulefit.table.texts import read_texts
+
+_INFINITY: Final = "column {name} holds infinity: replace it by a number or NaN"
+_DATES: Final = (
+    "column {name} holds dates or times: give a number instead, such as the age, or the days "
+    "since another date, (frame['discharge'] - frame['admission']).dt.days; or drop it"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Inferred:
+    """A table as it was read.
+
+    Parameters
+    ----------
+    covariates : mapping of str to Covariate
+    values : (n_rows, n_features) float64
+    notes : tuple of Note
+        What was guessed, and what deserves a look.
+    """
+
+    covariates: Mapping[str, Covariate]
+    values: Floats
+    notes: tuple[Note, ...]
 
 
 def infer_covariates(
-    source: Source, *, rows: Bools | None = None
-) -> tuple[dict[str, Covariate], Floats]:
-    """Return the covariates and the values, shape (n_rows, n_features).
+    source: Source, *, rows: Bools | None = None, asked: Asked | None = None
+) -> Inferred:
+    """Return the covariates of a table, its values, and what was guessed.
 
     Ranges and levels are those of `rows` (all by default): a patient of weight
     0 must not stretch them.
@@ -39,62 +85,127 @@ def infer_covariates(
     if not all(columns.names):
         raise DataError("X has a column without a name: name it, or drop it")
     chosen = slice(None) if rows is None else rows
-    covariates = {name: _infer(name, columns.arrays[name][chosen]) for name in columns.names}
-    return covariates, _values(covariates, columns.arrays, columns.n_rows)
+    values = np.empty((columns.n_rows, len(columns.names)))
+    covariates: dict[str, Covariate] = {}
+    notes: list[Note] = []
+    for j, name in enumerate(columns.names):
+        raw, declared = columns.arrays[name], columns.declared.get(name)
+        covariates[name], said = _infer(name, raw[chosen], declared, asked or Asked())
+        values[:, j] = _read_column(name, raw, covariates[name])
+        notes += said
+    notes += note_twins(columns.names, values[chosen])
+    return Inferred(covariates, values, tuple(notes))
 
 
-def read_values(source: Source, covariates: Mapping[str, Covariate]) -> Floats:
-    """Return the values of known covariates, shape (n_rows, n_features)."""
-    columns = read_columns(source, only=set(covariates), where="X")
-    missing = [name for name in covariates if name not in columns.arrays]
-    if missing:
-        raise DataError(f"X lacks the column(s) {', '.join(missing)}")
-    return _values(covariates, columns.arrays, columns.n_rows)
+def _infer(
+    name: str, raw: Raw, declared: Declared | None, asked: Asked
+) -> tuple[Covariate, Sequence[Note]]:
+    codes = asked.codes(name)
+    kind = None if declared is None else declared.kind
+    if name in asked.ordered:
+        return _rank(name, raw, asked.ordered[name], codes), ()
+    if declared is not None and kind == "levels":
+        return _take_levels(name, declared, codes, asked)
+    if name in asked.categorical:
+        return _find_levels(name, raw, codes), ()
+    if declared is not None and kind == "date":
+        raise DataError(_DATES.format(name=repr(name)))
+    if kind == "boolean":
+        return YesNo(), note_number(name, raw, kinds=False)
+    if kind == "number":
+        values = parse_numbers(raw, codes).values
+        return _take_numbers(name, values, codes), note_number(name, values)
+    texts = read_texts(raw, {level_key(code).casefold() for code in codes})
+    guess = guess_text(name, texts, is_text=kind == "text", told=name in asked.missing)
+    if not guess.is_number:
+        return _make_levels(name, _no_first(texts.levels), codes), guess.notes
+    values = parse_numbers(raw, codes).values
+    number = _take_numbers(name, values, (*codes, *guess.missing))
+    return number, (*guess.notes, *note_number(name, values))
 
 
-def _infer(name: str, raw: Raw) -> Covariate:
-    if raw.dtype != np.float64:
-        numbers = parse_numbers(raw)
-        if numbers.n_not_number or numbers.n_decimal_comma or np.isnan(numbers.values).all():
-            return _infer_levels(name, raw)
-        raw = numbers.values
-    if np.isinf(raw).any():
-        raise DataError(f"column {name!r} holds infinity: replace it by a number or NaN")
-    known = raw[~np.isnan(raw)]
-    if len(known) and np.isin(known, (0.0, 1.0)).all():
-        return YesNo()
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    if not low < high:
-        high = float(np.nextafter(low, np.inf)) if abs(low) > 1e15 else low + 1
-    whole = bool(len(known)) and bool((known == np.rint(known)).all())
-    return Number(range=(low, high), step=1 if whole else None)
+def _rank(name: str, raw: Raw, order: Sequence[Level], codes: Sequence[Level]) -> Covariate:
+    """Return the covariate of levels whose order the caller gave."""
+    levels = _without(order, codes)
+    n_unknown = int(match_levels(raw, levels, codes)[1].sum())
+    if n_unknown:
+        raise DataError(
+            f"{n_unknown} of {len(raw)} cells of column {name!r} are none of the levels that "
+            f"ordered= lists: add the level, or name it in missing={{{name!r}: [...]}}"
+        )
+    return Ordered(levels=levels, missing=tuple(codes))
 
 
-def _infer_levels(name: str, raw: Raw) -> Covariate:
-    texts = sorted({str(v) for v in raw if v is not None and v.casefold() not in MISSING_WORDS})
-    # Of spellings that count as one level ("1" and "1.0"), the first stands.
-    levels = list({level_key(text): text for text in reversed(texts)}.values())[::-1]
+def _take_levels(
+    name: str, declared: Declared, codes: Sequence[Level], asked: Asked
+) -> tuple[Covariate, Sequence[Note]]:
+    """Return the covariate of a column whose type lists its levels."""
+    levels = _without(declared.levels, codes)
+    if declared.ordered and name not in asked.categorical and len(levels) > 1:
+        _check_number_of_levels(name, levels)
+        return Ordered(levels=levels, missing=tuple(codes)), note_levels(name, levels)
+    return _make_levels(name, levels, codes), note_levels(name, levels)
+
+
+def _find_levels(name: str, raw: Raw, codes: Sequence[Level]) -> Covariate:
+    """Return the covariate of a column whose values are levels, because the caller said so."""
+    if raw.dtype == np.float64:
+        known = np.unique(raw[~np.isnan(raw)]).tolist()
+        return _make_levels(name, _without(list(map(as_level, known)), codes), codes)
+    texts = read_texts(raw, {level_key(code).casefold() for code in codes})
+    return _make_levels(name, _no_first(texts.levels), codes)
+
+
+def _no_first(levels: Sequence[str]) -> Sequence[str]:
+    """Return two levels of which one says yes in an order that has it last; others as they are."""
+    if len(levels) != 2:
+        return levels
+    yes, no, _ = yes_and_no(levels)
+    return no, yes
+
+
+def _make_levels(name: str, levels: Sequence[Level], codes: Sequence[Level]) -> Covariate:
+    """Return a category, or yes/no of two levels."""
+    _check_number_of_levels(name, levels)
     if len(levels) == 2:
-        return YesNo(no=levels[0], yes=levels[1])
+        return YesNo(no=levels[0], yes=levels[1], missing=tuple(codes))
+    if len(levels) < 2:
+        levels = [*levels, *(["(none)", "(other)"][len(levels) :])]
+    return Category(levels=tuple(levels), missing=tuple(codes))
+
+
+def _check_number_of_levels(name: str, levels: Sequence[Level]) -> None:
     if len(levels) > MAX_CODES:
         raise DataError(
             f"column {name!r} has {len(levels)} different texts, at most {MAX_CODES} can be "
             "levels of a category: drop the column, group its levels, or make it a number"
         )
-    if len(levels) < 2:
-        levels = [*levels, *(["(none)", "(other)"][len(levels) :])]
-    return Category(levels=tuple(levels))
 
 
-def _values(covariates: Mapping[str, Covariate], arrays: Mapping[str, Raw], n_rows: int) -> Floats:
-    values = np.empty((n_rows, len(covariates)))
-    for j, (name, covariate) in enumerate(covariates.items()):
-        values[:, j] = _read_column(name, arrays[name], covariate)
-    return values
+def _take_numbers(name: str, x: Floats, codes: Sequence[Level]) -> Covariate:
+    """Return the covariate of a column of numbers."""
+    if np.isinf(x).any():
+        raise DataError(_INFINITY.format(name=repr(name)))
+    known = x[~np.isnan(x)]
+    binary = len(known) and np.isin(known, (0.0, 1.0)).all()
+    if binary and not {"0", "1"} & set(map(level_key, codes)):
+        return YesNo(missing=tuple(codes))
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    if not low < high:
+        high = float(np.nextafter(low, np.inf)) if abs(low) > 1e15 else low + 1
+    whole = bool(len(known)) and bool((known == np.rint(known)).all())
+    return Number(range=(low, high), step=1 if whole else None, missing=tuple(codes))
+
+
+def _without(levels: Sequence[Level], codes: Sequence[Level]) -> tuple[Level, ...]:
+    """Return the levels that are no code for a missing value."""
+    absent = {level_key(code).casefold() for code in codes}
+    return tuple(level for level in levels if level_key(level).casefold() not in absent)
 
 
 def _read_column(name: str, raw: Raw, covariate: Covariate) -> Floats:
-    reading = read_column(raw, covariate)
-    if reading.count(Cell.UNREADABLE) or np.isinf(reading.values).any():
-        raise DataError(f"column {name!r} holds something that is not a finite number")
-    return reading.values
+    """Return the values of a column; words in a number are missing, as its note says."""
+    values = read_column(raw, covariate).values
+    if np.isinf(values).any():
+        raise DataError(_INFINITY.format(name=repr(name)))
+    return values

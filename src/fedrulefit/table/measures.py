@@ -24,8 +24,9 @@ class Measure:
 
 KNOWN: Final[Mapping[str, Measure]] = {
     **dict.fromkeys(("age", "ageyears", "ageatadmission"), Measure(0, 110, "years")),
-    **dict.fromkeys(("gcs", "gcstotal", "glasgowcomascale"), Measure(3, 15, "score")),
-    **dict.fromkeys(("iss", "injuryseverityscore"), Measure(1, 75, "score")),
+    **dict.fromkeys(("alter", "leeftijd", "âge", "età", "edad", "idade"), Measure(0, 110, "years")),
+    **dict.fromkeys(("gcs", "gcstotal", "glasgowcomascale"), Measure(3, 15, "")),
+    **dict.fromkeys(("iss", "injuryseverityscore"), Measure(1, 75, "")),
     **dict.fromkeys(("sbp", "systolic", "systolicbp", "sysbp"), Measure(40, 300, "mmHg")),
     **dict.fromkeys(("dbp", "diastolic", "diastolicbp", "diabp"), Measure(20, 200, "mmHg")),
     **dict.fromkeys(("hr", "heartrate", "pulse"), Measure(20, 300, "/min")),
@@ -33,9 +34,9 @@ KNOWN: Final[Mapping[str, Measure]] = {
     **dict.fromkeys(("temp", "temperature", "bodytemperature"), Measure(25, 45, "°C")),
     **dict.fromkeys(("spo2", "sao2"), Measure(0, 100, "%")),
     "bmi": Measure(10, 80, "kg/m²"),
-    "nihss": Measure(0, 42, "score"),
-    "sofa": Measure(0, 24, "score"),
-    "apgar": Measure(0, 10, "score"),
+    "nihss": Measure(0, 42, ""),
+    "sofa": Measure(0, 24, ""),
+    "apgar": Measure(0, 10, ""),
     "ph": Measure(6.5, 8, ""),
 }
 """By name as :func:`~fedrulefit.table.header.fold` gives it. Nothing whose unit differs between

@@ -8,9 +8,10 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.study import Study, level_key
-from fedrulefit.table.cells import NO_WORDS, YES_WORDS, match_levels
+from fedrulefit.table.cells import match_levels
 from fedrulefit.table.columns import Columns
 from fedrulefit.table.findings import Finding, error, list_levels, warning
+from fedrulefit.table.words import says_no, says_yes
 
 OUTCOME_MISSING: Final = error(
     "outcome-missing",
@@ -74,9 +75,8 @@ def _values(study: Study) -> dict[str, str]:
 
 
 def _check_words(study: Study) -> list[Finding]:
-    positive = level_key(study.outcome.positive).casefold()
-    negative = level_key(study.outcome.negative).casefold()
-    if positive not in NO_WORDS or negative not in YES_WORDS:
+    positive, negative = level_key(study.outcome.positive), level_key(study.outcome.negative)
+    if not says_no(positive) or not says_yes(negative):
         return []
     return [OUTCOME_WORDS.of(study.outcome.column, **_values(study))]
 

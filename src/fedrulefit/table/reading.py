@@ -51,13 +51,10 @@ class Reading:
         unreadable; a number outside the range as it stands.
     states : (n_rows,) uint8
         The :class:`Cell` of each.
-    n_decimal_comma : int
-        How many of the unreadable would be numbers with a decimal comma.
     """
 
     values: Floats
     states: States
-    n_decimal_comma: int = 0
 
     def count(self, *kinds: Cell) -> int:
         """Return how many cells are of these kinds."""
@@ -73,10 +70,25 @@ def read_column(raw: Raw, covariate: Covariate) -> Reading:
     return Reading(positions, np.where(unknown, Cell.UNSEEN, states).astype(np.uint8))
 
 
+def read_coded(values: Floats, covariate: Covariate) -> Reading:
+    """Return a column that is in the study's coding already; what is no place of a level is unseen.
+
+    Parameters
+    ----------
+    values : (n_rows,) float64
+    """
+    if isinstance(covariate, Number):
+        return _read_numbers(values, covariate)
+    states = np.isnan(values).astype(np.uint8) * np.uint8(Cell.MISSING)
+    known = np.isin(values, np.arange(len(covariate.coded)))
+    unseen = ~known & (states == Cell.KNOWN)
+    return Reading(np.where(known, values, np.nan), np.where(unseen, np.uint8(Cell.UNSEEN), states))
+
+
 def _read_numbers(raw: Raw, covariate: Number) -> Reading:
     numbers, (low, high) = parse_numbers(raw, covariate.missing), covariate.range
     x = numbers.values
-    chosen = [x < low, x > high, numbers.unreadable, np.isnan(x)]
-    kinds = [Cell.BELOW, Cell.ABOVE, Cell.UNREADABLE, Cell.MISSING]
-    states = np.select(chosen, kinds, Cell.KNOWN).astype(np.uint8)
-    return Reading(x, states, numbers.n_decimal_comma)
+    states = np.isnan(x).astype(np.uint8) * np.uint8(Cell.MISSING)
+    states[x < low], states[x > high] = Cell.BELOW, Cell.ABOVE
+    states[numbers.unreadable] = Cell.UNREADABLE
+    return Reading(x, states)

@@ -1,4 +1,4 @@
-"""Any source → raw columns: a CSV or Parquet file, a data frame, or names → arrays.
+"""Any source → raw columns: a CSV, Excel or Parquet file, a data frame, or names → arrays.
 
 Leaves the site: nothing. Messages of the readers underneath quote cells, so
 they are dropped.
@@ -10,28 +10,37 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from fedrulefit.errors import DataError
 from fedrulefit.table.columns import Columns
 from fedrulefit.table.csv_file import read_csv
+from fedrulefit.table.excel_file import read_workbook, split_sheet
 from fedrulefit.table.findings import UnreadableError, error
 from fedrulefit.table.frames import read_frame, read_mapping
 from fedrulefit.table.parquet_file import read_parquet
 
 Source: TypeAlias = str | Path | Mapping[str, Any] | Any
-"""A path to CSV or Parquet, an eager data frame, or names → arrays."""
+"""A path to CSV, Excel or Parquet, an eager data frame, or names → arrays."""
 
 FILE_NOT_FOUND: Final = error("file-not-found", "the file {path} does not exist", "check the path")
 NOT_A_FILE: Final = error("not-a-file", "{path} is a folder", "give the file itself")
 FILE_UNREADABLE: Final = error(
     "file-unreadable", "{path} cannot be opened: {reason}", "check its permissions"
 )
-EMPTY_FILE: Final = error("empty-file", "the file {path} is empty", "export the table again")
-EXCEL_FILE: Final = error(
-    "excel-file", "{path} looks like an Excel workbook", "save it as 'CSV UTF-8'"
+_WORKBOOKS: Final = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+"""The first bytes of Excel's newer and older format."""
+
+_PACKED: Final = (b"BZh", b"\xfd7zX", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf", b"Rar!")
+"""The first bytes of bzip2, xz, zstd, 7z and rar; gzip is read."""
+
+NO_SHEETS: Final = error(
+    "no-sheets",
+    "a sheet is named after the #, but {path} is no Excel workbook",
+    "give the file alone",
 )
-COMPRESSED_FILE: Final = error("compressed-file", "{path} is compressed", "unpack it first")
+EMPTY_FILE: Final = error("empty-file", "the file {path} is empty", "export the table again")
+COMPRESSED_FILE: Final = error(
+    "compressed-file", "{path} is compressed", "unpack it first, or use gzip (.csv.gz)"
+)
 
 
 def read_columns(
@@ -65,25 +74,26 @@ def read_texts(path: Path, name: str) -> list[str | None]:
 
     A number would lose digits beyond the fifteenth.
     """
-    columns = read_columns(path, only={name}, where=str(path))
+    columns = _read_file(path, {name}, digits=True)
     if name not in columns.arrays:
         raise DataError(f"{path} has no column {name!r}: check the name")
-    if columns.arrays[name].dtype == np.float64:
-        columns = read_parquet(path, {name}, as_text=True)
     texts: list[str | None] = columns.arrays[name].tolist()
     return texts
 
 
-def _read_file(path: Path, only: Collection[str] | None) -> Columns:
-    """Read a file as what its first bytes say it is."""
+def _read_file(path: Path, only: Collection[str] | None, *, digits: bool = False) -> Columns:
+    """Read a file as what its first bytes say it is; numbers digit by digit, if told so."""
+    path, sheet = split_sheet(path)
     magic = _read_magic(path)
     if not magic:
         raise UnreadableError(EMPTY_FILE.of(path=path))
+    if magic in _WORKBOOKS:
+        return read_workbook(path, sheet, only, digits=digits)
+    if sheet is not None:
+        raise UnreadableError(NO_SHEETS.of(path=path))
     if magic == b"PAR1":
-        return read_parquet(path, only)
-    if magic in (b"PK\x03\x04", b"\xd0\xcf\x11\xe0"):
-        raise UnreadableError(EXCEL_FILE.of(path=path))
-    if magic[:2] == b"\x1f\x8b":
+        return read_parquet(path, only, as_text=digits)
+    if magic.startswith(_PACKED):
         raise UnreadableError(COMPRESSED_FILE.of(path=path))
     return read_csv(path, only)
 

@@ -49,11 +49,6 @@ def check_weights(columns: Columns, study: Study) -> tuple[Floats | None, list[F
         (WEIGHT_ZERO, 0 if finite.any() else finite.size),
     )
     return w, [
-        *number_faults(
-            name,
-            n_not_number=numbers.n_not_number,
-            n_decimal_comma=numbers.n_decimal_comma,
-            values=w,
-        ),
+        *number_faults(name, columns.arrays[name], numbers.unreadable, w),
         *(kind.of(name, n=n, all=w.size, bound=f"{top:g}") for kind, n in faults if n),
     ]

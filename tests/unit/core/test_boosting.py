@@ -361,6 +361,15 @@ def test_a_constant_covariate_is_never_split() -> None:
     assert extract_rules(grow((codes, outcome, weights), grid), grid) == set()
 
 
+@pytest.mark.parametrize("code", [0, 3, MISSING])
+def test_patients_who_are_all_the_same_grow_no_tree(code: int) -> None:
+    """LightGBM once ended a fit on a single constant column with a failed check of its own."""
+    grid = Grid((ordered(5),))
+    codes, outcome, weights = make_data(grid, 200, seed=10)
+    codes[:] = code
+    assert grow((codes, outcome, weights), grid) == []
+
+
 # --- missing values and categories ------------------------------------------------------
 
 

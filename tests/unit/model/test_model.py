@@ -179,8 +179,8 @@ def test_subgroup_rates(model: Model) -> None:
 
 def test_rules_frame(model: Model) -> None:
     frame = model.rules_frame()
-    columns = ["rule", "kind", "coefficient", "odds_ratio", "importance", "support"]
-    columns += ["between_sites", "importance_within", "stands_for_site"]
+    columns = ["rule", "importance", "kind", "coefficient", "between_sites", "importance_within"]
+    columns += ["stands_for_site", "support", "odds_ratio"]
     assert list(frame.columns) == columns
     assert list(frame["rule"]) == [model.describe(t) for t in model.terms]
     assert frame["importance"].is_monotonic_decreasing
@@ -274,20 +274,40 @@ def test_arrays_must_fit(model: Model) -> None:
     with pytest.raises(FedRuleFitError, match="got shape"):
         model.predict_proba(VALUES[0])
 
-    def changed(column: int, value: float) -> Any:
-        values = VALUES.copy()
-        values[3, column] = value
-        return values
 
-    for place in (4.0, -1.0, 0.5, 256.0, 300.0):
+def changed(column: int, value: float) -> Any:
+    """Return the patients with another value of the fourth."""
+    values = VALUES.copy()
+    values[3, column] = value
+    return values
+
+
+def test_a_value_in_an_array_that_the_study_does_not_foresee(model: Model) -> None:
+    """It is that patient's affair alone, and told."""
+    expected = model.decision_function(VALUES)
+    others = np.arange(len(VALUES)) != 3
+
+    def judge(values: Any, flag: str) -> float:
+        found = model.predict_frame(values)
+        np.testing.assert_array_equal(found["log_odds"][others], expected[others])
+        assert found["flags"].tolist() == [flag if row == 3 else "" for row in range(len(VALUES))]
+        return float(found["log_odds"][3])
+
+    without = model.decision_function(changed(3, np.nan))[3]
+    for place in (4.0, -1.0, 0.5, 256.0, 300.0, np.inf):
         # 256 once became level 0, as codes have eight bits.
-        with pytest.raises(DataError, match="column 'ward' must hold positions of levels, 0 to 3"):
-            model.predict_proba(changed(3, place))
-    with pytest.raises(DataError, match="column 'age' holds infinity"):
-        model.explain(changed(0, np.inf))
-    with pytest.raises(DataError, match="column 'gcs' must not be missing"):
-        model.decision_function(changed(2, np.nan))
-    assert np.isfinite(model.predict_proba(changed(0, np.nan))).all()
+        flag = "ward not a level of the study: counted as missing"
+        assert judge(changed(3, place), flag) == without
+    oldest = model.decision_function(changed(0, 100.0))[3]
+    for age in (100.5, 1e9, np.inf):
+        assert judge(changed(0, age), "age above the range: counted as 100 years") == oldest
+    youngest = model.decision_function(changed(0, 18.0))[3]
+    assert judge(changed(0, -np.inf), "age below the range: counted as 18 years") == youngest
+    assert np.isnan(judge(changed(2, np.nan), "gcs missing: no prediction"))
+    assert np.isfinite(judge(changed(0, np.nan), ""))
+    (explained,) = model.explain(changed(2, np.nan)[3:4])
+    assert (explained.contributions, explained.flags) == ((), ("gcs missing: no prediction",))
+    assert np.isnan([explained.linear_predictor, explained.prediction]).all()
 
 
 def test_a_frame_that_does_not_fit_is_refused(model: Model) -> None:

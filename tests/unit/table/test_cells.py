@@ -43,7 +43,7 @@ def test_codes_for_missing_are_those_of_the_study() -> None:
 @given(
     st.lists(
         st.none()
-        | st.sampled_from(["", " ", "NA", "3,5", "x", "inf", "1_0", "nan", " 7 ", "1e3"])
+        | st.sampled_from(["", " ", "NA", "3,500", "x", "inf", "1_0", "nan", " 7 ", "1e3"])
         | st.floats(allow_nan=False, allow_infinity=False).map(str)
     )
 )
@@ -60,4 +60,4 @@ def test_numbers_against_a_naive_loop(texts: list[str | None]) -> None:
             bad += 1
     found = parse_numbers(np.array([*texts, None], dtype=object)[:-1])
     np.testing.assert_array_equal(found.values, np.array(expected, float))
-    assert found.n_not_number + found.n_decimal_comma == bad
+    assert found.n_not_number == bad

@@ -10,7 +10,7 @@ import numpy as np
 from fedrulefit.core.arrays import MAX_CODES
 from fedrulefit.core.grid import Grid
 from fedrulefit.estimators import FederatedRuleFitClassifier
-from fedrulefit.estimators.rulefit import pooled_grid
+from fedrulefit.estimators.grids import pooled_grid
 from fedrulefit.experiments.methods import METRICS, Effort, method_seed, score, timed
 from fedrulefit.experiments.scenarios import (
     MODELS,

@@ -4,33 +4,40 @@ In: a model. Out: an ``onnx.ModelProto``. Needs the extra ``onnx``; running the
 graph needs a runtime such as onnxruntime.
 
 Every covariate is one input of shape (n_rows, 1), under the study's name. A
-number is a double, NaN where missing. A category or yes/no is a string, spelt as
-in the study (or as ``1``, ``true`` for numbers and truth values), empty where
+number is a double, NaN where missing. All others are strings, spelt as in the
+study (or as ``1``, ``true`` for numbers and truth values), empty where
 missing: ONNX has no operators for the other spellings that a table may have.
 Outputs are the linear predictor and the prediction (of a yes/no outcome ``log_odds``
-and ``probability``), doubles of shape (n_rows, 1); NaN where an input is not a value
-of the study.
+and ``probability``), doubles of shape (n_rows, 1), NaN for a patient who gets none; and
+``flags``, int64 of shape (n_rows, n_features): which kind of
+:class:`~fedrulefit.table.reading.Cell` a value is that the study does not foresee, else 0.
+Their words are in the model's metadata, as JSON: covariate → number → text.
 
 Each covariate becomes a one-hot row of its codes, "missing" being the last. Put
 side by side they make Z, and a rule with conditions C holds where Z·A = |C|:
 A has a 1 for each code that satisfies a condition of the rule.
 
-Oracle: :meth:`fedrulefit.Model.predict_proba` (``tests/unit/model/export/test_onnx.py``).
+Oracle: :meth:`fedrulefit.Model.predict_frame` (``tests/unit/model/export/test_onnx.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.grid import RULE_SPREAD, Axis
-from fedrulefit.errors import FedRuleFitError
+from fedrulefit.errors import FedRuleFitError, get_extra
 from fedrulefit.model import Model
+from fedrulefit.model.prediction import FLAGS_COLUMN
 from fedrulefit.model.publish import check_rounding
-from fedrulefit.study import Category, Covariate, Number, Ordered, YesNo, level_key
+from fedrulefit.model.unforeseen import Flag, list_flags
+from fedrulefit.study import Category, Number, Ordered, YesNo, level_key
+from fedrulefit.table.cells import MISSING_WORDS, parse_numbers
+from fedrulefit.table.reading import Cell
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -41,6 +48,8 @@ _ML_OPSET: Final = 2
 _IR_VERSION: Final = 8
 """Old enough for runtimes of the last years."""
 _UNKNOWN: Final = -1
+FLAGS_KEY: Final = f"{_PREFIX}flags"
+"""Of the metadata: what the numbers among the flags say."""
 
 
 def build_onnx(model: Model) -> ModelProto:
@@ -49,37 +58,17 @@ def build_onnx(model: Model) -> ModelProto:
     try:
         from onnx import checker, helper
     except ImportError:
-        raise FedRuleFitError("ONNX is not installed: pip install 'fedrulefit[onnx]'") from None
-    family = model.study.family
-    results = (family.words.predictor_column, family.words.prediction_column)
+        raise FedRuleFitError(f"ONNX is not installed; {get_extra('onnx')}") from None
+    words, flags = model.study.family.words, list_flags(model)
+    results = (words.predictor_column, words.prediction_column, FLAGS_COLUMN)
     taken = set(results) & set(model.study.names)
     taken |= {name for name in model.study.names if name.startswith(_PREFIX)}
     if taken:
         raise FedRuleFitError(f"covariate {taken.pop()!r} has the name of a result of the graph")
     graph = _Graph()
-    faults, blocks, linear = [], [], {}
-    for j, (name, covariate) in enumerate(model.study.covariates.items()):
-        axis = model.grid.axes[j]
-        code, value, fault = _read(graph, name, covariate, axis)
-        places = graph.constant(np.arange(axis.n_codes + 1, dtype=np.int64)[None, :])
-        blocks.append(graph.double(graph.add("Equal", code, places)))
-        faults.append(fault)
-        linear[j] = value
-    terms = [graph.constant([[model.intercept]]), *faults]
-    if model.rule_terms:
-        rows = blocks[0] if len(blocks) == 1 else graph.add("Concat", *blocks, axis=1)
-        terms.append(_rules(graph, model, rows))
-    terms += [
-        _linear(graph, linear[t.feature], model.grid.axes[t.feature], t.coefficient)
-        for t in model.linear_terms
-    ]
-    predictor = terms[0]
-    for term in terms[1:]:
-        predictor = graph.add("Add", predictor, term)
-    graph.add("Identity", predictor, output=results[0])
-    graph.add(family.link.onnx, predictor, output=results[1])
+    _fill(graph, model, flags, results)
     made = helper.make_model(
-        graph.finish(results),
+        graph.finish(results, model.study.n_features),
         opset_imports=[
             helper.make_opsetid("", _OPSET),
             helper.make_opsetid("ai.onnx.ml", _ML_OPSET),
@@ -87,8 +76,39 @@ def build_onnx(model: Model) -> ModelProto:
         ir_version=_IR_VERSION,
         producer_name="fedrulefit",
     )
+    told = {
+        name: {f"{cell:d}": flag.text for cell, flag in found.items()}
+        for name, found in zip(model.study.names, flags, strict=True)
+        if found
+    }
+    helper.set_model_props(made, {FLAGS_KEY: json.dumps(told, ensure_ascii=False)})
     checker.check_model(made)
     return made
+
+
+def _fill(
+    graph: _Graph, model: Model, flags: Sequence[Mapping[Cell, Flag]], results: Sequence[str]
+) -> None:
+    inputs = [_read(graph, model, j, found) for j, found in enumerate(flags)]
+    terms = [graph.constant([[model.intercept]]), *(given.fault for given in inputs)]
+    if model.rule_terms:
+        blocks = []
+        for given, axis in zip(inputs, model.grid.axes, strict=True):
+            places = graph.constant(np.arange(axis.n_codes + 1, dtype=np.int64)[None, :])
+            blocks.append(graph.double(graph.add("Equal", given.code, places)))
+        terms.append(_rules(graph, model, graph.beside(blocks)))
+    terms += [
+        _linear(graph, inputs[t.feature].value, model.grid.axes[t.feature], t.coefficient)
+        for t in model.linear_terms
+    ]
+    if not model.terms:  # the shape alone
+        terms.append(graph.add("Mul", graph.double(inputs[0].code), graph.constant([[0.0]])))
+    predictor = terms[0]
+    for term in terms[1:]:
+        predictor = graph.add("Add", predictor, term)
+    graph.add("Identity", predictor, output=results[0])
+    graph.add(model.study.family.link.onnx, predictor, output=results[1])
+    graph.add("Identity", graph.beside([given.unusual for given in inputs]), output=results[2])
 
 
 class _Graph:
@@ -128,34 +148,90 @@ class _Graph:
 
         return self.add("Cast", name, to=TensorProto.DOUBLE)
 
-    def finish(self, results: Sequence[str]) -> Any:
+    def choose(self, cases: Sequence[tuple[str, Any]], other: str) -> str:
+        """Return a constant where a test holds, the first of them that does, else the other."""
+        chosen = other
+        for test, value in reversed(cases):
+            chosen = self.add("Where", test, self.constant([[value]]), chosen)
+        return chosen
+
+    def beside(self, columns: Sequence[str]) -> str:
+        return columns[0] if len(columns) == 1 else self.add("Concat", *columns, axis=1)
+
+    def finish(self, results: Sequence[str], n_features: int) -> Any:
         from onnx import TensorProto, helper
 
+        shapes = [(TensorProto.DOUBLE, 1), (TensorProto.DOUBLE, 1), (TensorProto.INT64, n_features)]
         outputs = [
-            helper.make_tensor_value_info(name, TensorProto.DOUBLE, [None, 1]) for name in results
+            helper.make_tensor_value_info(name, kind, [None, width])
+            for name, (kind, width) in zip(results, shapes, strict=True)
         ]
         return helper.make_graph(
             self.nodes, "fedrulefit", self.inputs, outputs, initializer=self.constants
         )
 
 
-def _read(graph: _Graph, name: str, covariate: Covariate, axis: Axis) -> tuple[str, str, str]:
-    """Return a covariate's code, its value (NaN where missing) and its fault (0 or NaN)."""
-    nan, zero = graph.constant([[np.nan]]), graph.constant([[0.0]])
-    last = graph.constant([[axis.n_codes]])
+class _Input(NamedTuple):
+    """One covariate in the graph, each of shape (n_rows, 1)."""
+
+    code: str
+    value: str
+    """NaN where missing."""
+    unusual: str
+    fault: str
+    """0, or NaN where the value leaves no prediction."""
+
+
+def _read(graph: _Graph, model: Model, feature: int, flags: Mapping[Cell, Flag]) -> _Input:
+    name, axis = model.study.names[feature], model.grid.axes[feature]
+    covariate = model.study.covariates[name]
     if isinstance(covariate, Number):
-        value = graph.input(name, text=False)
-        missing = graph.add("IsNaN", value)
-        wrong = graph.add("IsInf", value)
-        code = graph.add("Where", missing, last, _count_cutoffs(graph, value, axis))
+        code, value, kinds = _read_number(graph, name, covariate, axis, flags)
     else:
-        code = _look_up(graph, graph.input(name, text=True), covariate, axis.n_codes)
-        missing = graph.add("Equal", code, last)
-        wrong = graph.add("Equal", code, graph.constant([[_UNKNOWN]]))
-        value = graph.add("Where", missing, nan, graph.double(code))
-    if axis.complete:
-        wrong = graph.add("Or", wrong, missing)
-    return code, value, graph.add("Where", wrong, nan, zero)
+        code, value, kinds = _read_level(graph, name, covariate, axis)
+    none = graph.constant(np.zeros((1, 1), dtype=np.int64))
+    unusual = graph.choose(
+        [(test, np.int64(cell if cell in flags else 0)) for test, cell in kinds], none
+    )
+    fault = graph.constant([[0.0]])
+    for cell, flag in flags.items():
+        if flag.fate == "refuse":
+            here = graph.add("Equal", unusual, graph.constant([[np.int64(cell)]]))
+            fault = graph.choose([(here, np.nan)], fault)
+    return _Input(code, value, unusual, fault)
+
+
+_Kinds = list[tuple[str, Cell]]
+
+
+def _read_number(
+    graph: _Graph, name: str, covariate: Number, axis: Axis, flags: Mapping[Cell, Flag]
+) -> tuple[str, str, _Kinds]:
+    given, (low, high) = graph.input(name, text=False), covariate.range
+    absent = graph.add("IsNaN", given)
+    coded = np.array([level_key(code) for code in covariate.missing], dtype=object)
+    for number in parse_numbers(coded).values.tolist():
+        equal = graph.add("Equal", given, graph.constant([[number]]))  # no number equals NaN
+        absent = graph.add("Or", absent, equal)
+    below = graph.add("Less", given, graph.constant([[low]]))
+    above = graph.add("Greater", given, graph.constant([[high]]))
+    kinds = [(absent, Cell.MISSING), (below, Cell.BELOW), (above, Cell.ABOVE)]
+    cases = [(test, flags[cell].value if cell in flags else np.nan) for test, cell in kinds]
+    value = graph.choose(cases, given)
+    code = _count_cutoffs(graph, value, axis)
+    code = graph.choose([(graph.add("IsNaN", value), np.int64(axis.n_codes))], code)
+    return code, value, kinds
+
+
+def _read_level(
+    graph: _Graph, name: str, covariate: Category | Ordered | YesNo, axis: Axis
+) -> tuple[str, str, _Kinds]:
+    found = _look_up(graph, graph.input(name, text=True), covariate, axis.n_codes)
+    unseen = graph.add("Equal", found, graph.constant([[np.int64(_UNKNOWN)]]))
+    absent = graph.add("Equal", found, graph.constant([[np.int64(axis.n_codes)]]))
+    code = graph.choose([(unseen, np.int64(axis.n_codes))], found)
+    value = graph.choose([(unseen, np.nan), (absent, np.nan)], graph.double(code))
+    return code, value, [(unseen, Cell.UNSEEN), (absent, Cell.MISSING)]
 
 
 def _count_cutoffs(graph: _Graph, value: str, axis: Axis) -> str:
@@ -169,7 +245,18 @@ def _count_cutoffs(graph: _Graph, value: str, axis: Axis) -> str:
 
 
 def _look_up(graph: _Graph, text: str, covariate: Category | Ordered | YesNo, n_codes: int) -> str:
-    codes = {"": n_codes}
+    """Return a text's code, `n_codes` for missing.
+
+    Of words for missing, the usual spellings: a graph has no way to fold case.
+    """
+    codes = {
+        spell(word): n_codes for word in MISSING_WORDS for spell in (str, str.upper, str.title)
+    }
+    codes |= {"NaN": n_codes}
+    folded = {level_key(level).casefold() for level in covariate.coded}
+    codes = {word: code for word, code in codes.items() if word.casefold() not in folded}
+    for spell in (level_key, str):
+        codes |= {spell(code): n_codes for code in covariate.missing}
     for spell in (level_key, str):
         codes |= {spell(level): code for code, level in enumerate(covariate.coded)}
     return graph.add(

@@ -4,25 +4,28 @@ In: a model. Out: SQL text. No patient and no connection is needed.
 
 The query reads top to bottom:
 
-==========  ===============================================================
-``cells``   the study's raw columns, as text without blanks around them
-``known``   each covariate's value: a number, 1/0 for yes/no, a category's
-            level; NULL where there is none. ``absent1`` is 1 where the cell
-            of ``x1`` says that the value is missing
-``scores``  the linear predictor F: intercept + rules + linear terms
-==========  ===============================================================
+===========  ==============================================================
+``cells``    the study's raw columns, as text without blanks around them
+``spelt``    of numbers, that text with a decimal point and nothing else
+``read``     each covariate's value: a number, 1/0 for yes/no, a category's
+             level; NULL where there is none. ``absent1`` is 1 where the cell
+             of ``x1`` says that the value is missing
+``counted``  the value as it counts, and in ``unusual1`` which kind of
+             :class:`~fedrulefit.table.reading.Cell` it is that the study does
+             not foresee, else 0 (:mod:`fedrulefit.model.unforeseen`)
+``scores``   the linear predictor F: intercept + rules + linear terms, NULL
+             for a patient who gets no prediction; the flags in words
+===========  ==============================================================
 
-A patient with a cell that is neither a value of the study nor missing gets
-NULL: Python would refuse the table, and a query must not guess. Only covariates
-that the model's terms name are read.
+Only covariates that the model's terms name are read.
 
-Oracle: :meth:`fedrulefit.Model.predict_proba` (``tests/unit/model/export/test_sql.py``).
+Oracle: :meth:`fedrulefit.Model.predict_frame` (``tests/unit/model/export/test_sql.py``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -32,9 +35,12 @@ from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import LinearTerm, Model, Term
 from fedrulefit.model.export.dialects import Dialect, find_dialect, quote_name
+from fedrulefit.model.prediction import BETWEEN_FLAGS, FLAGS_COLUMN
 from fedrulefit.model.publish import check_rounding
+from fedrulefit.model.unforeseen import list_flags
 from fedrulefit.study import Category, Covariate, Level, Number, level_key
 from fedrulefit.table.cells import MISSING_WORDS, boolean_aliases
+from fedrulefit.table.reading import Cell
 
 if TYPE_CHECKING:
     from fedrulefit.model import RuleTerm
@@ -64,11 +70,17 @@ def write_sql(
             *_heading(model, sql),
             "WITH",
             _write_step("fedrulefit_cells", _cells(model, sql, names, keys), place),
-            _write_step("fedrulefit_known", _known(model, sql, keys), ["fedrulefit_cells"]),
+            _write_step("fedrulefit_spelt", _spelt(model, sql, keys), ["fedrulefit_cells"]),
+            _write_step("fedrulefit_read", _read(model, sql, keys), ["fedrulefit_spelt"]),
+            _write_step("fedrulefit_counted", _counted(model, sql, keys), ["fedrulefit_read"]),
             _write_step(
                 "fedrulefit_scores",
-                [*_key_names(keys), f"{_predictor(model, sql)} AS {words.predictor_column}"],
-                ["fedrulefit_known"],
+                [
+                    *_key_names(keys),
+                    f"{_predictor(model, sql)} AS {words.predictor_column}",
+                    f"{_flags(model, sql)} AS {FLAGS_COLUMN}",
+                ],
+                ["fedrulefit_counted"],
             ).removesuffix(","),
             "SELECT",
             _listed(_results(model, sql, keys, linear_predictor=linear_predictor)),
@@ -82,12 +94,12 @@ def _check_names(
     model: Model, keys: Sequence[str], place: Sequence[str], columns: Mapping[str, str]
 ) -> None:
     words = model.study.family.words
-    results = (words.prediction_column, words.predictor_column)
+    results = (words.prediction_column, words.predictor_column, FLAGS_COLUMN)
     taken = [name.casefold() for name in (*results, *keys)]
     if len(set(taken)) < len(taken):
         raise FedRuleFitError(
-            f"a key column is named twice, or is named {results[0]!r} or {results[1]!r}, "
-            "as the results are: rename the column, for instance in a view"
+            f"a key column is named twice, or as one of the results ({', '.join(results)}): "
+            "rename the column, for instance in a view"
         )
     if not place or not all((*place, *keys, *columns.values())):
         raise FedRuleFitError("a name of a table or column is empty: give its name")
@@ -108,7 +120,7 @@ def _heading(model: Model, sql: Dialect) -> list[str]:
     prediction = model.study.family.words.prediction
     return [
         f"-- {_comment(model.study.name)}: {prediction} of {_comment(outcome)}",
-        f"-- fedrulefit, for {sql.name}. NULL where a value is not one of the study.",
+        f"-- fedrulefit, for {sql.name}. What is unusual about a patient is in {FLAGS_COLUMN}.",
     ]
 
 
@@ -142,31 +154,83 @@ def _cells(model: Model, sql: Dialect, names: Mapping[str, str], keys: Sequence[
     return chosen or ["1 AS one"]
 
 
-def _known(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
+def _spelt(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
     chosen = _key_names(keys)
     for feature in _features(model):
-        name = model.study.names[feature]
-        covariate, x = model.study.covariates[name], _x(feature)
-        value, words = _read_cell(covariate, sql, x)
+        name, x = model.study.names[feature], _x(feature)
+        number = isinstance(model.study.covariates[name], Number)
+        chosen.append(f"{sql.spell(x) if number else x} AS {x}{_REMARK}{_comment(name)}")
+    return chosen or ["1 AS one"]
+
+
+def _read(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
+    chosen = _key_names(keys)
+    for feature in _features(model):
+        name, x = model.study.names[feature], _x(feature)
+        covariate = model.study.covariates[name]
+        chosen.append(f"{_read_cell(covariate, sql, x)} AS {x}{_REMARK}{_comment(name)}")
+        absent = _write_absent(covariate, sql, x)
+        chosen.append(f"CASE WHEN {absent} THEN 1 ELSE 0 END AS {_absent(feature)}")
+    return chosen or ["1 AS one"]
+
+
+def _counted(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
+    chosen, words = _key_names(keys), list_flags(model)
+    for feature in _features(model):
+        name, x, absent = model.study.names[feature], _x(feature), f"{_absent(feature)} = 1"
+        covariate, flags = model.study.covariates[name], words[feature]
+        missing = int(Cell.MISSING in flags)
+        if isinstance(covariate, Number):
+            low, high = (sql.exact(end) for end in covariate.range)
+            below, above = (
+                sql.exact(flags[cell].value) if flags[cell].fate == "clip" else "NULL"
+                for cell in (Cell.BELOW, Cell.ABOVE)
+            )
+            value = (
+                f"CASE WHEN {absent} THEN NULL WHEN {x} < {low} THEN {below} "
+                f"WHEN {x} > {high} THEN {above} ELSE {x} END"
+            )
+            unusual = (
+                f"WHEN {absent} THEN {missing} WHEN {x} IS NULL THEN {Cell.UNREADABLE:d} "
+                f"WHEN {x} < {low} THEN {Cell.BELOW:d} WHEN {x} > {high} THEN {Cell.ABOVE:d} ELSE 0"
+            )
+        else:
+            value = x
+            unusual = (
+                f"WHEN {x} IS NOT NULL THEN 0 WHEN {absent} THEN {missing} ELSE {Cell.UNSEEN:d}"
+            )
         chosen.append(f"{value} AS {x}{_REMARK}{_comment(name)}")
-        if not covariate.complete:
-            listed = ", ".join(sql.text(word) for word in sorted(words))
-            absent = f"{x} IS NULL OR lower({x}) IN ({listed})"
-            chosen.append(f"CASE WHEN {absent} THEN 1 ELSE 0 END AS {_absent(feature)}")
+        chosen.append(f"CASE {unusual} END AS {_unusual(feature)}")
     return chosen or ["1 AS one"]
 
 
 def _predictor(model: Model, sql: Dialect) -> str:
     terms = [sql.real(model.intercept) + f"{_REMARK}intercept"]
     terms += [_write_term(term, model, sql) for term in model.terms]
-    readable = " AND ".join(_readable(model, feature) for feature in _features(model)) or "1 = 1"
-    return f"CASE WHEN {readable} THEN\n{_write_sum(terms)}\n    END"
+    refused = []
+    for feature, flags in enumerate(list_flags(model)):
+        kinds = [f"{cell:d}" for cell, flag in flags.items() if flag.fate == "refuse"]
+        refused += [f"{_unusual(feature)} IN ({', '.join(kinds)})"] if kinds else []
+    total = _write_chain(terms, "+")
+    return f"CASE WHEN {_any(refused)} THEN NULL ELSE\n{total}\n    END"
 
 
-def _readable(model: Model, feature: int) -> str:
-    known = f"{_x(feature)} IS NOT NULL"
-    complete = model.study.covariates[model.study.names[feature]].complete
-    return known if complete else f"({known} OR {_absent(feature)} = 1)"
+def _any(tests: Sequence[str]) -> str:
+    return " OR ".join(tests) or "1 = 0"
+
+
+def _flags(model: Model, sql: Dialect) -> str:
+    """Return what is unusual about a patient, in words, one after another."""
+    told = []
+    for feature, flags in enumerate(list_flags(model)):
+        cases = " ".join(
+            f"WHEN {cell:d} THEN {sql.text(BETWEEN_FLAGS + flag.text)}"
+            for cell, flag in flags.items()
+        )
+        told += [f"CASE {_unusual(feature)} {cases} ELSE '' END{_REMARK}"] if cases else []
+    if not told:
+        return "''"
+    return f"substr(\n{_write_chain(told, '||')}\n    , {len(BETWEEN_FLAGS) + 1})"
 
 
 def _results(
@@ -176,27 +240,38 @@ def _results(
     shown = [f"{k} AS {quote_name(key)}" for k, key in zip(_key_names(keys), keys, strict=True)]
     predictor, prediction = family.words.predictor_column, family.words.prediction_column
     shown.append(f"{family.link.sql(predictor, sql.real)} AS {prediction}")
-    return [*shown, predictor] if linear_predictor else shown
+    return [*shown, *[predictor] * linear_predictor, FLAGS_COLUMN]
 
 
 # --- cells --------------------------------------------------------------------------------
 
 
-def _read_cell(covariate: Covariate, sql: Dialect, x: str) -> tuple[str, frozenset[str]]:
-    """Return the value of a cell, and the words that stand for a missing one."""
+def _read_cell(covariate: Covariate, sql: Dialect, x: str) -> str:
+    """Return the value of a cell."""
     if isinstance(covariate, Number):
-        return sql.number(x), MISSING_WORDS | _NAN_WORDS
+        return sql.number(x)
     if isinstance(covariate, Category):
         keys = [level_key(level) for level in covariate.levels]
-        return _match(covariate.levels, [sql.text(key) for key in keys], sql, x), _words(keys)
+        return _match(covariate.levels, [sql.text(key) for key in keys], sql, x)
     codes = [sql.real(float(code)) for code in range(len(covariate.coded))]
-    keys = [level_key(level) for level in covariate.coded]
-    return _match(covariate.coded, codes, sql, x), _words(keys)
+    return _match(covariate.coded, codes, sql, x)
 
 
-def _words(keys: Iterable[str]) -> frozenset[str]:
-    """A word that the study declares as a level is not missing."""
-    return (MISSING_WORDS | _NAN_WORDS) - {key.casefold() for key in keys}
+def _write_absent(covariate: Covariate, sql: Dialect, x: str) -> str:
+    """Return whether a cell says that the value is missing, as ``cells.py`` finds it.
+
+    A word that the study declares as a level is not missing.
+    """
+    levels = () if isinstance(covariate, Number) else covariate.coded
+    words = (MISSING_WORDS | _NAN_WORDS) - {level_key(level).casefold() for level in levels}
+    found: dict[str, set[str]] = {f"lower({x})": {sql.text(word) for word in words}}
+    for key in map(level_key, covariate.missing):
+        subject, literal = _compare(key, sql, x)
+        found.setdefault(subject, set()).add(literal)
+        if subject == x:
+            found[f"lower({x})"].add(sql.text(key.casefold()))
+    tests = [f"{subject} IN ({', '.join(sorted(known))})" for subject, known in found.items()]
+    return _any([f"{x} IS NULL", *tests])
 
 
 def _match(levels: Sequence[Level], codes: Sequence[str], sql: Dialect, x: str) -> str:
@@ -252,16 +327,17 @@ def _is_plain(text: str) -> bool:
 # --- terms --------------------------------------------------------------------------------
 
 
-def _write_sum(terms: Sequence[str]) -> str:
-    """Add up in blocks: databases bound how deep a chain of + may nest."""
+def _write_chain(terms: Sequence[str], sign: str) -> str:
+    """Chain in blocks: databases bound how deep a chain of + or || may nest."""
     size = max(8, math.isqrt(len(terms)))
     blocks = [terms[k : k + size] for k in range(0, len(terms), size)]
     lines = []
     for k, block in enumerate(blocks):
-        lines.append("      (" if k == 0 else "      + (")
+        lines.append("      (" if k == 0 else f"      {sign} (")
         for i, term in enumerate(block):
             code, _, comment = term.partition(_REMARK)
-            lines.append(f"        {'+ ' if i else ''}{code}  -- {comment}")
+            remark = f"  -- {comment}" if comment else ""
+            lines.append(f"        {f'{sign} ' if i else ''}{code}{remark}")
         lines.append("      )")
     return "\n".join(lines)
 
@@ -325,7 +401,7 @@ def _write_levels(present: int, feature: int, model: Model, sql: Dialect) -> str
 
 
 def _features(model: Model) -> list[int]:
-    return sorted({feature for term in model.terms for feature in term.features})
+    return sorted(model.features)
 
 
 def _x(feature: int) -> str:
@@ -334,6 +410,10 @@ def _x(feature: int) -> str:
 
 def _absent(feature: int) -> str:
     return f"absent{feature + 1}"
+
+
+def _unusual(feature: int) -> str:
+    return f"unusual{feature + 1}"
 
 
 def _key_names(keys: Sequence[str]) -> list[str]:

@@ -13,60 +13,28 @@ from hypothesis import strategies as st
 
 from fedrulefit import Model
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.study import Category, Number, Study, level_key
-from tests.random_models import GOLDEN, random_model
+from fedrulefit.study import Study
+from tests.predictors import as_inputs, run_graph
+from tests.random_models import GOLDEN, expected, plain_columns, random_model
 from tests.samples import make_frame
 
 pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
-runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 
-def run(model: Model, inputs: dict[str, Any]) -> tuple[Any, Any]:
-    session = runtime.InferenceSession(model.to_onnx().SerializeToString())
-    tensors = {name: np.asarray(cells).reshape(-1, 1) for name, cells in inputs.items()}
-    log_odds, probability = session.run(["log_odds", "probability"], tensors)
-    return log_odds[:, 0], probability[:, 0]
-
-
-def random_inputs(
-    rng: np.random.Generator, model: Model, n_rows: int
-) -> tuple[dict[str, Any], Any]:
-    """Return the graph's inputs, and the same patients in the study's coding."""
-    inputs: dict[str, Any] = {}
-    values = np.empty((n_rows, model.study.n_features))
-    for j, (name, covariate) in enumerate(model.study.covariates.items()):
-        axis = model.grid.axes[j]
-        if isinstance(covariate, Number):
-            x = rng.uniform(-90, 260, n_rows)
-            at = rng.random(n_rows) < 0.4
-            x[at] = rng.choice(axis.cutoffs, at.sum())
-        else:
-            x = rng.integers(axis.n_codes, size=n_rows).astype(float)
-        if not covariate.complete:
-            x[rng.random(n_rows) < 0.2] = np.nan
-        values[:, j] = inputs[name] = x
-        if not isinstance(covariate, Number):
-            levels = (
-                covariate.levels
-                if isinstance(covariate, Category)
-                else (covariate.no, covariate.yes)
-            )
-            spell = str if rng.random() < 0.5 else level_key
-            inputs[name] = np.array(
-                ["" if np.isnan(v) else spell(levels[int(v)]) for v in x], dtype=object
-            )
-    return inputs, values
-
-
-@given(seed=st.integers(0, 2**32 - 1))
+@given(seed=st.integers(0, 2**32 - 1), bad=st.sampled_from([0.0, 0.1]))
 @settings(max_examples=60, deadline=None)
-def test_any_model_and_any_patients(seed: int) -> None:
+def test_any_model_and_any_patients(seed: int, bad: float) -> None:
     rng = np.random.default_rng(seed)
     model = random_model(rng)
-    inputs, values = random_inputs(rng, model, 30)
-    log_odds, probability = run(model, inputs)
-    np.testing.assert_allclose(log_odds, model.decision_function(values), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(probability, model.predict_proba(values), rtol=0, atol=1e-12)
+    columns = plain_columns(rng, model, 30, bad=bad)
+    inputs = as_inputs(model, columns)
+    log_odds, probability, told = run_graph(model, inputs)
+    chances, flags = expected(model, columns)
+    wanted = np.array(chances, dtype=float)
+    np.testing.assert_allclose(probability, wanted, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(1 / (1 + np.exp(-log_odds)), wanted, rtol=0, atol=1e-12)
+    assert told == flags
 
 
 def test_the_golden_model_scores_a_hospital() -> None:
@@ -76,28 +44,38 @@ def test_the_golden_model_scores_a_hospital() -> None:
         else frame[name].fillna("").to_numpy(object)
         for name in model.study.names
     }  # fmt: skip
-    np.testing.assert_allclose(run(model, inputs)[1], model.predict_proba(frame), atol=1e-12)
+    np.testing.assert_allclose(run_graph(model, inputs)[1], model.predict_proba(frame), atol=1e-12)
 
 
-def test_what_is_no_value_of_the_study_gives_nan() -> None:
+def test_what_the_study_does_not_foresee() -> None:
     model = Model.load(GOLDEN)
     fine = {"age": 60.0, "lactate": np.nan, "gcs": 9.0, "ward": "icu", "sex": "f"}
-    changes = [{}, {"age": np.inf}, {"gcs": np.nan}, {"ward": "ICU"}, {"sex": ""}, {"ward": ""}]
-    rows = [{**fine, **change} for change in changes]
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({}, ""),
+        ({"age": np.inf}, "age above the range: counted as 100 years"),
+        ({"gcs": np.nan}, "gcs missing: no prediction"),
+        ({"ward": "ICU"}, "ward not a level of the study: counted as missing"),
+        ({"sex": "x"}, ""),  # no term names it
+        ({"ward": "n/a"}, ""),
+    ]
+    rows = [{**fine, **change} for change, _ in changes]
     kinds = dict.fromkeys(fine, float) | {"ward": object, "sex": object}
     inputs = {
         name: np.array([row[name] for row in rows], dtype=kind) for name, kind in kinds.items()
     }
-    assert np.isnan(run(model, inputs)[1]).tolist() == [False, True, True, True, True, False]
+    _, probability, flags = run_graph(model, inputs)
+    assert flags == [flag for _, flag in changes]
+    assert np.isnan(probability).tolist() == [flag.endswith("no prediction") for flag in flags]
 
 
 def test_a_model_without_terms_and_one_with_thousands() -> None:
     rng = np.random.default_rng(0)
     model = random_model(rng, n_rules=3000)
-    inputs, values = random_inputs(rng, model, 20)
-    np.testing.assert_allclose(run(model, inputs)[1], model.predict_proba(values), atol=1e-12)
-    empty = dataclasses.replace(model, terms=())
-    np.testing.assert_allclose(run(empty, inputs)[1], empty.predict_proba(values), atol=1e-12)
+    columns = plain_columns(rng, model, 20)
+    inputs = as_inputs(model, columns)
+    for one in (model, dataclasses.replace(model, terms=())):
+        wanted = np.array(expected(one, columns)[0], dtype=float)
+        np.testing.assert_allclose(run_graph(one, inputs)[1], wanted, atol=1e-12)
 
 
 def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

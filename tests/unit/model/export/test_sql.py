@@ -20,6 +20,7 @@ from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import LinearTerm, RuleTerm
 from fedrulefit.model.export.dialects import DIALECTS
 from fedrulefit.study import Study
+from fedrulefit.table.spelling import read_number
 from tests.databases import Column
 from tests.random_models import GOLDEN, expected, random_columns, random_model
 from tests.samples import make_frame
@@ -35,14 +36,20 @@ def agree(found: list[Any], wanted: list[float | None]) -> None:
     )
 
 
-def score(database: Any, model: Model, columns: dict[str, Column], **options: Any) -> list[Any]:
+def score_all(
+    database: Any, model: Model, columns: dict[str, Column], **options: Any
+) -> list[dict[str, Any]]:
     """Run the query; rows come back in the order of the table."""
     n_rows = len(next(iter(columns.values())).cells)
     table = {**columns, "row number": Column("whole", list(range(n_rows)))}
     query = model.to_sql(database.dialect, key="row number", **options)
     rows = sorted(database.run(query, table), key=lambda row: row["row number"])
     assert [row["row number"] for row in rows] == list(range(n_rows))
-    return [row["probability"] for row in rows]
+    return rows
+
+
+def score(database: Any, model: Model, columns: dict[str, Column], **options: Any) -> list[Any]:
+    return [row["probability"] for row in score_all(database, model, columns, **options)]
 
 
 def one_covariate(covariate: dict[str, Any], axis: Axis, codes: int) -> Model:
@@ -57,9 +64,9 @@ def one_covariate(covariate: dict[str, Any], axis: Axis, codes: int) -> Model:
 
 
 def fires(database: Any, model: Model, kind: str, cells: list[Any]) -> list[Any]:
-    """Return True, False or None (not readable) for each cell."""
-    found = score(database, model, {"x": Column(kind, cells)})
-    return [None if p is None else bool(p > 0.6) for p in found]
+    """Return True, False or None (neither a value of the study nor missing) for each cell."""
+    found = score_all(database, model, {"x": Column(kind, cells)})
+    return [None if "x not a" in row["flags"] else row["probability"] > 0.6 for row in found]
 
 
 def test_the_golden_model_scores_a_hospital(database: Any) -> None:
@@ -77,11 +84,13 @@ def test_the_golden_model_scores_a_hospital(database: Any) -> None:
 )
 @given(seed=st.integers(0, 2**32 - 1), bad=st.sampled_from([0.0, 0.1]))
 def test_any_model_and_any_patients(database: Any, seed: int, bad: float) -> None:
-    """Cells that Python refuses give NULL, all others the same probability."""
+    """The same probability and the same flags; NULL for a patient who gets no prediction."""
     rng = np.random.default_rng(seed)
     model = random_model(rng)
     columns = random_columns(rng, model, 30, bad=bad)
-    agree(score(database, model, columns), expected(model, columns))
+    rows, (chances, flags) = score_all(database, model, columns), expected(model, columns)
+    agree([row["probability"] for row in rows], chances)
+    assert [row["flags"] for row in rows] == flags
 
 
 def test_spellings_of_a_level(database: Any) -> None:
@@ -133,11 +142,38 @@ def test_numbers_in_any_type_of_column(database: Any) -> None:
     assert fires(database, model, "boolean", [True, False]) == [False, False]
     words = ["5.", "4.9", "1e400", "-1e400", "1e-400", "9" * 200, "inf", "1_0", "5kg"]
     assert fires(database, model, "text", words) == [
-        True, False, None, None, False, True, None, None, None,
+        True, False, True, False, False, True, True, None, None,
     ]  # fmt: skip
+    infinite = ["inf", "+Inf", "INFINITY", "-inf", " -Infinity", "infinite"]
+    assert fires(database, model, "text", infinite) == [True, True, True, False, False, None]
     if database.dialect != "sqlite":
         cells = [float("nan"), float("inf"), -float("inf")]
-        assert fires(database, model, "number", cells) == [False, None, None]
+        assert fires(database, model, "number", cells) == [False, True, False]
+
+
+def test_spellings_of_a_number(database: Any) -> None:
+    """What ``read_number`` reads, the query does, and nothing else."""
+    rng = np.random.default_rng(5)
+    cells = ["1,234", "1,2345", "0,123", "1.234", "1.234.567", "1 234 567", "1'234.5", "1 234'567"]
+    cells += ["1.234,5", "1,234.5", "1,234,567.5", "1,23,456", "12,34.5", "1.23,4", "007,5", ",5"]
+    cells += ["1,234,567", "1234,567", "1 23", "1,", "5,e", "+1 234", "- 5", "1.234.56", "1..2"]
+    for x in (10 ** rng.uniform(0, 8, 150)).round(2).tolist():
+        whole, point, fraction = f"{x:,.2f}".partition(".")
+        spelt = whole.replace(",", str(rng.choice([",", ".", " ", "'", "", "\u00a0"])))
+        end = str(rng.choice(["", f",{fraction}", f".{fraction}", f",{fraction}7", point]))
+        cells.append(str(rng.choice(["", "-", "+"])) + spelt + end)
+        place = int(rng.integers(len(cells[-1])))  # a slip of the pen
+        cells.append(cells[-1][:place] + str(rng.choice([*",. '"])) + cells[-1][place + 1 :])
+    wide = (-1e9, 1e9)
+    axis = Axis("number", np.empty(0), 1, False, wide, 0.4, 0.0, 7e8)
+    model = one_covariate({"kind": "number", "range": list(wide)}, axis, 1)
+    model = dataclasses.replace(model, terms=(LinearTerm(0, 1.0, 1.0),))
+    rows = score_all(database, model, {"x": Column("text", cells)}, linear_predictor=True)
+    numbers = [read_number(cell) for cell in cells]
+    assert 100 < sum(number is None for number in numbers) < len(cells) - 100
+    for cell, row, number in zip(cells, rows, numbers, strict=True):
+        assert (row["flags"] == "") == (number is not None), cell
+        assert row["log_odds"] == pytest.approx(7e8 if number is None else number), cell
 
 
 def test_extreme_log_odds_neither_overflow_nor_fail(database: Any) -> None:
@@ -155,11 +191,11 @@ def test_a_model_without_terms_and_one_with_thousands(database: Any) -> None:
     model = random_model(rng, n_rules=3000)
     assert len(model.terms) > 1500
     columns = random_columns(rng, model, 20)
-    agree(score(database, model, columns), expected(model, columns))
+    agree(score(database, model, columns), expected(model, columns)[0])
     empty = dataclasses.replace(model, terms=())
-    agree(score(database, empty, columns), expected(empty, columns))
+    agree(score(database, empty, columns), expected(empty, columns)[0])
     rows = database.run(empty.to_sql(database.dialect), columns)
-    assert [list(row) for row in rows] == [["probability"]] * 20
+    assert [(list(row), row["flags"]) for row in rows] == [(["probability", "flags"], "")] * 20
 
 
 def test_the_columns_of_the_result(database: Any) -> None:
@@ -182,7 +218,9 @@ def test_the_columns_of_the_result(database: Any) -> None:
         linear_predictor=True,
     )
     rows = database.run(query, columns, table="odd; table")
-    assert [list(row) for row in rows] == [["patient", "visit", "probability", "log_odds"]] * 5
+    assert [list(row) for row in rows] == [
+        ["patient", "visit", "probability", "log_odds", "flags"]
+    ] * 5
     frame["lactate"] = np.nan
     wanted = dict(zip("abcde", model.decision_function(frame), strict=True))
     for row in rows:
@@ -212,7 +250,7 @@ def test_postgresql_without_standard_strings(postgresql: Any) -> None:
     query = model.to_sql("postgresql").strip()
     script = f"SET standard_conforming_strings = off;\nSET escape_string_warning = off;\n{query};"
     made = "CREATE TEMP TABLE patients (x text);\nINSERT INTO patients VALUES (E'back\\\\slash');\n"
-    assert float(postgresql.execute(made + script).split("|")[-1].split()[-3]) > 0.6
+    assert float(postgresql.execute(made + script).split("|")[-2].split()[-1]) > 0.6
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -220,7 +258,7 @@ def test_what_is_refused(dialect: str) -> None:
     model = Model.load(GOLDEN)
     with pytest.raises(FedRuleFitError, match="not known: choose"):
         model.to_sql("oracle")
-    for key in ("probability", "LOG_ODDS", ["id", "ID"]):
+    for key in ("probability", "LOG_ODDS", "Flags", ["id", "ID"]):
         with pytest.raises(FedRuleFitError, match="rename the column"):
             model.to_sql(dialect, key=key)
     with pytest.raises(FedRuleFitError, match="empty"):

@@ -1,0 +1,96 @@
+"""What a column's name says: an identifier, another outcome, a hospital, codes, or an order.
+
+Drafts ask it, and say so, and the estimators to know what deserves a question; nothing is ever read
+differently for its name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+OUTCOME_NAMES: Final = (
+    "outcome", "mortality", "died", "death", "dead", "deceased", "y", "event", "target",
+    "verstorben", "gestorben", "tod", "exitus", "letalität", "mortalität", "décès", "deces",
+    "muerte", "fallecido", "morte", "decesso", "overleden", "óbito", "obito",
+)  # fmt: skip
+"""Names of an outcome, in lower case; the first that fits is taken."""
+
+
+def _word(*words: str) -> re.Pattern[str]:
+    """Match one of the words where it stands by itself in a name: ``pat_id``, not ``lipid``."""
+    return re.compile(rf"(?:^|[_\W])(?:{'|'.join(words)})(?:$|[_\W])", re.IGNORECASE)
+
+
+_SITE: Final = re.compile(
+    r"(?:site|hospital|centre|center|clinic|klinik|krankenhaus|zentrum|standort|hôpital|ospedale"
+    r"|ziekenhuis)(?:$|[_\W]|id$)",
+    re.IGNORECASE,
+)
+_OTHER_OUTCOME: Final = re.compile(
+    r"^y_|died|death|dead|mortality|surviv|deceased|outcome|verstorben|gestorben|überleb|mortalit"
+    r"|letalit|décès|fallecid|decedut|overleden",
+    re.IGNORECASE,
+)
+_STAY: Final = _word("los", "length_?of_?stay", "liegedauer", "verweildauer")
+_SURVIVAL: Final = re.compile(r"surviv|alive|überleb|lebend|vivant|vivo", re.IGNORECASE)
+_IDENTIFIER: Final = _word(
+    "id", "pid", "mrn", "ssn", "nhs", "bsn", "uuid", "name", "surname", "vorname", "nachname",
+    "nom", "nombre", "patient", "pat_?no", "pat_?nr", "case_?no", "fall_?nr", "fallnummer",
+    "patientennummer", "patientennr", "record", "phone", "telefon", "email", "address", "adresse",
+)  # fmt: skip
+_POSTCODE: Final = _word(
+    "zip", "zip_?code", "post_?code", "postal", "postal_?code", "plz", "postleitzahl",
+    "code_?postal", "postnummer", "postcodes",
+)  # fmt: skip
+_CODES: Final = _word(
+    "type", "group", "code", "region", "class_?code", "blood", "race", "ethnic", "ethnicity",
+    "category", "ward", "department", "insurance", "diagnosis", "icd", "typ", "gruppe", "art",
+    "kategorie", "station", "abteilung", "versicherung",
+)  # fmt: skip
+_ORDER: Final = _word(
+    "nyha", "asa", "killip", "ecog", "mrs", "rankin", "ccs", "avpu", "grade", "stage", "class",
+    "severity", "grad", "stadium", "stade", "klasse", "degree", "rank", "level",
+)  # fmt: skip
+
+_AMOUNT: Final = re.compile(
+    r"class|grade|stage|score|scale|rank|level|tile|severity|triage|gravid|parit|child|birth"
+    r"|pregnan|number|count|times|visit|wave|year|month|week|day|likert|^n_|^num",
+    re.IGNORECASE,
+)
+"""Parts of names of ranks and amounts, also inside a word: ``pclass``, ``n_children``."""
+
+
+def left_out_by_name(column: str, site_column: str | None) -> str:
+    """Return why a column should be no covariate, by its name, or an empty text."""
+    if column == site_column:
+        return "says which site a patient is from"
+    if _SITE.match(column):
+        return "seems to say which site a patient is from"
+    if _OTHER_OUTCOME.search(column) or _STAY.search(column):
+        return "looks like another outcome, which is not known beforehand"
+    if _POSTCODE.search(column):
+        return "looks like postcodes, which point to a person and are no numbers"
+    if _IDENTIFIER.search(column):
+        return "looks like an identifier or a name"
+    return ""
+
+
+def names_survival(column: str) -> bool:
+    """Whether a name says that a yes is no event: ``survived``."""
+    return _SURVIVAL.search(column) is not None
+
+
+def names_codes(column: str) -> bool:
+    """Whether a name suggests codes without an order: ``blood_group``, ``region``."""
+    return _CODES.search(column) is not None and not names_order(column)
+
+
+def names_order(column: str) -> bool:
+    """Whether a name suggests an order: ``nyha``, ``tumour stage``."""
+    return _ORDER.search(column) is not None
+
+
+def names_amount(column: str) -> bool:
+    """Whether a name suggests that whole numbers are ranks or amounts, rather than codes."""
+    return names_order(column) or _AMOUNT.search(column) is not None
