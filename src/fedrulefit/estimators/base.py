@@ -94,10 +94,12 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         table = Table(values, outcome, weights, whose).take(counted)
         if whose is None:
             check_repeated(table)
-        study = self._planned(self._study(weighed, rows_each(table, labels)))
+        study = self._study(weighed, rows_each(table, labels))
+        if self._earlier is None:
+            study = self._planned(study)
+            _warn_of_width(study, table.weights.sum(), len(np.unique(labels)))
         if study.settings.penalty == "cv":
             check_folds(outcome[counted], study.settings.folds)
-        _warn_of_width(study, table.weights.sum(), len(np.unique(labels)))
         self._learn(study, table, labels)
         return self
 

@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -469,6 +470,21 @@ def test_rules_as_json(model: Path) -> None:
     few = json.loads(succeed("rules", model, "--json", "--top", 2, "--min-support", 0.3).stdout)
     assert len(few) == 2
     assert min(row["support"] for row in few) > 0.3
+
+
+def test_rules_that_count_for_little_are_counted(model: Path, tmp_path: Path) -> None:
+    """They were listed, each with an odds ratio of 1.00."""
+    whole = Model.load(model)
+    *main, one, two = whole.terms
+    faint = [replace(term, coefficient=1e-3, importance=1e-3) for term in (one, two)]
+    replace(whole, terms=(*main, *faint)).save(tmp_path / "faint.json")
+    flat = " ".join(succeed("rules", tmp_path / "faint.json").stdout.split())
+    assert "and 2 terms with odds ratios of 1.00 when rounded, together" in flat
+    assert "1.00 " not in flat.replace("1.00 when", "")
+    assert len(json.loads(succeed("rules", tmp_path / "faint.json", "--json").stdout)) == len(
+        whole.terms
+    )
+    assert "when rounded" not in succeed("rules", tmp_path / "faint.json", "--top", 2).stdout
 
 
 def test_subgroups(model: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,27 @@ def test_single_cut_offs_are_shared_out(wide: tuple[Any, Any], most: int) -> Non
     assert plan.share == (most - N_FEATURES) // N_FEATURES, "“x is missing” comes first"
     # Trees add few: they find the same covariate again and again.
     assert 0 <= model.model_.provenance.candidates - plan.n_candidates < 200
-    assert model.variable_importance_.index[0] == "x3"
+    assert model.variable_importance_.idxmax() == "x3"
     assert model.score(X, y) > 0.8
+
+
+def test_another_penalty_keeps_the_plan(wide: tuple[Any, Any]) -> None:
+    X, y = wide
+    model = RuleFitClassifier(max_candidates=3000, **FAST)
+    with pytest.warns(UserWarning, match="single cut-offs"):
+        model.fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it was said before
+        again = model.with_penalty(0.2, X, y)
+    assert again.candidates_ == model.candidates_
+    assert again.study_ == model.study_.with_settings(penalty=0.2)
+    fresh = RuleFitClassifier(max_candidates=3000, **{**FAST, "penalty": 0.2})
+    with pytest.warns(UserWarning, match="single cut-offs"):
+        fresh.fit(X, y)
+    np.testing.assert_allclose(
+        again.decision_function(X), fresh.decision_function(X), rtol=0, atol=1e-7
+    )
+    assert 0 < len(again.rules_) < len(model.rules_)
 
 
 def test_sites_plan_the_same_and_noise_is_warned_of(wide: tuple[Any, Any]) -> None:
