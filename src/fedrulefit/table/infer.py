@@ -25,7 +25,7 @@ from typing import Final
 
 import numpy as np
 
-from fedrulefit.core.arrays import MAX_CODES, Bools, Floats
+from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.errors import DataError
 from fedrulefit.study import (
     Category,
@@ -41,7 +41,7 @@ from fedrulefit.table.asked import Asked
 from fedrulefit.table.cells import match_levels, parse_numbers
 from fedrulefit.table.columns import Declared, Raw
 from fedrulefit.table.guess import yes_and_no
-from fedrulefit.table.infer_text import guess_text
+from fedrulefit.table.infer_text import guess_text, refuse_many_levels
 from fedrulefit.table.notes import Note, note_levels, note_number, note_twins
 from fedrulefit.table.reading import read_column
 from fedrulefit.table.sources import Source, read_columns
@@ -142,7 +142,7 @@ def _take_levels(
     """Return the covariate of a column whose type lists its levels."""
     levels = _without(declared.levels, codes)
     if declared.ordered and name not in asked.categorical and len(levels) > 1:
-        _check_number_of_levels(name, levels)
+        refuse_many_levels(name, len(levels))
         return Ordered(levels=levels, missing=tuple(codes)), note_levels(name, levels)
     return _make_levels(name, levels, codes), note_levels(name, levels)
 
@@ -166,20 +166,12 @@ def _no_first(levels: Sequence[str]) -> Sequence[str]:
 
 def _make_levels(name: str, levels: Sequence[Level], codes: Sequence[Level]) -> Covariate:
     """Return a category, or yes/no of two levels."""
-    _check_number_of_levels(name, levels)
+    refuse_many_levels(name, len(levels))
     if len(levels) == 2:
         return YesNo(no=levels[0], yes=levels[1], missing=tuple(codes))
     if len(levels) < 2:
         levels = [*levels, *(["(none)", "(other)"][len(levels) :])]
     return Category(levels=tuple(levels), missing=tuple(codes))
-
-
-def _check_number_of_levels(name: str, levels: Sequence[Level]) -> None:
-    if len(levels) > MAX_CODES:
-        raise DataError(
-            f"column {name!r} has {len(levels)} different texts, at most {MAX_CODES} can be "
-            "levels of a category: drop the column, group its levels, or make it a number"
-        )
 
 
 def _take_numbers(name: str, x: Floats, codes: Sequence[Level]) -> Covariate:
