@@ -48,6 +48,11 @@ from fedrulefit.table.sources import Source, read_columns
 from fedrulefit.table.texts import read_texts
 
 _INFINITY: Final = "column {name} holds infinity: replace it by a number or NaN"
+_LARGEST: Final = 1e100
+_TOO_LARGE: Final = (
+    f"column {{name}} holds numbers beyond {_LARGEST:g}, too large to be squared and added up: give "
+    "them in another unit, or name them in missing= if they stand for a missing value"
+)
 _DATES: Final = (
     "column {name} holds dates or times: give a number instead, such as the age, or the days "
     "since another date, (frame['discharge'] - frame['admission']).dt.days; or drop it"
@@ -179,6 +184,8 @@ def _take_numbers(name: str, x: Floats, codes: Sequence[Level]) -> Covariate:
     if np.isinf(x).any():
         raise DataError(_INFINITY.format(name=repr(name)))
     known = x[~np.isnan(x)]
+    if len(known) and np.abs(known).max() > _LARGEST:
+        raise DataError(_TOO_LARGE.format(name=repr(name)))
     binary = len(known) and np.isin(known, (0.0, 1.0)).all()
     if binary and not {"0", "1"} & set(map(level_key, codes)):
         return YesNo(missing=tuple(codes))
