@@ -35,13 +35,16 @@ from fedrulefit.table import (
     check,
     covariates,
     csv_file,
+    excel_file,
     frames,
     header,
     numbers,
     outcome,
     parquet_file,
+    repeats,
     size_limit,
     sources,
+    text_file,
     weights,
 )
 from fedrulefit.table.findings import FindingKind
@@ -60,8 +63,8 @@ STUDY_PARTS: Final = (
 )
 
 FINDING_ROOMS: Final = (
-    sources, size_limit, csv_file, parquet_file, frames,
-    header, check, numbers, covariates, outcome, weights,
+    sources, size_limit, text_file, csv_file, excel_file, parquet_file, frames,
+    header, check, numbers, covariates, outcome, weights, repeats,
 )  # fmt: skip
 """The modules that declare findings, in the order in which a table walks through them."""
 
@@ -243,8 +246,12 @@ def make_policy_kinds() -> str:
 
 def find_kinds() -> Iterator[FindingKind]:
     """Yield every kind of finding, in the order in which a table is read and checked."""
+    seen = set()
     for module in FINDING_ROOMS:
-        yield from (kind for kind in vars(module).values() if isinstance(kind, FindingKind))
+        for kind in vars(module).values():
+            if isinstance(kind, FindingKind) and kind.code not in seen:
+                seen.add(kind.code)
+                yield kind
 
 
 def make_findings() -> str:

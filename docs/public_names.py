@@ -106,6 +106,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.study.resolve_settings",
             "fedrulefit.study.describe_settings",
             "fedrulefit.table.draft.draft_study",
+            "fedrulefit.table.draft.Draft",
         ),
     ),
     (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import sys
 import traceback
 import zipfile
 from collections.abc import Callable
@@ -117,7 +118,9 @@ CASES: dict[str, Case] = {
     "a code inside": Case("missing-code", make_csv("age", *["999"] * 5, PLANTED), WIDE),
     "a code among levels": Case("unknown-level", make_csv("injury", "-9", PLANTED)),
     "rows twice": Case("repeated-rows", make_csv("age", PLANTED_NUMBER)),
-    "columns twice": Case("same-columns", make_csv("age", PLANTED_NUMBER)),
+    "columns twice": Case(
+        "same-columns", make_csv("died", "1").replace("\n30,", f"\n{PLANTED_NUMBER},", 1)
+    ),
     "the outcome twice": Case("same-as-outcome", make_csv("age", PLANTED_NUMBER)),
     "infinite": Case("infinite", make_csv("age", "inf", PLANTED_NUMBER)),
     "constant": Case("constant", make_csv("age", *[PLANTED_NUMBER] * N)),
@@ -169,6 +172,10 @@ CASES: dict[str, Case] = {
     "no header, twice the same": Case(
         "no-study-columns", f"{PLANTED},{PLANTED},1,1,1\n30,fall,0,0,1\n"
     ),
+    "a locked workbook": Case(
+        "locked-workbook",
+        b"\xd0\xcf\x11\xe0" + "EncryptedPackage".encode("utf-16-le") + PLANTED.encode(),
+    ),
     "damaged parquet": Case("malformed-parquet", b"PAR1" + PLANTED.encode() + b"PAR1"),
     "very long cell": Case("long-line", make_csv() + PLANTED * 500_000 + ",fall,1,1,1\n"),
 }
@@ -210,14 +217,10 @@ def write_sheets(folder: Path, rows: list[list[Any]], n: int = 2, sheet: str = "
     return Path(f"{path}{sheet}")
 
 
-def write_locked(folder: Path) -> Path:
-    (folder / "t.xlsx").write_bytes(LOCKED + PLANTED.encode())
-    return folder / "t.xlsx"
-
-
 ROWS = [["age"], [PLANTED]]
 
 SOURCES: dict[str, Callable[[Path], Any]] = {
+    "excel-file": lambda folder: write_sheets(folder, ROWS, n=1),
     "which-sheet": lambda folder: write_sheets(folder, ROWS),
     "no-such-sheet": lambda folder: write_sheets(folder, ROWS, sheet="#B"),
     "empty-workbook": lambda folder: write_sheets(folder, []),
@@ -273,6 +276,8 @@ def test_a_source_that_is_refused_keeps_its_secrets(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(LIMIT, "1")
+    if code == "excel-file":
+        monkeypatch.setitem(sys.modules, "python_calamine", None)
     study = load_study("constant", tmp_path)
     with pytest.raises(UnreadableError) as caught:
         read_columns(SOURCES[code](tmp_path))

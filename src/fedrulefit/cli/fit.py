@@ -165,13 +165,12 @@ def _parse_settings(pairs: list[str]) -> dict[str, Any]:
     for pair in pairs:
         name, separator, text = pair.partition("=")
         name = name.strip()
-        if not separator or name not in Settings.model_fields:
-            hint = did_you_mean(name, Settings.model_fields) if separator else ""
-            known = ", ".join(Settings.model_fields)
+        if not separator:
+            raise StudyError(f"--set takes NAME=VALUE, not {pair!r}: for instance n_trees=100")
+        if name not in Settings.model_fields:
             raise StudyError(
-                f"--set takes NAME=VALUE, not {pair!r}; names are: {known}"
-                + (f"\n  there is no setting {hint}" if hint else "")
-                + "\n  'fedrulefit study settings' tells what each means"
+                f"--set: there is no setting {did_you_mean(name, Settings.model_fields)}\n"
+                "  'fedrulefit study settings' lists them all, and what each means"
             )
         if text.strip().lower() == "none":
             settings[name] = None

@@ -58,15 +58,12 @@ def draft(
     except OSError as error:
         raise StudyError(f"{output} cannot be written: {error.strerror}") from None
     console = stdout()
-    _tell(console, drafted)
     n_checks = _count(drafted.text.count("# CHECK"), "line")
     command = ["fedrulefit", "check", str(data), "--study", str(output)]
-    for words in (
-        f"Wrote {output}, with {_count(drafted.n_covariates, 'covariate')}.",
-        f"Next: open it and settle its {n_checks} marked CHECK, with all sites.",
-        f"Then: {shlex.join(command)}",
-    ):
-        console.print(line(words))
+    console.print(line(f"Wrote {output}, with {_count(drafted.n_covariates, 'covariate')}."))
+    _tell(console, drafted)
+    console.print(f"Next: open it and settle its {n_checks} marked CHECK, with all sites.")
+    console.print(line(f"Then: {shlex.join(command)}"))
     print_budget(console, budget_of(Study.load(output), policy=None))
 
 

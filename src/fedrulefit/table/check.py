@@ -22,7 +22,7 @@ from fedrulefit.table.findings import Finding, UnreadableError, error, warning
 from fedrulefit.table.header import check_header
 from fedrulefit.table.outcome import check_outcome
 from fedrulefit.table.patients import Table
-from fedrulefit.table.repeats import count_repeats, find_twins
+from fedrulefit.table.repeats import check_repeats
 from fedrulefit.table.sources import Source, read_columns
 from fedrulefit.table.weights import check_weights
 
@@ -35,23 +35,6 @@ TOO_FEW: Final = warning(
     f"the number of patients is {{n}}, below {FEW_PATIENTS}",
     "a site this small learns little and protects its patients less: "
     "consider joining with another site",
-)
-
-REPEATED_ROWS: Final = warning(
-    "repeated-rows",
-    "{n} of {all} rows repeat another row in every column of the study",
-    "check the export for rows that were joined or appended twice; where a patient has several "
-    "rows, learn from one of them",
-)
-SAME_AS_OUTCOME: Final = warning(
-    "same-as-outcome",
-    "tells patients apart exactly as the outcome {other} does",
-    "it is probably known only with the outcome: take it out of the study, with all sites",
-)
-SAME_COLUMNS: Final = warning(
-    "same-columns",
-    "tells patients apart exactly as column {other} does",
-    "keep one of the two in the study, unless they differ at another site",
 )
 
 
@@ -153,7 +136,7 @@ def inspect_table(
     outcome = _check_optional(check_outcome, columns, study, findings, needed=need_outcome)
     weights = _check_optional(check_weights, columns, study, findings, needed=need_outcome)
     if need_outcome:
-        findings += _check_repeats(values, outcome, study)
+        findings += check_repeats(values, outcome, study)
     if need_outcome and columns.n_rows < FEW_PATIENTS:
         findings.append(TOO_FEW.of(n=columns.n_rows))
     if any(f.severity == "error" for f in findings):
@@ -161,22 +144,6 @@ def inspect_table(
     if weights is None:
         weights = np.ones(columns.n_rows)
     return Inspection(Table(values, outcome, weights), tuple(findings))
-
-
-def _check_repeats(values: Floats, outcome: Floats | None, study: Study) -> list[Finding]:
-    """Look for rows and columns that repeat others."""
-    whole = values if outcome is None else np.column_stack([outcome, values])
-    names = [study.outcome.column] * (outcome is not None) + list(study.names)
-    findings = [
-        (SAME_AS_OUTCOME if names[first] == study.outcome.column else SAME_COLUMNS).of(
-            names[later], other=repr(names[first])
-        )
-        for first, later in find_twins(whole)
-    ]
-    n_repeats = count_repeats(whole)
-    if n_repeats:
-        findings.append(REPEATED_ROWS.of(n=n_repeats, all=len(whole)))
-    return findings
 
 
 def _check_optional(

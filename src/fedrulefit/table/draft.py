@@ -28,13 +28,13 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.errors import DataError, StudyError
 from fedrulefit.study import describe_settings
 from fedrulefit.table.cells import factorise, parse_numbers
-from fedrulefit.table.check import REPEATED_ROWS
 from fedrulefit.table.columns import Columns, Raw
 from fedrulefit.table.excel_file import split_sheet
 from fedrulefit.table.findings import Finding
 from fedrulefit.table.guess import Guess, count_values, guess_column, yes_and_no
-from fedrulefit.table.names import OUTCOME_NAMES, left_out_by_name
-from fedrulefit.table.repeats import count_repeats, find_twins
+from fedrulefit.table.names import OUTCOME_NAMES, left_out_by_name, names_survival
+from fedrulefit.table.numbers import look_at_spelling
+from fedrulefit.table.repeats import REPEATED_ROWS, count_repeats, find_twins
 from fedrulefit.table.sources import Source, read_columns
 from fedrulefit.table.toml_text import toml_key, toml_level, toml_string
 
@@ -114,7 +114,7 @@ def draft_study(
         n_covariates=len(kept),
         left_out=tuple((c, g.left_out) for c, g in guesses.items() if g.left_out),
         guesses=(
-            *((chosen, words) for words in _guesses_of_outcome(columns.arrays[chosen])),
+            *((chosen, words) for words in _guesses_of_outcome(chosen, columns.arrays[chosen])),
             *((column, words) for column, guess in guesses.items() for words in guess.said),
         ),
         warnings=tuple(map(str, _odd(columns, [*kept, chosen]))),
@@ -130,16 +130,23 @@ def _title(source: Source) -> str:
 def _guess_covariates(columns: Columns, outcome: str, site_column: str | None) -> dict[str, Guess]:
     """Return what each column may be; one that says the same as an earlier one is left out."""
     guesses: dict[str, Guess] = {}
+    commas = any(map(_has_commas, columns.arrays.values()))
     for column, raw in columns.arrays.items():
         if column != outcome:
             reason = left_out_by_name(column, site_column)
-            guesses[column] = Guess(left_out=reason) if reason else guess_column(column, raw)
+            guesses[column] = (
+                Guess(left_out=reason) if reason else guess_column(column, raw, commas=commas)
+            )
     kept = [column for column, guess in guesses.items() if guess.lines]
     for first, later in find_twins(_as_codes(columns, [outcome, *kept])):
         told = repr(kept[first - 1]) if first else "the outcome"
         words = f"tells patients apart exactly as {told} does"
         guesses[kept[later - 1]] = Guess(left_out=words)
     return guesses
+
+
+def _has_commas(raw: Raw) -> bool:
+    return look_at_spelling(raw, parse_numbers(raw).values).n_commas > 0
 
 
 def _odd(columns: Columns, chosen: Sequence[str]) -> Iterator[Finding]:
@@ -206,13 +213,13 @@ def _find_outcome(columns: Columns, given: str | None) -> str:
             return column
     raise StudyError(
         "which column is the outcome? none has two values and a usual name "
-        f"({', '.join(OUTCOME_NAMES)}): pass --outcome COLUMN (in Python: outcome=)"
+        f"(such as {', '.join(OUTCOME_NAMES[:4])}): pass --outcome COLUMN (in Python: outcome=)"
     )
 
 
 def _draft_outcome(column: str, raw: Raw) -> Iterator[str]:
-    positive, negative, told = yes_and_no(count_values(raw))
-    check = "the value of patients with the event" if told else "a guess: which value is the event?"
+    positive, negative, doubt = _guess_event(column, raw)
+    check = f"a guess: {doubt}" if doubt else "the value of patients with the event"
     yield "[outcome]"
     yield f"column = {toml_string(column)}"
     yield f"positive = {toml_level(positive)}  # CHECK: {check}"
@@ -222,10 +229,18 @@ def _draft_outcome(column: str, raw: Raw) -> Iterator[str]:
     yield ""
 
 
-def _guesses_of_outcome(raw: Raw) -> Iterator[str]:
-    positive, _, told = yes_and_no(count_values(raw))
-    if not told:
-        yield f"{toml_level(positive)} taken as the event"
+def _guess_event(column: str, raw: Raw) -> tuple[str, str, str]:
+    """Return which value is taken as the event, the other, and why that is in doubt, if it is."""
+    positive, negative, told = yes_and_no(count_values(raw))
+    if names_survival(column):
+        return positive, negative, "the name speaks of survival, is the other value the event?"
+    return positive, negative, "" if told else "which value is the event?"
+
+
+def _guesses_of_outcome(column: str, raw: Raw) -> Iterator[str]:
+    positive, _, doubt = _guess_event(column, raw)
+    if doubt:
+        yield f"{toml_level(positive)} taken as the event: {doubt}"
 
 
 def _join(column: str, guess: Guess) -> Iterator[str]:

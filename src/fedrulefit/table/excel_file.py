@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from python_calamine import CalamineWorkbook
 
 _CELL: Final = re.compile(rb'<c r="([A-Z]{1,3})([0-9]{1,7})"')
+_ENCRYPTED: Final = "EncryptedPackage".encode("utf-16-le")
+"""What stands in a workbook with a password, in the list of its parts."""
+
 _CHUNK: Final = 1 << 20
 
 EXCEL_FILE: Final = error(
@@ -102,6 +105,9 @@ def _check_parts(path: Path) -> None:
     The reader makes room for every cell up to the farthest one.
     """
     if not zipfile.is_zipfile(path):
+        check_memory(path, path.stat().st_size)
+        if _ENCRYPTED in path.read_bytes():
+            raise UnreadableError(LOCKED_WORKBOOK.of(path=path))
         return  # the older format, of at most 65,536 rows and 256 columns
     with zipfile.ZipFile(path) as parts:
         if "xl/workbook.xml" not in parts.namelist():

@@ -7,7 +7,8 @@ Levels are shown as they are, but not those of fewer than
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
@@ -18,12 +19,12 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.study import level_key
 from fedrulefit.table.cells import MISSING_WORDS, Numbers, factorise, parse_numbers
-from fedrulefit.table.codes import CODES, find_codes, is_unknown_word, looks_like_identifiers
+from fedrulefit.table.codes import CODES, LONG, find_codes, is_unknown_word, looks_like_identifiers
 from fedrulefit.table.columns import Raw
 from fedrulefit.table.header import fold
 from fedrulefit.table.measures import KNOWN, Measure, widen
 from fedrulefit.table.names import names_codes, names_order
-from fedrulefit.table.numbers import MIXED_SEPARATORS, is_date, is_limit, spelling_findings
+from fedrulefit.table.numbers import MIXED_SEPARATORS, is_date, is_limit, look_at_spelling
 from fedrulefit.table.spelling import is_either, is_plain_number, read_number
 from fedrulefit.table.toml_text import toml_level, toml_string
 from fedrulefit.table.words import find_order, says_no, says_yes
@@ -44,6 +45,9 @@ MOST_STRAY: Final = 0.1
 
 MOST_MEASURED: Final = 1e15
 """Above this a number is none that was measured."""
+
+_MARKED: Final = re.compile(r"\W{0,2}[0-9]+(?:[.,][0-9]+)?\s*(?:[a-zµ%°/².³]{0,8})$", re.IGNORECASE)
+"""A number with a unit or a sign."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +97,16 @@ class _Column:
         """The known numbers."""
         return self.numbers.values[~np.isnan(self.numbers.values)]
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all values are whole numbers."""
+        return not self.strays and bool((self.x == np.round(self.x)).all())
 
-def guess_column(name: str, raw: Raw) -> Guess:
-    """Return what a column may be."""
+
+def guess_column(name: str, raw: Raw, *, commas: bool = False) -> Guess:
+    """Return what a column may be; `commas`: other columns have decimal commas."""
     column = _look(name, raw)
-    reason = _left_out(column)
+    reason = _left_out(column, commas=commas)
     if reason:
         return Guess(left_out=reason)
     lines = [*_kind_lines(column), *_missing_lines(column)]
@@ -119,9 +128,14 @@ def count_values(raw: Raw) -> dict[str, int]:
 def yes_and_no(values: Iterable[str]) -> tuple[str, str, bool]:
     """Return which of two values says yes, the other, and whether their words tell it."""
     first, second = sorted(values, key=_place)
+    order = find_order((first, second))
+    if order is not None:
+        return order[1], order[0], True
+    # 1 and 2 are as often yes and no as no and yes.
+    told = {first, second} == {"0", "1"} or not all(map(is_plain_number, (first, second)))
     if says_yes(first) or says_no(second):
-        return first, second, True
-    return second, first, says_yes(second) or says_no(first)
+        return first, second, told
+    return second, first, told and (says_yes(second) or says_no(first))
 
 
 def _place(key: str) -> tuple[int, float, str]:
@@ -138,14 +152,18 @@ def _look(name: str, raw: Raw) -> _Column:
     missing = [key for key in counts if is_unknown_word(key)]
     numbers = parse_numbers(raw, missing)
     if numbers.n_infinite:
-        codes: set[float] = set()
-    elif any(read_number(key) is None for key in counts if key not in missing):
-        codes = set(CODES) if _mostly_text(counts) else set(find_codes(numbers.values))
+        codes: Collection[float] = ()
+    elif _mostly_text(counts):
+        codes = _TEXT_CODES
     else:
-        codes = set(find_codes(numbers.values))
+        codes = find_codes(numbers.values)
     missing += [key for key in counts if key not in missing and read_number(key) in codes]
     known = {key: n for key, n in counts.items() if key not in missing}
     return _Column(name, raw, parse_numbers(raw, missing), known, missing)
+
+
+_TEXT_CODES: Final = frozenset(code for code in CODES if code < 0 or code >= LONG)
+"""Codes that stand for a missing value among levels of text, too."""
 
 
 def _mostly_text(counts: Mapping[str, int]) -> bool:
@@ -153,7 +171,7 @@ def _mostly_text(counts: Mapping[str, int]) -> bool:
     return 2 * sum(texts) > sum(counts.values())
 
 
-def _left_out(column: _Column) -> str:
+def _left_out(column: _Column, *, commas: bool) -> str:
     """Return why a column is left out for its values, or an empty text."""
     if len(column.counts) < 2:
         return "has fewer than two distinct values here"
@@ -166,7 +184,9 @@ def _left_out(column: _Column) -> str:
         )
     if column.numbers.n_infinite:
         return "has infinite values"
-    return _left_out_number(column) if _is_number(column) else _left_out_text(column)
+    if _is_number(column):
+        return _left_out_number(column, commas=commas)
+    return _left_out_text(column)
 
 
 def _is_number(column: _Column) -> bool:
@@ -178,11 +198,15 @@ def _is_number(column: _Column) -> bool:
     return few and len(column.counts) - len(strays) > MAX_LEVELS
 
 
-def _left_out_number(column: _Column) -> str:
+def _left_out_number(column: _Column, *, commas: bool) -> str:
     x = column.x
-    spelling = spelling_findings(column.name, column.raw, column.numbers.values)
-    if any(finding.code == MIXED_SEPARATORS.code for finding in spelling):
-        return "has decimal commas and points that may separate thousands: write all with a point"
+    spelling = look_at_spelling(column.raw, column.numbers.values)
+    found = spelling.find(column.name, column.raw.size, commas=commas)
+    if any(finding.code == MIXED_SEPARATORS.code for finding in found):
+        return (
+            "has points that may separate thousands, in a table with decimal commas: write numbers "
+            "with a decimal point, and thousands without a separator"
+        )
     if np.abs(x).max() > MOST_MEASURED:
         return f"has values beyond {MOST_MEASURED:g}, which nobody measured"
     if len(column.counts) > MAX_LEVELS and _has_leading_zeros(column.raw):
@@ -203,6 +227,9 @@ def _left_out_text(column: _Column) -> str:
     counts, n_rows = column.counts, sum(column.counts.values())
     if max(map(len, counts)) > MAX_LEVEL_TEXT:
         return "has long texts: free text?"
+    n_marked = sum(n for text, n in counts.items() if _MARKED.match(text))
+    if n_marked * 2 > n_rows and len(counts) > MAX_LEVELS:
+        return "has numbers with units or remarks: leave the numbers only, in one unit"
     if len(counts) == n_rows:
         return "has another text for every patient: an identifier or free text"
     if len(counts) > MAX_LEVELS or len(counts) * 2 > n_rows:
@@ -218,6 +245,8 @@ def _left_out_text(column: _Column) -> str:
 def _kind_lines(column: _Column) -> Iterator[str]:
     counts = column.counts
     rare = len(column.shown) < len(counts)
+    if _is_number(column) and not all(map(is_plain_number, counts)):
+        return _number_lines(column)
     if len(counts) == 2 and (not rare or set(counts) == {"0", "1"}):
         return _yes_no_lines(column)
     if _is_number(column):
@@ -230,22 +259,23 @@ def _kind_lines(column: _Column) -> Iterator[str]:
 
 def _number_or_codes(column: _Column) -> Iterator[str]:
     """Tell numbers from codes: a few whole numbers may be levels."""
-    whole = not column.strays and bool((column.x == np.round(column.x)).all())
-    if whole and KNOWN.get(fold(column.name)) is None:
+    if column.is_whole and KNOWN.get(fold(column.name)) is None:
         all_shown = len(column.shown) == len(column.counts)
         if len(column.counts) <= MAX_CODE_LEVELS and all_shown:
             if names_order(column.name):
                 return _ordered_lines(column, sorted(column.counts, key=_place))
+            column.said.append("whole numbers, taken for codes without an order")
             return chain([_AS_ORDERED], _category_lines(column))
         if names_codes(column.name) and len(column.counts) <= MAX_NAMED_CODES:
             column.said.append("whole numbers, by its name taken for codes without an order")
             if len(column.shown) >= 2:
                 return chain([_AS_NUMBER], _category_lines(column))
-    return _number_lines(column, whole)
+    return _number_lines(column)
 
 
 _AS_ORDERED: Final = (
-    '# CHECK: if these codes have an order, write kind = "ordered" (levels from low to high)'
+    '# CHECK: a guess; if these have an order, write kind = "ordered"; if they are amounts, '
+    'kind = "number" with a range'
 )
 _AS_NUMBER: Final = (
     '# CHECK: a guess from the name; if these are amounts, write kind = "number" with a range'
@@ -267,6 +297,9 @@ def _yes_no_lines(column: _Column) -> Iterator[str]:
 
 def _category_lines(column: _Column) -> Iterator[str]:
     yield 'kind = "category"'
+    if len({key.casefold() for key in column.counts}) < len(column.counts):
+        column.said.append("has levels that differ in capitals only")
+        yield "# CHECK: levels that differ in capitals only are kept apart: recode them"
     yield from _level_lines(column, sorted(column.counts, key=_place), "all levels that any site")
 
 
@@ -284,22 +317,23 @@ def _level_lines(column: _Column, levels: Sequence[str], words: str) -> Iterator
     yield "]"
     if len(column.shown) < len(levels):
         few = f"levels of fewer than {MIN_COUNT} patients"
+        column.said.append(f"{few} are not shown: add or merge them")
         yield f"# CHECK: {few} here are not shown: add or merge them"
 
 
-def _number_lines(column: _Column, whole: bool) -> Iterator[str]:
+def _number_lines(column: _Column) -> Iterator[str]:
     yield 'kind = "number"'
     yield from _range_lines(KNOWN.get(fold(column.name)), column.x)
-    if whole:
+    if column.is_whole:
         yield "step = 1  # whole numbers only"
     n_limits = sum(n for key, n in column.strays.items() if is_limit(key))
     n_others = sum(column.strays.values()) - n_limits
     if n_limits:
-        column.said.append(f"a number, though {n_limits} cells begin with < or >")
-        yield f"# CHECK: {n_limits} cells here begin with < or >: agree on a number for them"
+        column.said.append(f"a number; cells that begin with < or >: {n_limits}")
+        yield f"# CHECK: cells here that begin with < or >: {n_limits}; agree on a number for them"
     if n_others:
-        column.said.append(f"a number, though {n_others} cells are none")
-        yield f"# CHECK: {n_others} cells here are no numbers: empty them, or name them as missing"
+        column.said.append(f"a number; cells that are none: {n_others}")
+        yield f"# CHECK: cells here that are no numbers: {n_others}; empty or mend them"
 
 
 def _range_lines(measure: Measure | None, x: Floats) -> Iterator[str]:

@@ -28,7 +28,8 @@ MISSING_COLUMN: Final = error(
 EXTRA_COLUMN: Final = warning(
     "extra-column",
     "not in the study, and ignored: {names}",
-    "no need to act, unless one is a misspelt covariate",
+    "nothing to do if that is meant (the draft of a study says why it leaves a column out); if one "
+    "is a misspelt covariate, rename it",
 )
 
 

@@ -32,6 +32,8 @@ _OTHER_OUTCOME: Final = re.compile(
     r"|letalit|décès|fallecid|decedut|overleden",
     re.IGNORECASE,
 )
+_STAY: Final = _word("los", "length_?of_?stay", "liegedauer", "verweildauer")
+_SURVIVAL: Final = re.compile(r"surviv|alive|überleb|lebend|vivant|vivo", re.IGNORECASE)
 _IDENTIFIER: Final = _word(
     "id", "pid", "mrn", "ssn", "nhs", "bsn", "uuid", "name", "surname", "vorname", "nachname",
     "nom", "nombre", "patient", "pat_?no", "pat_?nr", "case_?no", "fall_?nr", "fallnummer",
@@ -65,13 +67,18 @@ def left_out_by_name(column: str, site_column: str | None) -> str:
         return "says which site a patient is from"
     if _SITE.match(column):
         return "seems to say which site a patient is from"
-    if _OTHER_OUTCOME.search(column):
+    if _OTHER_OUTCOME.search(column) or _STAY.search(column):
         return "looks like another outcome, which is not known beforehand"
     if _POSTCODE.search(column):
         return "looks like postcodes, which point to a person and are no numbers"
     if _IDENTIFIER.search(column):
         return "looks like an identifier or a name"
     return ""
+
+
+def names_survival(column: str) -> bool:
+    """Whether a name says that a yes is no event: ``survived``."""
+    return _SURVIVAL.search(column) is not None
 
 
 def names_codes(column: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,7 +17,12 @@ from fedrulefit.table.cells import factorise
 from fedrulefit.table.codes import is_unknown_word
 from fedrulefit.table.columns import Raw
 from fedrulefit.table.findings import Finding, FindingKind, error, list_codes, warning
-from fedrulefit.table.spelling import has_grouped_point, is_either, is_plain_number
+from fedrulefit.table.spelling import (
+    has_decimal_comma,
+    has_grouped_point,
+    is_either,
+    is_plain_number,
+)
 from fedrulefit.table.texts import Look, find_look
 
 DECIMAL_COMMA: Final = error(
@@ -26,9 +32,9 @@ DECIMAL_COMMA: Final = error(
 )
 MIXED_SEPARATORS: Final = error(
     "mixed-separators",
-    "{n} of {all} cells have a decimal comma, and {more} a point before three digits, which may "
-    "be a decimal point or separate thousands",
-    "write them all with a decimal point and without thousands separators: 3.5, 1234",
+    "{n} of {all} cells have a point before three digits, which may separate thousands: numbers "
+    "of this table have a decimal comma",
+    "write all numbers with a decimal point and without thousands separators: 3.5, 1234",
 )
 READ_COMMA: Final = warning(
     "read-comma",
@@ -115,17 +121,50 @@ def _unreadable(name: str, raw: Raw, unreadable: Bools) -> Iterator[Finding]:
             yield kind.of(name, n=len(chosen), all=raw.size, words=words)
 
 
-def spelling_findings(name: str, raw: Raw, values: Floats) -> list[Finding]:
-    """Say which numbers were read with a comma or separated thousands, and which are in doubt."""
-    if raw.dtype == np.float64:
-        return []
-    places, texts = factorise(raw[~np.isnan(values)])
-    odd = np.array([not is_plain_number(str(text).strip()) for text in texts], bool)
-    n_odd = int(odd[places].sum()) if len(texts) else 0
-    if not n_odd:
-        return []
-    points = np.array([has_grouped_point(str(text)) for text in texts], bool)
-    n_points = int(points[places].sum())
-    if n_points:
-        return [MIXED_SEPARATORS.of(name, n=n_odd, all=raw.size, more=n_points)]
-    return [READ_COMMA.of(name, n=n_odd, all=raw.size)]
+@dataclass(frozen=True)
+class Spelling:
+    """How the numbers of a column are spelled.
+
+    Parameters
+    ----------
+    n_odd : int
+        Cells with a decimal comma or separated thousands.
+    n_commas : int
+        Those with a decimal comma.
+    n_points : int
+        Cells such as 1.234, where the point may separate thousands.
+    all_points : bool
+        Whether no cell has a point that cannot: 12.5.
+    """
+
+    n_odd: int = 0
+    n_commas: int = 0
+    n_points: int = 0
+    all_points: bool = False
+
+    def find(self, name: str, n_rows: int, *, commas: bool) -> list[Finding]:
+        """Return what is in doubt, or to be known; `commas`: other columns have decimal commas."""
+        if self.n_points and (self.n_commas or (commas and self.all_points)):
+            return [MIXED_SEPARATORS.of(name, n=self.n_points, all=n_rows)]
+        return [READ_COMMA.of(name, n=self.n_odd, all=n_rows)] if self.n_odd else []
+
+
+def look_at_spelling(raw: Raw, values: Floats) -> Spelling:
+    """Count the spellings of the cells that were read as numbers."""
+    known = ~np.isnan(values)
+    if raw.dtype == np.float64 or not known.any():
+        return Spelling()
+    places, cells = factorise(raw[known])
+    texts = [str(cell).strip() for cell in cells]
+    rows = np.bincount(places, minlength=len(texts))
+
+    def count(fits: Callable[[str], bool]) -> int:
+        return int(rows[[fits(text) for text in texts]].sum())
+
+    points = [text for text in texts if "." in text and is_plain_number(text)]
+    return Spelling(
+        n_odd=count(lambda text: not is_plain_number(text)),
+        n_commas=count(has_decimal_comma),
+        n_points=count(has_grouped_point),
+        all_points=all(map(has_grouped_point, points)),
+    )

@@ -1,6 +1,6 @@
 """Rows that repeat other rows, and columns that say the same of every patient.
 
-In: a table as numbers, NaN where missing. Out: counts, and places of columns. Both are questions
+In: a table as numbers, NaN where missing. Out: counts, places of columns, and findings: questions
 for whoever made the table: a join that went wrong, patients with several rows, one measure twice.
 
 Rows can be equal by chance where a table has few columns of few values. Among pairs of rows that
@@ -21,6 +21,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.study import Study
+from fedrulefit.table.findings import Finding, warning
 
 MOST_COLUMNS: Final = 12
 """How many columns, those of most values, are looked at one by one."""
@@ -36,6 +38,40 @@ MANY_VALUES: Final = 5
 
 FEW_OTHERS: Final = 5
 """Fewest patients beside the most frequent value, for columns to be compared."""
+
+
+REPEATED_ROWS: Final = warning(
+    "repeated-rows",
+    "{n} of {all} rows repeat another row in every column of the study",
+    "check the export for rows that were joined or appended twice; where a patient has several "
+    "rows, name the column of patients in the study: [patient]",
+)
+SAME_AS_OUTCOME: Final = warning(
+    "same-as-outcome",
+    "tells patients apart exactly as the outcome {other} does",
+    "it is probably known only with the outcome: take it out of the study, with all sites",
+)
+SAME_COLUMNS: Final = warning(
+    "same-columns",
+    "tells patients apart exactly as column {other} does",
+    "keep one of the two in the study, unless they differ at another site",
+)
+
+
+def check_repeats(values: Floats, outcome: Floats | None, study: Study) -> list[Finding]:
+    """Look for rows and columns that repeat others."""
+    whole = values if outcome is None else np.column_stack([outcome, values])
+    names = [study.outcome.column] * (outcome is not None) + list(study.names)
+    findings = [
+        (SAME_AS_OUTCOME if names[first] == study.outcome.column else SAME_COLUMNS).of(
+            names[later], other=repr(names[first])
+        )
+        for first, later in find_twins(whole)
+    ]
+    n_repeats = count_repeats(whole)
+    if n_repeats:
+        findings.append(REPEATED_ROWS.of(n=n_repeats, all=len(whole)))
+    return findings
 
 
 def count_repeats(values: Floats) -> int:

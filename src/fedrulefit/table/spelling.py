@@ -12,7 +12,7 @@ cell                              read as     because
 ================================  ==========  ===========================================
 
 A cell is read by itself, never by its neighbours: the same text is the same number in every row
-of every table. ``1.234`` beside ``3,5`` is 1.234, too, but a finding
+of every table. ``1.234`` in a table with ``3,5`` is 1.234, too, but a finding
 (:mod:`fedrulefit.table.numbers`).
 
 Oracle: a table of spellings, and numbers written by Python and read back
@@ -61,6 +61,12 @@ def is_either(text: str) -> bool:
 def has_grouped_point(text: str) -> bool:
     """Whether a text is read as a decimal, but may be thousands elsewhere: ``1.234``."""
     return _GROUPED_POINT.fullmatch(text.strip()) is not None
+
+
+def has_decimal_comma(text: str) -> bool:
+    """Whether a text is a number with a decimal comma: ``3,5``."""
+    one_comma = text.count(",") == 1 and "." not in text.partition(",")[2]
+    return one_comma and read_number(text) is not None
 
 
 def _spell_plainly(digits: str) -> str | None:

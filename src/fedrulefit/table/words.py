@@ -15,10 +15,10 @@ def _words(text: str) -> frozenset[str]:
 
 
 YES_WORDS: Final = _words(
-    "1 yes y true t dead died death deceased positive pos event case present "
-    "ja j wahr tot verstorben gestorben positiv vorhanden "
-    "oui o vrai décédé décédée mort présent présente positif "
-    "si sí s verdadero muerto fallecido fallecida positivo presente "
+    "1 yes y true dead died death deceased positive pos event case present "
+    "ja wahr tot verstorben gestorben positiv vorhanden "
+    "oui vrai décédé décédée mort présent présente positif "
+    "si sí verdadero muerto fallecido fallecida positivo presente "
     "sì vero morto deceduto deceduta "
     "waar dood overleden positief aanwezig "
     "sim verdadeiro óbito obito "
@@ -27,7 +27,7 @@ YES_WORDS: Final = _words(
 """Values that usually say that the event came, in lower case."""
 
 NO_WORDS: Final = _words(
-    "0 no n false f alive none negative neg survived survivor control absent "
+    "0 no n false alive none negative neg survived survivor control absent "
     "nein falsch lebend lebt überlebt negativ keine nicht "
     "non faux vivant vivante absente négatif "
     "falso vivo viva negativo ausente assente "
@@ -90,7 +90,7 @@ def says_yes(text: str) -> bool:
 
 
 def find_order(levels: Iterable[str]) -> list[str] | None:
-    """Return levels in the order that their words suggest, the lowest first, or None.
+    """Return two levels or more in the order that their words suggest, lowest first, or None.
 
     Examples
     --------
@@ -100,8 +100,6 @@ def find_order(levels: Iterable[str]) -> list[str] | None:
     ['Stage I', 'Stage II', 'Stage III']
     """
     chosen = list(levels)
-    if len(chosen) < 3:
-        return None
     folded = [re.sub(r"[\s_-]+", "_", level.strip().casefold()) for level in chosen]
     for scale in map(str.split, _SCALES):
         if set(folded) <= set(scale) and len(set(folded)) == len(folded):

@@ -215,8 +215,15 @@ def test_one_file_with_a_site_column(tables: Path, tmp_path: Path) -> None:
         (["--site", "rural.csv", "--set", "rounds=none"], "rounds"),
         (["--site", "rural.csv", "--set", "rounds=0"], "rounds"),
         (["--site", "rural.csv", "--set", "rounds"], "--set takes NAME=VALUE, not 'rounds'"),
-        (["--site", "rural.csv", "--set", "ronuds=5"], "names are: noise, epsilon_total"),
+        (
+            ["--site", "rural.csv", "--set", "ronuds=5"],
+            "'fedrulefit study settings' lists them all",
+        ),
         (["--site", "rural.csv", "--set", "ronuds=5"], "'ronuds': did you mean 'rounds'?"),
+        (
+            ["--site", "rural.csv", "--set", "n_tree=30"],
+            "no setting 'n_tree': did you mean 'n_trees'?",
+        ),
         (["--site", "rural.csv", "--set", "rounds=0"], "rounds holds whole number, ≥ 1, ≤ 1 000"),
         (["--site", "rural.csv", "--set", "rounds=0"], "R: rounds of FedDA."),
         (["--site", "rural.csv", "--set", "repair=mend"], "repair"),

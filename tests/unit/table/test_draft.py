@@ -72,7 +72,13 @@ def test_kinds() -> None:
         ("y_died_14d", [0, 1] * 30),
         ("same", [1] * N),
         ("empty", [None] * N),
+        ("plz", ["01067", "10115", "80331"] * 20),
+        ("Zip code", [f"{10115 + i % 9}" for i in range(N)]),
+        ("code", [f"0{1067 + i % 20}" for i in range(N)]),
+        ("enormous", [1e300 + i * 1e290 for i in range(N)]),
         ("comma", ["1,500", "2,25", "3,5"] * 20),
+        ("saturation", [f"{80 + i % 20} %" for i in range(N)]),
+        ("LOS_days", [i % 17 for i in range(N)]),
         ("thousands", ["1.500", "2,25", "3,5"] * 20),
         ("endless", [np.inf, 1.0, 2.0] * 20),
     ],
@@ -143,6 +149,11 @@ def test_any_name_is_a_valid_key(name: str) -> None:
         ([0, 1], 1, 0),
         (["alive", "dead"], "dead", "alive"),
         (["yes", "no"], "yes", "no"),
+        (["ja", "nein"], "ja", "nein"),
+        (["Non", "Oui"], "Oui", "Non"),
+        (["verstorben", "lebend"], "verstorben", "lebend"),
+        (["dead", "not dead"], "dead", "not dead"),
+        ([2, 1], 1, 2),
         ([True, False], 1, 0),
         (["b", "a"], "b", "a"),
     ],
@@ -191,3 +202,111 @@ def test_real_tables(data_dir: Path, tmp_path: Path, name: str, n_covariates: in
     study = Study.load(target)
     assert study.n_features == n_covariates
     assert load_table(source, study).outcome is not None
+
+
+def told(columns: dict[str, Any]) -> tuple[dict[str, str], dict[str, list[str]], str]:
+    """Return what a draft says: why columns are left out, what was guessed, and its text."""
+    drafted = draft_study(columns, outcome=None, name=None)
+    guesses: dict[str, list[str]] = {}
+    for column, words in drafted.guesses:
+        guesses.setdefault(column, []).append(words)
+    return dict(drafted.left_out), guesses, drafted.text
+
+
+def test_an_event_without_a_usual_word_is_a_guess() -> None:
+    _, guesses, text = told(make_columns(died=["b", "a"] * 30))
+    assert guesses["died"] == ['"b" taken as the event: which value is the event?']
+    assert 'positive = "b"  # CHECK: a guess: which value is the event?' in text
+    assert "died" not in told(make_columns())[1]
+    columns = make_columns(survived=["yes", "no"] * 30)
+    drafted = draft_study(columns, outcome="survived", name=None)
+    assert drafted.guesses[0][1].startswith('"yes" taken as the event: the name speaks of survival')
+
+
+def test_a_score_has_no_unit() -> None:
+    """A rule read "GCS < 6 score"."""
+    gcs = draft(make_columns(GCS=list(range(3, 16)) * 4 + [15] * 8)).covariates["GCS"]
+    assert isinstance(gcs, Number)
+    assert (gcs.range, gcs.unit) == ((3, 15), "")
+
+
+def test_codes_among_numbers_are_missing_and_do_not_stretch_the_range() -> None:
+    gcs = [*list(range(3, 16)) * 4, *[-9] * 6, "unknown", "unknown"]
+    _, guesses, text = told(make_columns(GCS=gcs))
+    assert guesses["GCS"] == ['-9, "unknown" taken as missing']
+    assert 'missing = [-9, "unknown"]  # CHECK: a guess; take out what is a value' in text
+    covariate = draft(make_columns(GCS=gcs)).covariates["GCS"]
+    assert isinstance(covariate, Number)
+    assert covariate.range == (3, 15)
+
+
+def test_names_of_orders_and_of_codes() -> None:
+    columns = make_columns(
+        asa=[1, 2, 3, 3, 2, 1] * 10,
+        region=[i % 10 for i in range(N)],
+        blood_group=[1, 2, 3, 4] * 15,
+    )
+    study, guesses = draft(columns), told(columns)[1]
+    kinds = {name: study.covariates[name].kind for name in ("asa", "region", "blood_group")}
+    assert kinds == {"asa": "ordered", "region": "category", "blood_group": "category"}
+    assert guesses["asa"] == ["levels put in an order: 1 < 2 < 3"]
+    assert guesses["region"] == ["whole numbers, by its name taken for codes without an order"]
+
+
+def test_columns_that_say_the_same_are_left_out() -> None:
+    """They were drafted side by side, and a model shares a coefficient between them."""
+    columns = make_columns()
+    columns |= {
+        "age in months": np.asarray(columns["age"]) * 12,
+        "sex": ["f" if cell == "yes" else "m" for cell in columns["female"]],
+        "alive": 1 - np.asarray(columns["died"]),
+    }
+    left_out, _, text = told(columns)
+    assert left_out == {
+        "age in months": "tells patients apart exactly as 'age' does",
+        "sex": "tells patients apart exactly as 'female' does",
+        "alive": "tells patients apart exactly as the outcome does",
+    }
+    assert '# Left out: "sex" tells patients' in text
+
+
+def test_repeated_rows_are_counted() -> None:
+    frame = pd.DataFrame(make_columns())
+    assert draft_study(frame, outcome=None, name=None).warnings == ()
+    twice = pd.concat([frame, frame.head(9)], ignore_index=True)
+    (warning,) = draft_study(twice, outcome=None, name=None).warnings
+    assert warning.startswith("9 of 69 rows repeat another row")
+
+
+def test_a_guessed_encoding_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    frame = pd.DataFrame(make_columns(größe=np.arange(N) / 4))
+    frame.to_csv(path, index=False, sep=";", decimal=",", encoding="latin-1")
+    drafted = draft_study(path, outcome=None, name=None)
+    (warning,) = drafted.warnings
+    assert "Windows-1252" in warning
+    study = Study.from_mapping(tomllib.loads(drafted.text))
+    assert isinstance(study.covariates["größe"], Number)
+    assert load_table(path, study).n_rows == N
+
+
+def test_no_rare_text_is_told() -> None:
+    columns = make_columns(injury=["boat"] * 2 + ["fall", "car"] * 29)
+    columns["lab"] = [*columns["lab"][:-1], "call Mr Smith"]
+    drafted = draft_study(columns, outcome=None, name=None)
+    assert "boat" not in repr(drafted)
+    assert "Smith" not in repr(drafted)
+
+
+def test_a_point_in_a_table_with_decimal_commas_may_separate_thousands(tmp_path: Path) -> None:
+    """Platelets of 230.000 were read as 230 beside a lactate of 1,5."""
+    columns = make_columns(lactate=["1,5", "2,25", "0,9", "1,1"] * 15, platelets=["230.000"] * N)
+    columns["platelets"] = [f"{100 + i % 40}.000" for i in range(N)]
+    left_out, _, _ = told(columns)
+    assert "platelets" in left_out
+    assert "may separate thousands" in left_out["platelets"]
+    del columns["lactate"]
+    assert told(columns)[0] == {}
+    columns["lactate"] = ["1,5", "2.25", "0,9", "1,1"] * 15
+    columns["platelets"] = [f"{100 + i % 40}.25" for i in range(N)]
+    assert told(columns)[0] == {}

@@ -54,6 +54,7 @@ def test_a_text_that_only_begins_so(text: str) -> None:
         ["stage 1", "stage 2", "stage 10"],
         ["T1", "T2a", "T2b", "T3"],
         ["never", "former", "current"],
+        ["low", "high"],
     ],
 )
 def test_orders(order: list[str]) -> None:
@@ -66,7 +67,7 @@ def test_orders(order: list[str]) -> None:
     "levels",
     [
         ["yes", "no"],
-        ["mild", "severe"],
+        ["old", "severe"],
         ["low", "high", "blue"],
         ["A1", "B2", "C3"],
         ["1", "2", "3"],
