@@ -50,8 +50,8 @@ from fedrulefit.table.texts import read_texts
 _INFINITY: Final = "column {name} holds infinity: replace it by a number or NaN"
 _LARGEST: Final = 1e100
 _TOO_LARGE: Final = (
-    f"column {{name}} holds numbers beyond {_LARGEST:g}, too large to be squared and added up: give "
-    "them in another unit, or name them in missing= if they stand for a missing value"
+    f"column {{name}} holds numbers beyond {_LARGEST:g}, too large to be squared and added up: "
+    "give them in another unit, or name them in missing= if they stand for a missing value"
 )
 _DATES: Final = (
     "column {name} holds dates or times: give a number instead, such as the age, or the days "
