@@ -41,6 +41,7 @@ from fedrulefit.table import (
     numbers,
     outcome,
     parquet_file,
+    patient_column,
     repeats,
     size_limit,
     sources,
@@ -60,11 +61,12 @@ STUDY_PARTS: Final = (
     ('`[covariates.NAME]` with `kind = "yes/no"`', study.YesNo),
     ("`[unusual]`", study.Unusual),
     ("`[weight]`", study.Weight),
+    ("`[patient]`", study.Patient),
 )
 
 FINDING_ROOMS: Final = (
     sources, size_limit, text_file, csv_file, excel_file, parquet_file, frames,
-    header, check, numbers, covariates, outcome, weights, repeats,
+    header, check, numbers, covariates, outcome, weights, patient_column, repeats,
 )  # fmt: skip
 """The modules that declare findings, in the order in which a table walks through them."""
 

@@ -103,6 +103,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.study.YesNo",
             "fedrulefit.study.Unusual",
             "fedrulefit.study.Weight",
+            "fedrulefit.study.Patient",
             "fedrulefit.study.resolve_settings",
             "fedrulefit.study.describe_settings",
             "fedrulefit.table.draft.draft_study",

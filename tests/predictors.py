@@ -7,15 +7,95 @@ each patient's probability (NaN for none) and flags. The page, which needs a bro
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from typer.testing import CliRunner
 
-from fedrulefit import Model
+from fedrulefit import Model, RuleFitClassifier
+from fedrulefit.cli.app import app
 from fedrulefit.study import Number
 from tests.databases import Column
+from tests.random_models import look_at
+
+Found = tuple[Any, list[str]]
+
+_DTYPES = {"text": object, "number": float, "whole": "Int64", "boolean": "boolean"}
+
+
+def as_frame(columns: Mapping[str, Column]) -> pd.DataFrame:
+    """Return a data frame whose columns have the types that people's have."""
+    return pd.DataFrame(
+        {n: pd.Series(list(c.cells), dtype=_DTYPES[c.kind]) for n, c in columns.items()}
+    )
+
+
+def by_model(model: Model, columns: Mapping[str, Column]) -> Found:
+    """Ask the model about a data frame."""
+    frame = as_frame(columns)
+    found = model.predict_frame(frame)
+    np.testing.assert_array_equal(model.predict_proba(frame), found["probability"])
+    explained = model.explain(frame)
+    assert ["; ".join(e.flags) for e in explained] == found["flags"].tolist()
+    np.testing.assert_allclose([e.prediction for e in explained], found["probability"], rtol=1e-9)
+    return found["probability"].to_numpy(), found["flags"].tolist()
+
+
+def by_array(model: Model, columns: Mapping[str, Column]) -> Found:
+    """Ask the model about an array in the study's coding, where a cell cannot be unreadable."""
+    values = np.empty((len(next(iter(columns.values())).cells), model.study.n_features))
+    for j, (name, covariate) in enumerate(model.study.covariates.items()):
+        for i, cell in enumerate(columns[name].cells):
+            kind, values[i, j] = look_at(cell, covariate)
+            assert kind != "unreadable"
+            if kind == "unseen":
+                values[i, j] = 77
+    found = model.predict_frame(values)
+    return found["probability"].to_numpy(), found["flags"].tolist()
+
+
+def by_classifier(model: Model, columns: Mapping[str, Column]) -> Found:
+    """Ask an estimator that was fitted to the model."""
+    frame = as_frame(columns)
+    fitted = RuleFitClassifier(study=model.study)
+    fitted.model_, fitted.study_, fitted.classes_ = model, model.study, np.array([0, 1])
+    fitted.n_features_in_ = model.study.n_features
+    fitted.feature_names_in_ = np.array(model.study.names, dtype=object)
+    found = fitted.predict_frame(frame)
+    np.testing.assert_array_equal(fitted.predict_proba(frame)[:, 1], found["probability"])
+    return found["probability"].to_numpy(), found["flags"].tolist()
+
+
+def by_command(model: Model, columns: Mapping[str, Column], folder: Path) -> Found:
+    """Ask ``fedrulefit predict`` about a CSV file."""
+    table, file = folder / "patients.csv", folder / "model.json"
+    with table.open("w", encoding="utf-8", newline="") as opened:
+        writer = csv.writer(opened, quoting=csv.QUOTE_ALL)
+        writer.writerow(columns)
+        for row in zip(*(column.cells for column in columns.values()), strict=True):
+            writer.writerow(["" if cell is None else cell for cell in row])
+    model.save(file)
+    done = CliRunner().invoke(app, ["predict", str(file), str(table)])
+    assert done.exit_code == 0, done.output
+    rows = list(csv.DictReader(io.StringIO(done.stdout, newline="")))
+    chances = [float(row["probability"]) if row["probability"] else np.nan for row in rows]
+    return chances, [row["flags"].removeprefix("'") for row in rows]
+
+
+def by_query(model: Model, columns: Mapping[str, Column], database: Any) -> Found:
+    """Ask a database."""
+    n_rows = len(next(iter(columns.values())).cells)
+    table = {**columns, "row number": Column("whole", list(range(n_rows)))}
+    query = model.to_sql(database.dialect, key="row number")
+    rows = sorted(database.run(query, table), key=lambda row: row["row number"])
+    chances = [np.nan if row["probability"] is None else row["probability"] for row in rows]
+    return chances, [row["flags"] for row in rows]
 
 
 def as_inputs(model: Model, columns: Mapping[str, Column]) -> dict[str, Any]:

@@ -252,8 +252,8 @@ def expected(model: Model, columns: dict[str, Column]) -> tuple[list[float | Non
     for j in sorted({feature for term in model.terms for feature in term.features}):
         name = study.names[j]
         for i, cell in enumerate(columns[name].cells):
-            kind, value = _look(cell, study.covariates[name])
-            values[i, j], flag = _judge(kind, value, name, study.covariates[name], study.unusual)
+            kind, value = look_at(cell, study.covariates[name])
+            values[i, j], flag = judge(kind, value, name, study.covariates[name], study.unusual)
             flags[i] += [flag] * bool(flag)
             refused[i] |= flag.endswith("no prediction")
     terms: list[Any] = [*model.rule_terms, *model.linear_terms]
@@ -269,7 +269,7 @@ def expected(model: Model, columns: dict[str, Column]) -> tuple[list[float | Non
     return told, ["; ".join(words) for words in flags]
 
 
-def _look(cell: Any, covariate: Covariate) -> tuple[str, float]:
+def look_at(cell: Any, covariate: Covariate) -> tuple[str, float]:
     """Return what kind of cell it is, and its value in the study's coding."""
     if cell is None or cell != cell:
         return "missing", np.nan
@@ -300,7 +300,7 @@ def _look(cell: Any, covariate: Covariate) -> tuple[str, float]:
     return "missing" if key.casefold() in absent else "unseen", np.nan
 
 
-def _judge(
+def judge(
     kind: str, value: float, name: str, covariate: Covariate, policy: Unusual
 ) -> tuple[float, str]:
     """Return what the cell counts as, and what is said of it."""

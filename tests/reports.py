@@ -152,3 +152,37 @@ def as_texts(model: Model, patient: Floats) -> list[str]:
 def weird_tables(study: Study) -> dict[str, Any]:
     """Return tables of three sites of telling sizes."""
     return make_tables(study, sizes=(173, 139, 127))
+
+
+@cache
+def wide_model() -> Model:
+    """Return a model that needs much room: long names and levels, many of them, 25 hospitals."""
+    model = huge_model(60)
+    facts = study_facts(**SOLVERS["exact"], holdout=0.3, per_site=True)
+    old = facts["covariates"]
+    names = {name: f"{name}_on_admission_to_the_first_hospital_as_recorded" for name in old}
+    facts["covariates"] = {names[name]: _with_long_levels(old[name]) for name in old}
+    study = Study.from_mapping(facts)
+    judged = evaluated_model()
+    assert judged.evaluation is not None
+    assert judged.validation is not None
+    places = [f"University hospital of town {k}" for k in range(1, 26)]
+    of_one = [*judged.evaluation.sites.values()]
+    left_out = [*judged.validation.sites.values()]
+    return replace(
+        model,
+        study=study,
+        evaluation=replace(
+            judged.evaluation, sites={n: of_one[k % 3] for k, n in enumerate(places)}
+        ),
+        validation=replace(
+            judged.validation, sites={n: left_out[k % 3] for k, n in enumerate(places)}
+        ),
+    )
+
+
+def _with_long_levels(covariate: dict[str, Any]) -> dict[str, Any]:
+    words = "A level that somebody described in many words, not all of them needed: {}"
+    if "levels" in covariate:
+        return {**covariate, "labels": [words.format(level) for level in covariate["levels"]]}
+    return {**covariate, "label": "What this is, " * 6}

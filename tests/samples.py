@@ -33,7 +33,14 @@ from fedrulefit.testing.samples import (  # noqa: F401 - the tests' samples, too
 def take(table: Table, rows: Any) -> Table:
     """Return some patients of a table."""
     assert table.outcome is not None
-    return Table(table.values[rows], table.outcome[rows], table.weights[rows])
+    patients = None if table.patients is None else table.patients[rows]
+    return Table(table.values[rows], table.outcome[rows], table.weights[rows], patients)
+
+
+def repeat(study: Study, max_rows: int) -> Study:
+    """Return the study for tables in which a patient has up to `max_rows` rows."""
+    facts = {"patient": {"column": "patient", "max_rows": max_rows}}
+    return Study.model_validate({**study.model_dump(), **facts})
 
 
 def fit_model(study: Study, tables: Mapping[str, Table] | None = None, **options: Any) -> Model:

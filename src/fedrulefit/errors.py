@@ -65,6 +65,11 @@ class ReadingWarning(UserWarning):
     """How an estimator read a column is a guess, or deserves a look."""
 
 
+def get_extra(extra: str) -> str:
+    """Return how to install an extra: from a clone, while no package is published."""
+    return f"""in the folder of fedrulefit's source: pip install -e ".[{extra}]\""""
+
+
 MOST_WORDS: Final = 500
 """Most characters of another's text that are shown."""
 

@@ -11,6 +11,8 @@ import pytest
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.model import Model
+from fedrulefit.study import Covariate, Number
+from tests.random_models import expected, look_at, random_columns, random_model
 from tests.reports import (
     HEBREW,
     LONG,
@@ -44,6 +46,7 @@ ENTER = """(texts) => {
   document.getElementById("x0").dispatchEvent(new Event("input", { bubbles: true }));
   return document.getElementById("risk").dataset.risk;
 }"""
+FLAGS = "JSON.parse(document.getElementById('risk').dataset.flags)"
 
 
 def enter(page: Any, model: Model, patient: Floats) -> float:
@@ -58,6 +61,48 @@ def test_the_calculator_is_the_model(make: Callable[[], Model], open_report: Ope
     patients = draw_patients(model, 60 if make is huge_model else 300, seed=5)
     shown = [enter(page, model, patient) for patient in patients]
     np.testing.assert_allclose(shown, model.predict_proba(patients), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_model_and_any_patient(seed: int, open_report: Open) -> None:
+    """The same probability and the same flags as every other predictor gives."""
+    rng = np.random.default_rng(seed)
+    model = random_model(rng)
+    columns = random_columns(rng, model, 40, bad=0.1) | {
+        name: column
+        for name, column in random_columns(rng, model, 40).items()
+        if not isinstance(model.study.covariates[name], Number)
+    }
+    cells = [(columns[name].cells, covariate) for name, covariate in model.study.covariates.items()]
+    rows = [i for i in range(40) if all(can_be_entered(cell[i], c) for cell, c in cells)]
+    chances, flags = expected(model, columns)
+    page = open_report(model)
+    for i in rows:
+        texts = [type_cell(cell[i], covariate) for cell, covariate in cells]
+        shown, told = page.evaluate(ENTER, texts), page.evaluate(FLAGS)
+        assert "; ".join(told) == flags[i]
+        assert (shown is None) == (chances[i] is None)
+        if shown is not None:
+            assert abs(float(shown) - chances[i]) < 1e-9
+        # What is missing is asked for, all else is said beside the number.
+        said = page.locator("#risk-flags").text_content()
+        wanted = [flag for flag in told if not flag.endswith(" missing: no prediction")]
+        assert said == " ".join(f"{flag}." for flag in wanted)
+
+
+def can_be_entered(cell: Any, covariate: Covariate) -> bool:
+    """A select offers levels only; a person may type a decimal comma, a table may not hold one."""
+    if isinstance(covariate, Number):
+        return "," not in str(cell)
+    return look_at(cell, covariate)[0] != "unseen"
+
+
+def type_cell(cell: Any, covariate: Covariate) -> str:
+    """Return what is typed into a cell's field, or chosen in it."""
+    if isinstance(covariate, Number):
+        return "" if cell is None else cell if isinstance(cell, str) else repr(cell)
+    kind, place = look_at(cell, covariate)
+    return str(int(place)) if kind == "known" else ""
 
 
 def test_the_calculator_explains_as_the_model_does(open_report: Open) -> None:
@@ -102,7 +147,7 @@ def test_the_curve_follows_the_value_that_moves(open_report: Open) -> None:
         assert f"now {100 * shown:.1f} %" in page.locator("#curve-words").inner_text()
 
 
-def test_what_cannot_be_used_is_said_and_not_computed(open_report: Open) -> None:
+def test_what_is_unusual_is_said_beside_the_number(open_report: Open) -> None:
     page = open_report(sample_model())
     risk = page.locator("#risk")
     assert "Still needed: gcs, sex" in page.locator("#risk-note").inner_text()
@@ -110,18 +155,29 @@ def test_what_cannot_be_used_is_said_and_not_computed(open_report: Open) -> None
     page.locator("#x2").fill("8")
     page.locator("#x4").select_option("1")
     assert risk.get_attribute("data-risk") is not None
-    page.locator("#x0").fill("old")
-    assert page.locator("#x0").get_attribute("aria-invalid") == "true"
-    assert risk.get_attribute("data-risk") is None
-    for text in ("1e999", "Infinity", "0x10", "1 2", "--1"):
+    without = risk.get_attribute("data-risk")
+    for text in ("old", "0x10", "1 2", "--1"):
         page.locator("#x0").fill(text)
-        assert risk.get_attribute("data-risk") is None, text
+        assert page.locator("#x0").get_attribute("aria-invalid") == "true"
+        assert risk.get_attribute("data-risk") == without
+        words = "age not a number: counted as missing."
+        assert page.locator("#risk-flags").inner_text() == words
+        assert words in page.locator("#x0-hint").inner_text()
     page.locator("#x0").fill("61,5")
+    assert page.locator("#risk-flags").inner_text() == ""
     comma = risk.get_attribute("data-risk")
     page.locator("#x0").fill("61.5")
     assert comma == risk.get_attribute("data-risk") is not None
-    page.locator("#x0").fill("300")
-    assert "Outside of the study's range" in page.locator("#x0-hint").inner_text()
+    page.locator("#x0").fill("100")
+    oldest = risk.get_attribute("data-risk")
+    for text in ("300", "1e999", "Infinity"):
+        page.locator("#x0").fill(text)
+        assert risk.get_attribute("data-risk") == oldest
+        words = "age above the range: counted as 100 years."
+        assert page.locator("#risk-flags").inner_text() == words
+    page.locator("#x2").fill("much")
+    assert risk.get_attribute("data-risk") is None
+    assert "gcs not a number: no prediction." in page.locator("#risk-flags").inner_text()
     page.get_by_role("button", name="Clear").click()
     page.wait_for_function("document.getElementById('risk').dataset.risk === undefined")
 

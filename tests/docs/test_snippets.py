@@ -13,20 +13,19 @@ from typing import Any
 
 import matplotlib
 import matplotlib.pyplot as plt
-import pandas as pd
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
 from fedrulefit.cli.app import app
-from tests.docs.pages import PAGES, Block, name, read_blocks, read_commands
+from tests.docs.pages import PAGES, ROOT, Block, name, read_blocks, read_commands
 
-runner = CliRunner(env={"COLUMNS": "80", "NO_COLOR": "1"})
+runner = CliRunner(env={"NO_COLOR": "1"})
 
 
-def run(command: str) -> Result:
+def run(command: str, columns: int = 80) -> Result:
     arguments = shlex.split(command, comments=True)[1:]
-    result = runner.invoke(app, arguments)
+    result = runner.invoke(app, arguments, env={"COLUMNS": str(columns)})
     assert result.exit_code == 0, f"{command}\n{result.output}\n{result.exception!r}"
     return result
 
@@ -50,16 +49,9 @@ def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workplace(tmp_path: Path, demo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the demo's tables under the names that the README uses.
-
-    The README's study is a draft, and its patient has only two values, so no
-    other column may look complete.
-    """
-    frame = pd.read_csv(demo_folder / "academic.csv")
-    frame.loc[0, ["age", "sex", "ISS"]] = None
-    frame.to_csv(tmp_path / "hospital_a.csv", index=False)
-    shutil.copy(demo_folder / "regional.csv", tmp_path / "hospital_b.csv")
-    shutil.copy(demo_folder / "rural.csv", tmp_path / "new.csv")
+    """A folder such as a clone after ``make demo``."""
+    shutil.copytree(demo_folder, tmp_path / "fedrulefit-demo")
+    shutil.copytree(ROOT / "docs" / "results", tmp_path / "docs" / "results")
     monkeypatch.chdir(tmp_path)
     matplotlib.use("Agg")
     yield tmp_path
@@ -75,7 +67,7 @@ def run_commands(block: Block, demo_folder: Path) -> None:
             target = Path(words[words.index("--output") + 1]) if "--output" in words else None
             shutil.copytree(demo_folder, target or Path("fedrulefit-demo"), dirs_exist_ok=True)
             continue
-        outputs.append(run(command).output)
+        outputs.append(run(command, columns=max(80, *map(len, block.text.splitlines()))).output)
     if block.language != "console":
         return
     printed = " ".join(" ".join(outputs).split())

@@ -22,7 +22,7 @@ from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Contribution
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.privacy.bill import PrivacyBill
-from fedrulefit.report import contents
+from fedrulefit.report.specification import list_specification
 from tests.docs.pages import ROOT
 from tests.samples import SOLVERS, fit_model, make_study, make_tables
 
@@ -85,7 +85,10 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "PrivacyBill": lambda: numbers(PrivacyBill),
     "Explanation": lambda: numbers(Explanation) | numbers(Contribution),
     "report: the whole model in numbers": lambda: {
-        name for name in contents.list_specification(shown_model())[0] if name != "Term"
+        name
+        for table in list_specification(shown_model()).values()
+        for name in table.columns
+        if name not in {"Rule", "Variable"}
     },
 }
 

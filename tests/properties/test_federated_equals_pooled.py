@@ -30,7 +30,7 @@ from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
-from tests.samples import make_frame, make_study, record, study_facts, take, take_apart
+from tests.samples import make_frame, make_study, record, repeat, study_facts, take, take_apart
 
 quick = settings(max_examples=25, derandomize=True, deadline=None)
 
@@ -284,6 +284,27 @@ def test_the_exact_fit_is_that_of_the_pool(parts: dict[str, np.ndarray], weights
         study = Study.model_validate({**study.model_dump(), "weight": {"column": "w", "max": 3}})
         heavy = np.resize([1.0, 2.0, 0.5], POOL.n_rows)
         table = Table(POOL.values, POOL.outcome, heavy)
+    same_fit(study, table, parts)
+
+
+@given(seed=st.integers(0, 2**32 - 1), n_sites=st.integers(1, 4))
+@settings(max_examples=8, derandomize=True, deadline=None)
+def test_so_it_is_where_patients_have_several_rows(seed: int, n_sites: int) -> None:
+    """Each patient with all rows at one site; the sums are over rows."""
+    exact = {"solver": "exact", "penalty": 0.01, "single_cutoffs": True, "tolerance": 1e-10}
+    study = repeat(make_study(n_trees=0, spreads="histogram", n_cutoffs=4, **exact), 4)
+    rng = np.random.default_rng(seed)
+    whose = np.repeat(np.arange(90), rng.integers(1, 5, 90))
+    table = take(POOL, whose)
+    table = Table(table.values, table.outcome, table.weights, whose)
+    site_of = rng.permutation(np.arange(90) % n_sites)
+    parts = {f"site {k}": np.flatnonzero(site_of[whose] == k) for k in range(n_sites)}
+    pooled = same_fit(study, table, parts)
+    assert pooled.provenance.patients == len(whose)
+
+
+def same_fit(study: Study, table: Table, parts: dict[str, Any]) -> Model:
+    """Compare the fit over sites with that of the pool; return the latter."""
     pooled = inprocess.fit(study, {"pool": table}).model
     model = inprocess.fit(study, {name: take(table, rows) for name, rows in parts.items()}).model
     assert len(pooled.terms) > 3
@@ -297,3 +318,4 @@ def test_the_exact_fit_is_that_of_the_pool(parts: dict[str, np.ndarray], weights
     for name in names:
         assert abs(left.get(name, 0.0) - right.get(name, 0.0)) <= 1e-7, name
     assert abs(model.intercept - pooled.intercept) <= 1e-7
+    return pooled

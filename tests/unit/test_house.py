@@ -84,6 +84,7 @@ ROOT_MODULES = {
     "demo.py": "synthetic hospitals to try everything on",
     "errors.py": "all errors of the package",
     "files.py": "how files are written: whole, private, durable",
+    "numerals.py": "how numbers are written for people",
     "plot.py": "pictures of a model, public",
     "registry.py": "parts that are found by name, such as engines",
     "toml.py": "reading TOML into checked classes",

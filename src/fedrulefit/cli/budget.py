@@ -25,6 +25,7 @@ def budget_of(
         spent_study=sum(epsilon for name, epsilon in spent if name == study.name),
         spent_dataset=sum(epsilon for _, epsilon in spent),
         whose="the default policy" if policy is None else "the policy",
+        max_rows=study.max_rows,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -70,15 +71,26 @@ def _facts(explanation: Explanation, model: Model) -> dict[str, object]:
     return {
         "baseline": explanation.baseline,
         "contributions": [asdict(part) for part in explanation.contributions],
-        words.predictor_column: explanation.linear_predictor,
-        words.prediction_column: explanation.prediction,
+        words.predictor_column: _known(explanation.linear_predictor),
+        words.prediction_column: _known(explanation.prediction),
+        "flags": explanation.flags,
     }
+
+
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else number
 
 
 def _show(explanation: Explanation, model: Model) -> None:
     console, family = stdout(), model.study.family
     label = model.study.outcome.label or model.study.outcome.column
-    console.print(line(f"{label}: {family.tell(explanation.prediction)}", style="bold"))
+    refused = math.isnan(explanation.prediction)
+    told = "no prediction" if refused else family.tell(explanation.prediction)
+    console.print(line(f"{label}: {told}", style="bold"))
+    for flag in explanation.flags:
+        console.print(line(flag, style="yellow"))
+    if refused:
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("because", overflow="fold", ratio=1)
     table.add_column(f"adds to the {family.words.predictor}", justify="right", no_wrap=True)

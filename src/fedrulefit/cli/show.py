@@ -22,7 +22,7 @@ from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.model.subgroups import NAMES, Among, tell_patients
 from fedrulefit.model.validation import SiteValidation
-from fedrulefit.model.wording import STANDS_FOR_SITE, tell_stand_ins
+from fedrulefit.model.wording import STANDS_FOR_SITE, name_rows, tell_rows, tell_stand_ins
 from fedrulefit.protocol.coordinator import Progress
 
 if TYPE_CHECKING:
@@ -170,13 +170,14 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
     kind = "SYNTHETIC data, " if model.study.synthetic else ""
     return [
         f"{model.study.name}: {kind}{len(origin.sites)} site{'s' * (len(origin.sites) != 1)}, "
-        f"{origin.patients:,.0f} patients, {label} in {rate}.",
+        f"{origin.patients:,.0f} {name_rows(model.study)}, {label} in {rate}.",
         f"{len(model.rule_terms)} rules and {len(model.linear_terms)} linear terms "
         f"of {origin.candidates} candidate rules, after {origin.rounds} rounds "
         f"({origin.solver}, λ = {origin.penalty:.3g}{' by cross-validation' * bool(origin.path)}).",
         _certificate_line(model),
         *([f"Note: {warning}."] if warning else []),
         *([f"Note: {stand_ins}"] if stand_ins else []),
+        *([f"Note: {tell_rows(model.study)}"] if tell_rows(model.study) else []),
     ]
 
 

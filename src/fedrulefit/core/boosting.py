@@ -97,6 +97,7 @@ def grow_trees(
     min_leaf: float,
     rng: np.random.Generator,
     n_threads: int = 1,
+    patients: Ints | None = None,
 ) -> list[Tree]:
     """Grow `n_trees` boosted trees for the loss of the outcome's family.
 
@@ -109,6 +110,8 @@ def grow_trees(
         Draws the leaf counts and seeds the subsamples.
     n_threads : int
         Threads of LightGBM; the trees do not depend on it.
+    patients : (n_rows,) int64, optional
+        Whose each row is: a tree then sees all rows of a patient, or none.
 
     Returns
     -------
@@ -120,6 +123,7 @@ def grow_trees(
     bagging_seed = int(rng.integers(2**31 - 1))
     counted = weights > 0
     codes, outcome, weights = codes[counted], outcome[counted], weights[counted]
+    place = None if patients is None or subsample == 1 else patients[counted]
     start = family.start(outcome, weights)
     if start is None or weights.sum() < 2 * min_leaf or n_trees == 0:
         return []
@@ -136,13 +140,14 @@ def grow_trees(
             "min_sum_hessian_in_leaf": min_leaf * (1 - 1e-6),
             # In a leaf of one class every gain is 0 but for rounding.
             "min_gain_to_split": 1e-9 * float(weights.sum()),
-            "bagging_fraction": subsample,
-            "bagging_freq": int(subsample < 1),
+            "bagging_fraction": subsample if place is None else 1.0,
+            "bagging_freq": int(subsample < 1 and place is None),
             "bagging_seed": bagging_seed,
             "num_threads": n_threads,
         },
     )
-    _boost(booster, leaf_counts, family, outcome, weights)
+    seen = None if place is None else _draw_patients(place, subsample, bagging_seed)
+    _boost(booster, leaf_counts, family, outcome, weights, seen)
     # Boosted trees repeat their splits.
     read = cache(partial(_read_split, columns, grid))
     dumped = booster.dump_model()["tree_info"]
@@ -223,15 +228,31 @@ def _make_booster(matrix: Any, init_score: Floats, params: dict[str, Any]) -> An
     return lightgbm.Booster(params, data)
 
 
+def _draw_patients(place: Ints, share: float, seed: int) -> Iterator[Floats]:
+    """Yield for every tree which rows it sees, shape (n_rows,): 1 or 0, alike for a patient's."""
+    rng, whose = np.random.default_rng(seed), np.unique(place, return_inverse=True)[1]
+    while True:
+        yield (rng.random(whose.max() + 1) < share).astype(np.float64)[whose]
+
+
 def _boost(
-    booster: Any, leaf_counts: Ints, family: Family, outcome: Floats, weights: Floats
+    booster: Any,
+    leaf_counts: Ints,
+    family: Family,
+    outcome: Floats,
+    weights: Floats,
+    seen: Iterator[Floats] | None,
 ) -> None:
-    """Grow a tree for each count of leaves, on the residuals that the trees before it leave."""
+    """Grow a tree for each count of leaves, on the residuals that the trees before it leave.
+
+    `seen` tells which rows each tree sees; all, or what LightGBM draws, if not given.
+    """
     alone = np.ones(len(outcome))
 
     def objective(predictor: Floats, _: Any) -> tuple[Any, Any]:
         slope = family.slope(predictor, outcome, alone)
-        return weights * (np.rint(slope / RESIDUAL_STEP) * RESIDUAL_STEP), weights
+        counted = weights if seen is None else weights * next(seen)
+        return counted * (np.rint(slope / RESIDUAL_STEP) * RESIDUAL_STEP), counted
 
     last = 0
     for n_leaves in leaf_counts.tolist():

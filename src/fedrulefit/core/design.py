@@ -30,14 +30,14 @@ Oracles: the dense matrix (``tests/properties/test_design.py``), and Python's in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from fedrulefit.core.arrays import Bits, Codes, Floats, Ints
+from fedrulefit.core.arrays import Bits, Bools, Codes, Floats, Ints
 from fedrulefit.core.fixed import EXACT, ROOT_BITS, round_coef
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.rules import Condition, Rule
@@ -198,6 +198,16 @@ class Design:
     def dense_rules(self) -> Floats:
         """Return the rule columns as a matrix: for few patients or few rules."""
         return _unpack(self.bits, self.n_rows)
+
+    def rule_blocks(self) -> Iterator[tuple[slice, Bools]]:
+        """Yield which patients satisfy some of the rules, shape (n_rows, n_some), and which."""
+        n_rules = self.layout.n_rules
+        step = max(1, 8 * BLOCK_CELLS // max(self.n_rows, 1))
+        for start in range(0, n_rules, step):
+            rules = slice(start, min(start + step, n_rules))
+            packed = self.bits[:, rules]
+            block = np.unpackbits(packed, axis=0, count=self.n_rows, bitorder="little")
+            yield rules, block.astype(np.bool_)
 
     def take(self, terms: Ints) -> Design:
         """Return the design of some terms, increasing; the whole baseline is among them."""

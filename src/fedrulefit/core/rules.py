@@ -36,6 +36,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Bools, Floats
 from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.numerals import DIGITS, format_number
 
 MAX_ALIKE: Final = 256
 """Most rules or conditions of one hash: sets of more of them would take very long."""
@@ -308,6 +309,7 @@ def describe_condition(
     name: str,
     *,
     unit: str = "",
+    step: float | None = None,
     levels: Sequence[str] = (),
     shares: Floats | None = None,
 ) -> str:
@@ -318,6 +320,11 @@ def describe_condition(
 
     Parameters
     ----------
+    unit : str
+        Of a number, as its step: cut-offs are written to it.
+    step : float, optional
+    levels : sequence of str
+        Words for the codes of anything else.
     shares : (n_codes,) or (n_codes + 1,) float64, optional
         How frequent each code is (:func:`~fedrulefit.core.cutoffs.estimate_shares`).
     """
@@ -327,13 +334,16 @@ def describe_condition(
         return f"{name} is missing"
     if present == (1 << axis.n_codes) - 1:
         return f"{name} is not missing"
+    if axis.kind == "number":
+        words = _describe_range(present, axis, name, unit, step)
+    else:
+        words = _describe_levels(present, axis, name, levels)
     among_known = _share_of_known(condition, axis, shares)
     if not missing and among_known >= NEARLY_ALL:
-        return f"{name} is not missing (and {_describe_known(present, axis, name, unit, levels)})"
+        return f"{name} is not missing (and {words})"
     if missing and among_known <= 1 - NEARLY_ALL:
-        return f"{name} is missing (or {_describe_known(present, axis, name, unit, levels)})"
-    suffix = " (or missing)" if missing else ""
-    return _describe_known(present, axis, name, unit, levels) + suffix
+        return f"{name} is missing (or {words})"
+    return f"{words} (or missing)" if missing else words
 
 
 def _share_of_known(condition: Condition, axis: Axis, shares: Floats | None) -> float:
@@ -345,25 +355,20 @@ def _share_of_known(condition: Condition, axis: Axis, shares: Floats | None) -> 
     return satisfied / float(known.sum()) if known.sum() > 0 else 0.5
 
 
-def _describe_known(present: int, axis: Axis, name: str, unit: str, levels: Sequence[str]) -> str:
-    """Return which known values satisfy a condition, in words."""
-    if axis.kind == "number":
-        bounds = as_interval(present)
-        if bounds is None:
-            raise ValueError("a condition on a number must be an interval")
-        return _describe_range(bounds, axis, name, unit)
+def _describe_levels(present: int, axis: Axis, name: str, levels: Sequence[str]) -> str:
+    """Return which levels satisfy a condition, in words."""
     chosen = [levels[c] for c in range(axis.n_codes) if present >> c & 1]
     if axis.kind == "yes/no" or len(chosen) == 1:
         return f"{name} = {chosen[0]}"
     if axis.kind == "ordered":
-        return _describe_levels(chosen, levels, name)
+        return _describe_ordered(chosen, levels, name)
     if len(chosen) == axis.n_codes - 1:
         (other,) = [levels[c] for c in range(axis.n_codes) if not present >> c & 1]
         return f"{name} ≠ {other}"
     return f"{name} is {', '.join(chosen[:-1])} or {chosen[-1]}"
 
 
-def _describe_levels(chosen: Sequence[str], levels: Sequence[str], name: str) -> str:
+def _describe_ordered(chosen: Sequence[str], levels: Sequence[str], name: str) -> str:
     """Return a range of ordered levels: ``NYHA ≥ III``."""
     if chosen[0] == levels[0]:
         return f"{name} ≤ {chosen[-1]}"
@@ -372,31 +377,25 @@ def _describe_levels(chosen: Sequence[str], levels: Sequence[str], name: str) ->
     return f"{chosen[0]} ≤ {name} ≤ {chosen[-1]}"
 
 
-def _describe_range(bounds: tuple[int, int], axis: Axis, name: str, unit: str) -> str:
-    lo, hi = bounds
+def _describe_range(present: int, axis: Axis, name: str, unit: str, step: float | None) -> str:
+    """Return which range of a number satisfies a condition, in words."""
+    bounds = as_interval(present)
+    if bounds is None:
+        raise ValueError("a condition on a number must be an interval")
+    low, high = (format_cutoff(axis, k - 1, step) if 0 < k < axis.n_codes else "" for k in bounds)
     tail = f" {unit}" if unit else ""
-    if lo == 0:
-        return f"{name} < {_format_cutoff(axis, hi - 1)}{tail}"
-    if hi == axis.n_codes:
-        return f"{name} ≥ {_format_cutoff(axis, lo - 1)}{tail}"
-    return f"{_format_cutoff(axis, lo - 1)} ≤ {name} < {_format_cutoff(axis, hi - 1)}{tail}"
+    if not low:
+        return f"{name} < {high}{tail}"
+    return f"{low} ≤ {name} < {high}{tail}" if high else f"{name} ≥ {low}{tail}"
 
 
-def _format_cutoff(axis: Axis, position: int) -> str:
-    """Return a cut-off with as many digits as tell it from its neighbours."""
+def format_cutoff(axis: Axis, position: int, step: float | None = None) -> str:
+    """Return a cut-off to its step, or with as many digits as tell it from its neighbours."""
     near = axis.cutoffs[max(position - 1, 0) : position + 2].tolist()
     value = float(axis.cutoffs[position])
-    if len({format_number(other) for other in near}) == len(near):
-        return format_number(value)
-    for digits in range(5, 17):
+    if len({format_number(other, step) for other in near}) == len(near):
+        return format_number(value, step)
+    for digits in range(DIGITS + 1, 17):
         if len({f"{other:.{digits}g}" for other in near}) == len(near):
             return f"{value:.{digits}g}"
     return repr(value)
-
-
-def format_number(value: float) -> str:
-    """Return a cut-off as people write it: four significant digits, no zeros.
-
-    The exact value stays in the model file; this is for reading.
-    """
-    return f"{value:.4g}" if abs(value) < 9_999.5 else f"{value:,.0f}".replace(",", " ")

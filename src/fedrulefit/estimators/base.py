@@ -37,7 +37,8 @@ from fedrulefit.estimators.reading import (
     refuse_beside_study,
     unused_name,
 )
-from fedrulefit.estimators.targets import check_folds, encode_classes, read_sites
+from fedrulefit.estimators.repeated import check_repeated, declare_patient, rows_each
+from fedrulefit.estimators.targets import check_folds, encode_classes, read_patients, read_sites
 from fedrulefit.privacy.mechanisms import Noise
 from fedrulefit.study import (
     Outcome,
@@ -66,7 +67,7 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
     def _noise(self, site: str) -> Noise | None:
         return None
 
-    def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any) -> Any:
+    def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any, patients: Any) -> Any:
         given: Floats | None = None
         if sample_weight is not None:
             given = _check_sample_weight(
@@ -76,16 +77,18 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         self.classes_, outcome = encode_classes(y, asker=self)
         check_consistent_length(values, outcome)
         labels = read_sites(sites, len(values))
-        study = self._study(given)
-        if study.settings.penalty == "cv":
-            check_folds(outcome, study.settings.folds)
         weights = np.ones(len(values)) if given is None else given
         counted = weights > 0
-        table = Table(values[counted], outcome[counted], weights[counted])
-        self._learn(study, table, labels[counted])
+        labels, whose = labels[counted], read_patients(patients, len(values))
+        table = Table(values, outcome, weights, whose).take(counted)
+        if whose is None:
+            check_repeated(table)
+        self._learn(self._study(given, rows_each(table, labels)), table, labels)
         return self
 
     def _learn(self, study: Study, table: Table, labels: npt.NDArray[np.str_]) -> None:
+        if study.settings.penalty == "cv":
+            check_folds(table, study.settings.folds)
         fitted = inprocess.fit(
             study,
             {name: table.take(labels == name) for name in np.unique(labels).tolist()},
@@ -131,9 +134,9 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         """Return X with a name for each column, for the model to read like any table."""
         return name_columns(X, list(self.study_.covariates), asker=self, reset=False)
 
-    def _study(self, weights: Floats | None) -> Study:
+    def _study(self, weights: Floats | None, max_rows: int | None) -> Study:
         covariates = self._covariates if self.study is None else self.study.covariates
-        weight = None
+        weight, patient = None, declare_patient(self.study, max_rows, covariates)
         if weights is not None:
             check_counts(weights)
             weight = Weight(
@@ -148,6 +151,8 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
                 raise DataError("the study has patient weights: pass them as sample_weight")
             if declared is not None and weights is not None and weights.max() > declared.max:
                 raise DataError(f"a weight is above the study's public bound {declared.max:g}")
+            if patient is not None and self.study.patient is None:
+                facts |= {"patient": patient, "ranges_from_data": True}
             return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
         negative, positive = (str(label) for label in self.classes_)
         column = unused_name("outcome", covariates)
@@ -158,6 +163,7 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
             outcome=outcome,
             covariates=dict(covariates),
             weight=weight,
+            patient=patient,
             settings=self._resolve(None),
         )
 

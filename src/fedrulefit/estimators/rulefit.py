@@ -117,7 +117,13 @@ class FederatedRuleFitClassifier(RuleFitBase):
             setattr(self, name, value)
 
     def fit(
-        self, X: Any, y: Any, *, sites: Any = None, sample_weight: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sites: Any = None,
+        sample_weight: Any = None,
+        patients: Any = None,
     ) -> FederatedRuleFitClassifier:
         """Learn one model over all sites.
 
@@ -132,8 +138,11 @@ class FederatedRuleFitClassifier(RuleFitBase):
             The site of every patient; without it, all are one site.
         sample_weight : (n_rows,), optional
             How many patients a row stands for.
+        patients : (n_rows,), optional
+            Whose each row is, where a patient may have several: they stay in one fold and count
+            as one patient wherever patients must be enough. Without it every row is a patient.
         """
-        fitted: FederatedRuleFitClassifier = self._fit(X, y, sites, sample_weight)
+        fitted: FederatedRuleFitClassifier = self._fit(X, y, sites, sample_weight, patients)
         return fitted
 
     def _noise(self, site: str) -> Noise | None:
@@ -218,11 +227,13 @@ class RuleFitClassifier(RuleFitBase):
         for name, value in settings.items():
             setattr(self, name, value)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> RuleFitClassifier:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, patients: Any = None
+    ) -> RuleFitClassifier:
         """Learn a model from pooled data; see :class:`FederatedRuleFitClassifier`."""
         if self.cutoffs not in ("exact", "histogram"):
             raise ValueError(f"cutoffs must be 'exact' or 'histogram', not {self.cutoffs!r}")
-        fitted: RuleFitClassifier = self._fit(X, y, None, sample_weight)
+        fitted: RuleFitClassifier = self._fit(X, y, None, sample_weight, patients)
         return fitted
 
     def _more_settings(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What all our classifiers do with ``y`` and ``sites``."""
+"""What all our classifiers do with ``y``, ``sites`` and ``patients``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import pandas as pd
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.errors import DataError
+from fedrulefit.table.columns import from_array
+from fedrulefit.table.patient_column import number_patients
+from fedrulefit.table.patients import Table
 
 
 def encode_classes(y: Any, *, asker: object) -> tuple[npt.NDArray[Any], Floats]:
@@ -57,14 +60,27 @@ def read_sites(sites: Any, n_rows: int) -> npt.NDArray[np.str_]:
     return np.array([str(label) for label in labels])
 
 
-def check_folds(outcome: Floats, n_folds: int) -> None:
+def read_patients(patients: Any, n_rows: int) -> Ints | None:
+    """Return a number for the patient of every row, shape (n_rows,); None where none is given."""
+    if patients is None:
+        return None
+    labels = _read_column(patients, "patients", example="patient")
+    check_consistent_length(labels, np.empty(n_rows))
+    places = number_patients(labels if labels.dtype.kind in "iu" else from_array(labels))
+    if (places < 0).any():
+        raise DataError("patients has missing entries: every row is of one patient")
+    return places
+
+
+def check_folds(table: Table, n_folds: int) -> None:
     """Warn where cross-validation has fewer patients of an outcome than folds."""
+    outcome = table.people.outcome
     n_fewer = int(min(outcome.sum(), len(outcome) - outcome.sum()))
     if n_fewer < n_folds:
         warnings.warn(
             f"cross-validation in {n_folds} folds has only {n_fewer} patients of one outcome, so "
             "chance chooses 'penalty': give it a number, or lower 'folds'",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from fedrulefit.errors import FederationError
+from fedrulefit.errors import FederationError, get_extra
 from fedrulefit.registry import Choice, Registry
 
 Wants = Callable[[str, bytes, int], bool]
@@ -86,7 +86,7 @@ TRANSPORTS: Final[Registry[Transport]] = Registry(
         DEFAULT: Choice(
             "fedrulefit.federation.flare.wire:Wire",
             needs="nvflare",
-            advice='federations need NVIDIA FLARE: pip install "fedrulefit[flare]"',
+            advice=f"federations need NVIDIA FLARE; {get_extra('flare')}",
         )
     },
 )

@@ -47,9 +47,10 @@ import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.grid import encode, linear_values
-from fedrulefit.core.rules import Condition, as_interval, format_number
+from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import LinearTerm, Model, RuleTerm
+from fedrulefit.numerals import format_number
 from fedrulefit.study import Number
 
 if TYPE_CHECKING:
@@ -218,5 +219,5 @@ def _label(model: Model, feature: int, value: float) -> str:
     if np.isnan(value):
         return "missing"
     if isinstance(covariate, Number):
-        return format_number(value)
+        return format_number(value, covariate.step)
     return covariate.words[int(value)]

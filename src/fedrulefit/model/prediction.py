@@ -20,10 +20,10 @@ import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.model.unforeseen import list_flags
+from fedrulefit.model.unforeseen import Flag, list_flags
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_columns
-from fedrulefit.table.reading import Reading, States, read_coded, read_column
+from fedrulefit.table.reading import Cell, Reading, States, read_coded, read_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,12 +49,14 @@ class Patients:
         The :class:`~fedrulefit.table.reading.Cell` of what the study does not foresee, else 0.
     refused : (n_rows,) bool
         Who gets no prediction.
+    words : tuple of dict
+        The flags of each covariate.
     """
 
-    study: Study
     values: Floats
     unusual: States
     refused: Bools
+    words: tuple[dict[Cell, Flag], ...]
 
     def hide(self, numbers: Floats) -> Floats:
         """Return numbers of the patients, NaN for those who get no prediction."""
@@ -68,38 +70,70 @@ class Patients:
         if not len(rows):
             return found
         kinds, which = np.unique(self.unusual[rows], axis=0, return_inverse=True)
-        words = [self._tell(kind) for kind in kinds]
+        told = [
+            tuple(self.words[j][cells[j]].text for j in np.flatnonzero(cells)) for cells in kinds
+        ]
         for row, k in zip(rows.tolist(), which.ravel().tolist(), strict=True):
-            found[row] = words[k]
+            found[row] = told[k]
         return found
 
-    def _tell(self, cells: States) -> tuple[str, ...]:
-        return tuple(
-            list_flags(self.study, self.study.names[j])[cells[j]].text
-            for j in np.flatnonzero(cells).tolist()
-        )
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a model says of patients.
+
+    Parameters
+    ----------
+    prediction, predictor : (n_rows,) float64
+        NaN for none.
+    flags : list of tuple of str
+        What is unusual about each patient.
+    """
+
+    prediction: Floats
+    predictor: Floats
+    flags: list[tuple[str, ...]]
 
 
 def read_patients(model: Model, source: Source | Floats) -> Patients:
     """Return the patients of a table, or of an array in the study's coding."""
-    study, used = model.study, model.features
+    study, words = model.study, list_flags(model)
     readings = _read(study, source)
     shape = (len(readings[0].values), study.n_features)
     values, unusual = np.empty(shape), np.zeros(shape, dtype=np.uint8)
     refused = np.zeros(shape[0], dtype=np.bool_)
-    for j, (name, reading) in enumerate(zip(study.names, readings, strict=True)):
+    for j, (reading, flags) in enumerate(zip(readings, words, strict=True)):
         values[:, j] = reading.values
-        present = np.bincount(reading.states, minlength=1)
-        if j not in used or present[0] == shape[0]:
-            continue
-        for cell, flag in list_flags(study, name).items():
-            if cell >= len(present) or not present[cell]:
+        found = np.bincount(reading.states, minlength=len(Cell))
+        for cell, flag in flags.items():
+            if not found[cell]:
                 continue
             here = reading.states == cell
             unusual[here, j], values[here, j] = cell, flag.value
             if flag.fate == "refuse":
                 refused |= here
-    return Patients(study, values, unusual, refused)
+    return Patients(values, unusual, refused, words)
+
+
+def predict_patients(model: Model, source: Source | Floats) -> Predictions:
+    """Return each patient's prediction and flags."""
+    patients = read_patients(model, source)
+    predictor = patients.hide(model.linear_predictor(patients.values))
+    return Predictions(model.study.family.link.inverse(predictor), predictor, patients.flags)
+
+
+def predict_frame(model: Model, source: Source | Floats) -> pd.DataFrame:
+    """Return :meth:`Model.predict_frame`."""
+    import pandas as pd
+
+    words, found = model.study.family.words, predict_patients(model, source)
+    return pd.DataFrame(
+        {
+            words.prediction_column: found.prediction,
+            words.predictor_column: found.predictor,
+            FLAGS_COLUMN: [BETWEEN_FLAGS.join(flags) for flags in found.flags],
+        }
+    )
 
 
 def _read(study: Study, source: Source | Floats) -> Sequence[Reading]:
@@ -115,19 +149,3 @@ def _read(study: Study, source: Source | Floats) -> Sequence[Reading]:
         read_coded(column, covariate)
         for column, covariate in zip(values.T, study.covariates.values(), strict=True)
     ]
-
-
-def predict_frame(model: Model, source: Source | Floats) -> pd.DataFrame:
-    """Return :meth:`Model.predict_frame`."""
-    import pandas as pd
-
-    family = model.study.family
-    patients = read_patients(model, source)
-    predictor = patients.hide(model.linear_predictor(patients.values))
-    return pd.DataFrame(
-        {
-            family.words.prediction_column: family.link.inverse(predictor),
-            family.words.predictor_column: predictor,
-            FLAGS_COLUMN: [BETWEEN_FLAGS.join(flags) for flags in patients.flags],
-        }
-    )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from fedrulefit.core.subgroups import UNKNOWN, Contrast, contrast
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model.terms import Counts, RuleTerm, Told, rate_of
+from fedrulefit.model.wording import tell_rows
 
 if TYPE_CHECKING:
     from fedrulefit.model.model import Model
@@ -67,11 +68,14 @@ def choose_patients(model: Model, patients: Among | None, *, by_site: bool = Fal
 def tell_patients(model: Model, patients: Among, *, by_site: bool = False) -> str:
     """Return what must stand beside such rates."""
     if patients == "held-out":
-        words = "Held-out patients: the rules were not learnt from them."
-        return words if by_site else f"{words} Each 95 % interval is for its own rule."
-    caution = "Patients the rules were learnt from: differences look larger than they are."
-    known = any(term.held_out for term in model.rule_terms)
-    return caution if known else f"{caution} {_why_training(model)}"
+        words = ["Held-out patients: the rules were not learnt from them."]
+        if not by_site:
+            words.append("Each 95 % interval is for its own rule.")
+    else:
+        words = ["Patients the rules were learnt from: differences look larger than they are."]
+        if not any(term.held_out for term in model.rule_terms):
+            words.append(_why_training(model))
+    return " ".join(filter(None, [*words, tell_rows(model.study)]))
 
 
 def _why_training(model: Model) -> str:

@@ -1,8 +1,9 @@
 """What a prediction makes of values that the study does not foresee, and what it says of them.
 
-In: a study, with its policy (:class:`~fedrulefit.study.Unusual`). Out: for each covariate and
-kind of cell a :class:`Flag`. This is the only place that decides it: the prediction in Python,
-SQL, ONNX and the calculator of the page all follow these flags, and show these words.
+In: a model, whose study has a policy (:class:`~fedrulefit.study.Unusual`). Out: for each
+covariate and kind of cell a :class:`Flag`. This is the only place that decides it: the
+prediction in Python, SQL, ONNX and the calculator of the page follow these flags, and show
+these words.
 
 A missing value is foreseen, unless the study has the covariate complete: then the model
 learnt nothing of missing values, and whatever counts as missing leaves no prediction.
@@ -12,11 +13,15 @@ Oracle: a loop over cells that knows the rules by heart (``tests/random_models.p
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from fedrulefit.study import Covariate, Number, Study
+from fedrulefit.study import Covariate, Number, Unusual
 from fedrulefit.table.reading import Cell
+
+if TYPE_CHECKING:
+    from fedrulefit.model.model import Model
 
 Fate = Literal["clip", "missing", "refuse"]
 """Counted at the nearer end of the range; counted as missing; no prediction."""
@@ -40,16 +45,25 @@ class Flag:
     text: str
 
 
-def list_flags(study: Study, name: str) -> dict[Cell, Flag]:
-    """Return the flags of a covariate; kinds of cells that are not among them need none."""
-    covariate, policy = study.covariates[name], study.unusual
+def list_flags(model: Model) -> tuple[dict[Cell, Flag], ...]:
+    """Return each covariate's flags; kinds of cells that are not among them need none.
+
+    A covariate that no term names has none: whatever it holds, the prediction is the same.
+    """
+    covariates = model.study.covariates.items()
+    return tuple(
+        _find_flags(name, covariate, model.study.unusual) if j in model.features else {}
+        for j, (name, covariate) in enumerate(covariates)
+    )
+
+
+def _find_flags(name: str, covariate: Covariate, policy: Unusual) -> dict[Cell, Flag]:
     flags: dict[Cell, Flag] = {}
     if isinstance(covariate, Number):
         unit = f" {covariate.unit}" if covariate.unit else ""
         for cell, word, end in zip((Cell.BELOW, Cell.ABOVE), _SIDES, covariate.range, strict=True):
             fate = _settle(policy.beyond, covariate)
-            what = f"{name} {word} the range"
-            flags[cell] = _flag(fate, what, end, f"{end:.15g}{unit}")
+            flags[cell] = _flag(fate, f"{name} {word} the range", end, f"{end:.15g}{unit}")
         flags[Cell.UNREADABLE] = _flag(_settle(policy.unseen, covariate), f"{name} not a number")
     else:
         fate = _settle(policy.unseen, covariate)
@@ -70,8 +84,5 @@ def _settle(fate: Fate, covariate: Covariate) -> Fate:
 def _flag(fate: Fate, what: str, end: float = 0.0, shown: str = "") -> Flag:
     if fate == "clip":
         return Flag(fate, end, f"{what}: counted as {shown}")
-    return Flag(
-        fate,
-        float("nan"),
-        f"{what}: counted as missing" if fate == "missing" else f"{what}: no prediction",
-    )
+    outcome = "counted as missing" if fate == "missing" else "no prediction"
+    return Flag(fate, math.nan, f"{what}: {outcome}")

@@ -12,8 +12,9 @@ from typing import Final, TypeAlias
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import Axis, Grid
-from fedrulefit.core.rules import Condition, Rule, describe_condition, format_number
+from fedrulefit.core.rules import Condition, Rule, describe_condition
 from fedrulefit.model.terms import LinearTerm, RuleTerm, Term
+from fedrulefit.numerals import format_number
 from fedrulefit.study import Number, Study, YesNo
 
 Distribution: TypeAlias = Sequence[Floats] | None
@@ -37,6 +38,21 @@ def tell_stand_ins(terms: Sequence[str]) -> str:
         f"{named} stand for the hospital: more than half of the variance of each lies between the "
         "sites, so they tell hospitals apart more than patients of one hospital."
     )
+
+
+def tell_rows(study: Study) -> str:
+    """Return what it means for numbers that a patient may have several rows; else nothing."""
+    if study.max_rows == 1:
+        return ""
+    return (
+        f"Counts are of rows, of which one patient has up to {study.max_rows}. Rows of one patient "
+        "are not independent, as 95 % intervals take them to be: these are too narrow."
+    )
+
+
+def name_rows(study: Study) -> str:
+    """Return what counts are of: patients, or rows where a patient may have several."""
+    return "patients" if study.max_rows == 1 else "rows"
 
 
 def describe_term(term: Term, grid: Grid, study: Study, distribution: Distribution = None) -> str:
@@ -98,5 +114,6 @@ def _describe(condition: Condition, grid: Grid, study: Study, distribution: Dist
     covariate, axis = study.covariates[name], grid.axes[condition.feature]
     shares = None if distribution is None else distribution[condition.feature]
     if isinstance(covariate, Number):
-        return describe_condition(condition, axis, name, unit=covariate.unit, shares=shares)
+        unit, step = covariate.unit, covariate.step
+        return describe_condition(condition, axis, name, unit=unit, step=step, shares=shares)
     return describe_condition(condition, axis, name, levels=covariate.words, shares=shares)

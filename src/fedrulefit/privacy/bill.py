@@ -13,6 +13,12 @@ from dataclasses import dataclass, replace
 
 from fedrulefit.privacy.ledger import EXACT
 
+
+def one_patient(max_rows: int) -> str:
+    """Return "one patient" in words, with the rows that go with the patient."""
+    return "one patient" if max_rows == 1 else f"one patient with all rows, up to {max_rows}"
+
+
 _TRUST = "trust in the coordinator."
 
 
@@ -36,6 +42,8 @@ class PrivacyBill:
         What was summed over sites, without noise.
     sum_of : int or None
         Sites in the secure sums; None if each site's own numbers were seen.
+    max_rows : int
+        Most rows of one patient: ε is for all of them.
     """
 
     mechanism: str
@@ -45,6 +53,7 @@ class PrivacyBill:
     exact: tuple[str, ...]
     sums: tuple[str, ...] = ()
     sum_of: int | None = None
+    max_rows: int = 1
 
     @property
     def epsilon_histograms(self) -> float | None:
@@ -92,7 +101,7 @@ class PrivacyBill:
             return [f"{self.n_histograms} histograms left each site {how} ({self.mechanism})."]
         return [
             f"Histograms: {self.n_histograms} of ε = {each:g} each, together ε = {total:g} for "
-            f"adding or removing one patient, ε = {2 * total:g} for replacing one "
+            f"adding or removing {one_patient(self.max_rows)}, ε = {2 * total:g} for replacing one "
             f"({self.mechanism})."
         ]
 

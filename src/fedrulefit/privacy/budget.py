@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import floor
 
+from fedrulefit.privacy.bill import one_patient
 from fedrulefit.privacy.policy import Policy
 
 _ROUNDING = 1e-9
@@ -28,6 +29,8 @@ class Budget:
         ε spent so far on the study, and on the data set across studies.
     whose : str
         What to call the policy.
+    max_rows : int
+        Most rows of one patient: ε is for all of them.
     """
 
     n_covariates: int
@@ -36,6 +39,7 @@ class Budget:
     spent_study: float = 0.0
     spent_dataset: float = 0.0
     whose: str = "the policy"
+    max_rows: int = 1
 
     @property
     def cost(self) -> float | None:
@@ -65,9 +69,9 @@ class Budget:
         if self.epsilon is None:
             return ["The histograms leave WITHOUT noise: no budget covers them."]
         lines = [
-            f"A run costs ε = {self.cost:g} ({self._product()}) for adding or removing one "
-            "patient. Over unchanged patients a further run repeats the same noise, and costs "
-            "nothing more."
+            f"A run costs ε = {self.cost:g} ({self._product()}) for adding or removing "
+            f"{one_patient(self.max_rows)}. Over unchanged patients a further run repeats the "
+            "same noise, and costs nothing more."
         ]
         if not self.problem:
             lines.append(self._pays())

@@ -9,8 +9,10 @@ and k without the outcome inside. Of two rules of which one implies the other
 if the patients between them are fewer than k, but not 0: who knew both counts
 would know theirs.
 
-Counts are of patients, not of their weights; a patient of weight 0 is none. Oracle:
-brute force over pairs (``tests/unit/privacy/test_gate.py``).
+Counts are of patients, not of their weights; a patient of weight 0 is none. A patient with several
+rows counts once in each of these groups of rows: as one with the outcome if any of the rows there
+has it (:mod:`fedrulefit.core.people`). Oracle: brute force over pairs
+(``tests/unit/privacy/test_gate.py``).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Codes, Floats, Ints
 from fedrulefit.core.design import build_design
 from fedrulefit.core.grid import Grid
+from fedrulefit.core.people import count_cells, count_rows_each
 from fedrulefit.core.rules import Rule, complement
 
 
@@ -46,6 +49,7 @@ def gate_rules(
     min_count: int,
     max_rules_sent: int,
     weights: Floats | None = None,
+    patients: Ints | None = None,
 ) -> Gated:
     """Return the rules that may leave.
 
@@ -62,18 +66,20 @@ def gate_rules(
         Most rules; beyond, those stay that are shorter, then by a hash of the
         rule, which says nothing of the patients.
     weights : (n_rows,) float64, optional
-        Patients of weight 0 are not counted; all are, if not given.
+        Rows of weight 0 are not counted; all are, if not given.
+    patients : (n_rows,) int64, optional
+        Whose each row is; without it every row is one patient.
     """
-    codes, outcome = _counted(codes, outcome, weights)
+    rows = _Rows.of(codes, outcome, weights, patients)
     distinct = sorted(set(rules), key=_canonical)
     counted = distinct
     inside: Ints = np.zeros(len(distinct), dtype=np.int64)
     if min_count > 0 and distinct:
-        inside, smallest = _count(distinct, codes, outcome)
+        inside, smallest = rows.count(distinct)
         kept = np.flatnonzero(smallest >= min_count)
         distinct, inside = [distinct[k] for k in kept], inside[kept]
     too_few = len(counted) - len(distinct)
-    near = _too_near(distinct, inside, len(codes), grid, min_count) if min_count > 1 else set()
+    near = _too_near(distinct, inside, rows, grid, min_count) if min_count > 1 else set()
     passed = [rule for k, rule in enumerate(distinct) if k not in near]
     sent = passed
     if len(passed) > max_rules_sent:
@@ -88,31 +94,64 @@ def have_enough(
     weights: Floats,
     *,
     min_count: int,
+    patients: Ints | None = None,
 ) -> Bools:
     """Return which rules have enough patients here, shape (n_rules,): the site's votes.
 
     Of nested rules that are near in number all may have: that is for the rules that leave.
     """
-    return _count(rules, *_counted(codes, outcome, weights))[1] >= min_count
+    return _Rows.of(codes, outcome, weights, patients).count(rules)[1] >= min_count
 
 
-def _counted(codes: Codes, outcome: Floats, weights: Floats | None) -> tuple[Codes, Floats]:
-    """Leave out patients of weight 0: no sum is over them, so nobody hides among them."""
-    return (codes, outcome) if weights is None else (codes[weights > 0], outcome[weights > 0])
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """The rows that count, and whose they are.
 
+    Without those of weight 0: no sum is over them, so nobody hides among them.
+    """
 
-def _count(rules: Sequence[Rule], codes: Codes, outcome: Floats) -> tuple[Ints, Ints]:
-    """Patients inside each rule, and in the smallest group that k is asked of."""
-    design = build_design(codes, rules, np.empty((len(codes), 0)))
-    sums = [design.transpose_dot(v)[1:] for v in (np.ones(len(codes)), outcome)]
-    inside, cases = (np.rint(part).astype(np.int64) for part in sums)
-    return inside, np.minimum.reduce([inside, len(codes) - inside, cases, inside - cases])
+    codes: Codes
+    outcome: Floats
+    patients: Ints | None
+
+    @classmethod
+    def of(
+        cls, codes: Codes, outcome: Floats, weights: Floats | None, patients: Ints | None
+    ) -> _Rows:
+        if weights is None:
+            return cls(codes, outcome, patients)
+        kept = weights > 0
+        return cls(codes[kept], outcome[kept], None if patients is None else patients[kept])
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def count(self, rules: Sequence[Rule]) -> tuple[Ints, Ints]:
+        """Rows inside each rule, and patients in the smallest group that k is asked of."""
+        design = build_design(self.codes, rules, np.empty((len(self), 0)))
+        every = np.ones(len(self))
+        inside = np.rint(design.transpose_dot(every)[design.layout.rules]).astype(np.int64)
+        cells = count_cells(design, self.outcome, every > 0, self.patients)
+        return inside, cells.smallest_inside
+
+    def has_few_between(self, small: Rule, large: Rule, min_count: int) -> bool:
+        """Whether few patients have rows of `large` that are not of `small`, which implies it."""
+        if self.patients is None:
+            return True  # as many as rows, and these are few
+        between = self._satisfy(large) & ~self._satisfy(small)
+        return len(np.unique(self.patients[between])) < min_count
+
+    def _satisfy(self, rule: Rule) -> Bools:
+        hits = [condition.table()[self.codes[:, condition.feature]] for condition in rule]
+        satisfied: Bools = np.logical_and.reduce(hits, axis=0)
+        return satisfied
 
 
 def _too_near(
-    rules: Sequence[Rule], inside: Ints, n_rows: int, grid: Grid, min_count: int
+    rules: Sequence[Rule], inside: Ints, rows: _Rows, grid: Grid, min_count: int
 ) -> set[int]:
     """Positions of rules to keep back: a nested one that stays is too near in number."""
+    n_rows, far = len(rows), (min_count - 1) * count_rows_each(rows.patients) + 1
     # Every rule, and its complement where that is a rule: what, how many inside, whose.
     shapes = [(rule, int(inside[k]), k) for k, rule in enumerate(rules)]
     for k, rule in enumerate(rules):
@@ -129,19 +168,23 @@ def _too_near(
         near = (
             (rule, size, shapes[place])
             for rule, size in own[k]
-            for place in _neighbours(sizes, size, min_count)
+            for place in _neighbours(sizes, size, far)
         )
         if any(
-            j < k and j not in held and (implies(rule, other) if size < n else implies(other, rule))
+            j < k and j not in held and implies(*pair) and rows.has_few_between(*pair, min_count)
             for rule, size, (other, n, j) in near
+            for pair in ((rule, other) if size < n else (other, rule),)
         ):
             held.add(k)
     return held
 
 
-def _neighbours(sizes: Ints, size: int, min_count: int) -> Iterator[int]:
-    """Places of shapes whose number differs by 1 … k − 1."""
-    bounds = (size - min_count + 1, size, size + 1, size + min_count)
+def _neighbours(sizes: Ints, size: int, far: int) -> Iterator[int]:
+    """Places of shapes whose number of rows differs by less than `far`, but not by 0.
+
+    From `far` on, rows are of k patients at least.
+    """
+    bounds = (size - far + 1, size, size + 1, size + far)
     low, below, above, high = np.searchsorted(sizes, bounds)
     yield from range(low, below)
     yield from range(above, high)

@@ -3,9 +3,9 @@ r"""Integer noise for histograms, drawn by OpenDP.
 In: integer counts. Out: noisy integer counts and the ε they cost, as OpenDP's
 own privacy map states it.
 
-A patient stands in one cell per covariate, so adding or removing one patient
-changes a covariate's counts by at most that patient's units: the ℓ1
-sensitivity. The noise is the *discrete* Laplace distribution: continuous
+A patient's row stands in one cell per covariate, so adding or removing one patient
+changes a covariate's counts by at most the units of all of that patient's rows: the
+ℓ1 sensitivity. The noise is the *discrete* Laplace distribution: continuous
 Laplace noise on floats is attackable through the floats' own gaps.
 
 Laplace noise of scale sensitivity / ε gives ε-differential privacy (paper,

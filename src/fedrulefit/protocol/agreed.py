@@ -74,12 +74,12 @@ def make_grid(study: Study, counts: Ints, spreads: Floats | None) -> Grid:
         repair=settings.repair,
         centre=settings.centre,
         spreads=spreads,
-        fewest=FEWEST * _patient_unit(study),
+        fewest=FEWEST * study.max_rows * _row_unit(study),
     )
 
 
-def _patient_unit(study: Study) -> int:
-    """Return what a patient of weight 1 counts in a histogram."""
+def _row_unit(study: Study) -> int:
+    """Return what a row of weight 1 counts in a histogram."""
     return 1 if study.weight is None else WEIGHT_UNIT
 
 
@@ -123,13 +123,13 @@ def free_rules(study: Study, grid: Grid, counts: Ints | None) -> set[Rule]:
     if study.settings.single_cutoffs:
         free |= set(cutoff_rules(grid, by_code))
     if by_code is not None:
-        free = plausible_rules(free, by_code, grid, fewest=FEWEST)
+        free = plausible_rules(free, by_code, grid, fewest=FEWEST * study.max_rows)
     return free
 
 
 def released_codes(study: Study, grid: Grid, counts: Ints) -> tuple[Floats, ...]:
     """Return how many patients have each code, as the summed (noisy) histograms tell."""
-    return count_codes(counts / _patient_unit(study), study.bins, grid)
+    return count_codes(counts / _row_unit(study), study.bins, grid)
 
 
 def is_public(rules: Sequence[Rule], free: Collection[Rule], grid: Grid) -> Bools:

@@ -2,7 +2,8 @@
 
 In: the site's patients. Out: folds, and who is held out; neither leaves the site. The sums
 without a fold, taken from those of all, are the fold's own: so at every site each fold has at
-least k patients with and k without the outcome, or none has anybody.
+least k patients with and k without the outcome, or none has anybody. All rows of a patient go
+together: a patient is dealt once, as one with the outcome if any of the rows has it.
 
 Between hospitals a secret of the site deals, which no coordinator knows. What is dealt then
 depends on the patients, in whatever order the file has them, and on the number that the study
@@ -21,8 +22,8 @@ import msgpack
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats, Ints
-from fedrulefit.errors import DataError
-from fedrulefit.protocol.tables import mark_rows
+from fedrulefit.core.people import People
+from fedrulefit.protocol.tables import mark_patients
 from fedrulefit.study import Study
 from fedrulefit.table.patients import Table
 
@@ -63,32 +64,32 @@ class Dealer:
 
     def hold_out(self, table: Table) -> Bools:
         """Draw the patients that the model is judged on, shape (n_rows,)."""
-        share = self.study.settings.holdout
-        order, rng = self._shuffle(table, "holdout", share)
-        held = np.zeros(table.n_rows, dtype=np.bool_)
-        outcome, weights = _outcome(table)[order], table.weights[order]
+        share, people = self.study.settings.holdout, table.people
+        order, rng = self._shuffle(table, people, "holdout", share)
+        held = np.zeros(people.n_people, dtype=np.bool_)
+        outcome, weights = people.outcome[order], people.weights[order]
         held[order] = hold_out(outcome, weights, share, rng, least=self.least)
-        return held
+        return held[people.place]
 
     def deal_folds(self, table: Table) -> Ints:
         """Deal patients into folds, shape (n_rows,)."""
-        n_folds = self.study.settings.folds
-        order, rng = self._shuffle(table, "folds", n_folds)
-        folds = np.empty(table.n_rows, dtype=np.int64)
-        outcome, weights = _outcome(table)[order], table.weights[order]
+        n_folds, people = self.study.settings.folds, table.people
+        order, rng = self._shuffle(table, people, "folds", n_folds)
+        folds = np.empty(people.n_people, dtype=np.int64)
+        outcome, weights = people.outcome[order], people.weights[order]
         folds[order] = deal_folds(outcome, weights, n_folds, rng, least=self.least)
-        return folds
+        return folds[people.place]
 
     def _shuffle(
-        self, table: Table, purpose: Purpose, number: float
+        self, table: Table, people: People, purpose: Purpose, number: float
     ) -> tuple[Ints, np.random.Generator]:
         """Return the order in which patients are dealt, and the stream that deals them."""
         if self.secret is None:
             rng = site_rng(self.study.settings.seed, self.site, _STREAMS[purpose])
-            return np.arange(table.n_rows), rng
-        marks = mark_rows(table, self.study, hashlib.sha256(self.secret).digest())
-        order: Ints = np.lexsort((marks, table.weights == 0))
-        counted = marks[order][: int((table.weights > 0).sum())]
+            return np.arange(people.n_people), rng
+        marks = mark_patients(table, self.study, hashlib.sha256(self.secret).digest())
+        order: Ints = np.lexsort((marks, people.weights == 0))
+        counted = marks[order][: int((people.weights > 0).sum())]
         facts = [purpose, float(number), counted.astype("<u8").tobytes()]
         seed = hmac.new(self.secret, msgpack.packb(facts), hashlib.sha256).digest()
         return order, np.random.default_rng(int.from_bytes(seed, "little"))
@@ -101,7 +102,7 @@ def deal_folds(
 
     Parameters
     ----------
-    outcome, weights : (n_rows,) float64
+    outcome, weights : (n_people,) float64
     n_folds : int
     rng : numpy.random.Generator
     least : int
@@ -110,9 +111,9 @@ def deal_folds(
 
     Returns
     -------
-    folds : (n_rows,) int64
+    folds : (n_people,) int64
     """
-    if _fewest(outcome, weights) < n_folds * least:
+    if People.of(outcome, weights, None).fewest() < n_folds * least:
         return np.full(len(outcome), NEVER, dtype=np.int64)
     order = np.lexsort((rng.random(len(outcome)), outcome, weights == 0))
     start = rng.integers(n_folds)
@@ -136,15 +137,3 @@ def hold_out(
             return np.zeros(len(outcome), dtype=np.bool_)
         held[rng.permutation(rows)[:n_held]] = True
     return held
-
-
-def _outcome(table: Table) -> Floats:
-    if table.outcome is None:
-        raise DataError("a site needs the outcome of its patients")
-    return table.outcome
-
-
-def _fewest(outcome: Floats, weights: Floats) -> int:
-    """Patients with the outcome, or without it, whichever are fewer."""
-    counted = outcome[weights > 0]
-    return int(min((counted == 1).sum(), (counted == 0).sum()))

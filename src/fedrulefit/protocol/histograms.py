@@ -28,6 +28,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Ints
 from fedrulefit.core.bins import Bins, split_cells
+from fedrulefit.privacy.bill import one_patient
 from fedrulefit.privacy.ledger import EXACT, Ledger
 from fedrulefit.privacy.mechanisms import Noise, law_of
 from fedrulefit.protocol.store import Memory
@@ -54,7 +55,7 @@ class Histograms:
     counts : (n_cells,) int64
         Exact counts of all covariates, one after another.
     sensitivity : int
-        The most that one patient counts.
+        The most that one patient counts, with all rows.
     noise : Noise
     memory : Memory
         Of the data set, across runs.
@@ -64,6 +65,7 @@ class Histograms:
         self, study: Study, counts: Ints, *, sensitivity: int, noise: Noise, memory: Memory
     ) -> None:
         self._epsilon = study.epsilon_per_histogram
+        self._one_patient = one_patient(study.max_rows)
         self._counts = counts
         self._sensitivity = sensitivity
         self._noise = noise
@@ -106,7 +108,7 @@ class Histograms:
         if cost == 0:
             return f"They repeat the noise of an earlier run: this costs nothing more; {spent}"
         return (
-            f"This costs ε = {cost:g} for adding or removing one patient, {2 * cost:g} for "
+            f"This costs ε = {cost:g} for adding or removing {self._one_patient}, {2 * cost:g} for "
             f"replacing one; {spent}"
         )
 

@@ -103,12 +103,17 @@ class Patients:
         """Smallest count behind the site's own results, which stand in the model file."""
         return max(self.least, MIN_COUNT)
 
+    @property
+    def rows_each(self) -> float:
+        """Rows of a patient in the mean, of those who are learnt from and count."""
+        counted = self.learnt.take(self.weights > 0)
+        return counted.n_rows / max(counted.n_patients, 1)
+
     def has_enough(self, table: Table) -> bool:
         """Whether there are k patients with and k without the outcome, who count as k."""
         if table.weights.sum() < self.fewest * self.public.study.most_weight:
             return False
-        known = outcome_of(table)[table.weights > 0]
-        return bool(min((known == 1).sum(), (known == 0).sum()) >= self.fewest)
+        return table.people.fewest() >= self.fewest
 
     def count_scores(self, terms: Ints, coef: Floats) -> Sum:
         """Return what judges a model, summed over the patients that were held out."""

@@ -110,8 +110,8 @@ class Public:
 
     @cached_property
     def bounds(self) -> Bounds:
-        """How large a patient's numbers can be: a term, and what the patient counts."""
-        weight = self.study.most_weight if self.by_patients else SITE_WEIGHT
+        """How large the numbers of a patient's row can be: a term, and what the row counts."""
+        weight = self.study.most_row if self.by_patients else SITE_WEIGHT
         return Bounds(term_bounds(self.grid, self.layout), weight)
 
     @cached_property

@@ -6,12 +6,15 @@ Nothing leaves but a refusal that fewer patients than the policy's `min_changed`
 earlier run.
 
 A patient's *mark* does not depend on how a study writes its columns: their order, the order
-or coding of levels, which outcome is the event. Patients are compared twice: as they are, and
-as cut-offs on public bins see them. Changes too small to move anybody across a public edge so
-neither hide a change that does nor pass by themselves where they are few.
+or coding of levels, which outcome is the event. Where a patient has several rows, it is of all of
+them together: one row changed, or one more, is one patient changed. Patients are compared twice:
+as they are, and as cut-offs on public bins see them. Changes too small to move anybody across a
+public edge so neither hide a change that does nor pass by themselves where they are few.
 
 Marks of other columns, or other bins, say nothing about each other. There the numbers with
-and without the outcome are compared: they tell how many must have changed at least.
+and without the outcome are compared: they tell how many must have changed at least. These are of
+rows, since one study may say whose they are and another not; of patients, with at most so many
+rows each, as many must have changed as have these rows.
 """
 
 from __future__ import annotations
@@ -63,8 +66,8 @@ def check_changes(learnt: Table, held: Table, study: Study, shared: Memory, fewe
     now = _see(learnt, held, study, shared)
     numbers = _count_outcomes(learnt, held, study)
     if any(now.is_near(then, fewest) for then in _earlier(study, shared)) or any(
-        0 < _least_changes(numbers, then) < fewest
-        for place, bins, then in _counts(shared)
+        0 < _least_changes(numbers, then) / max(study.max_rows, each) <= fewest - 1
+        for place, bins, then, each in _counts(shared)
         if (place, bins) != (_place(study), now.bins)
     ):
         raise ProtocolError(
@@ -82,13 +85,29 @@ def note_table(learnt: Table, held: Table, study: Study, shared: Memory) -> None
     if now.pack() not in packed:
         shared.put({_place(study): msgpack.packb([*packed, now.pack()])})
     counts = [*_counts(shared)]
-    here = (_place(study), now.bins, _count_outcomes(learnt, held, study))
+    here = (_place(study), now.bins, _count_outcomes(learnt, held, study), study.max_rows)
     if here not in counts:
         shared.put({_COUNTS: msgpack.packb([*counts, here])})
 
 
+def mark_patients(table: Table, study: Study, key: bytes, *, coarse: bool = False) -> Marks:
+    """Return a keyed hash of every patient, shape (n_people,), in the order of ``table.people``.
+
+    Of several rows those count that have a weight, in any order. See :func:`mark_rows`.
+    """
+    rows = mark_rows(table, study, key, coarse=coarse)
+    if table.patients is None:
+        return rows
+    people = table.people
+    order = np.lexsort((rows, people.place))
+    order = order[table.weights[order] > 0]
+    ends = np.searchsorted(people.place[order], np.arange(1, people.n_people))
+    told = [part.astype("<u8").tobytes() for part in np.split(rows[order], ends)]
+    return _hash_each(told[: people.n_people], key)
+
+
 def mark_rows(table: Table, study: Study, key: bytes, *, coarse: bool = False) -> Marks:
-    """Return a keyed hash of every patient, shape (n_rows,).
+    """Return a keyed hash of every row, shape (n_rows,).
 
     Parameters
     ----------
@@ -111,7 +130,11 @@ def mark_rows(table: Table, study: Study, key: bytes, *, coarse: bool = False) -
         columns.append(_level_bits(table.outcome, (study.outcome.negative, study.outcome.positive)))
     columns.append(_bits(np.rint(table.weights * WEIGHT_UNIT) if coarse else table.weights))
     data = np.column_stack(columns).astype("<u8")
-    marks = [hashlib.blake2b(row.tobytes(), digest_size=8, key=key).digest() for row in data]
+    return _hash_each([row.tobytes() for row in data], key)
+
+
+def _hash_each(told: Sequence[bytes], key: bytes) -> Marks:
+    marks = [hashlib.blake2b(row, digest_size=8, key=key).digest() for row in told]
     return np.frombuffer(b"".join(marks), dtype="<u8").astype(np.uint64)
 
 
@@ -157,8 +180,8 @@ def _see(learnt: Table, held: Table, study: Study, shared: Memory) -> _Seen:
         shared.put({_KEY: key})
     # Who has no weight is in no sum: such rows come and go unseen, and hide nobody.
     tables = [table.take(table.weights > 0) for table in (learnt, held)]
-    exact = [np.sort(mark_rows(table, study, key)) for table in tables]
-    coarse = [mark_rows(table, study, key, coarse=True) for table in tables]
+    exact = [np.sort(mark_patients(table, study, key)) for table in tables]
+    coarse = [mark_patients(table, study, key, coarse=True) for table in tables]
     return _Seen(_bins_digest(study), exact[0], exact[1], np.sort(np.concatenate(coarse)))
 
 
@@ -172,7 +195,7 @@ def _count_changes(marks: Marks, earlier: Marks) -> int:
 
 
 def _count_outcomes(learnt: Table, held: Table, study: Study) -> dict[str, int]:
-    """Return the number of patients by the outcome's column and value."""
+    """Return the number of rows by the outcome's column and value."""
     outcome = np.concatenate(
         [t.outcome[t.weights > 0] for t in (learnt, held) if t.outcome is not None]
     )
@@ -184,7 +207,7 @@ def _count_outcomes(learnt: Table, held: Table, study: Study) -> dict[str, int]:
 
 
 def _least_changes(now: Mapping[str, int], then: Mapping[str, int]) -> int:
-    """Return how many patients must have come or gone; of another outcome, only the total tells."""
+    """Return how many rows must have come or gone; of another outcome, only the total tells."""
     if set(now) != set(then):
         return abs(sum(now.values()) - sum(then.values()))
     changes = [now[value] - then[value] for value in now]
@@ -222,15 +245,17 @@ def _earlier(study: Study, shared: Memory) -> list[_Seen]:
     return [_Seen.unpack(kept) for kept in msgpack.unpackb(shared.get(_place(study)) or b"\x90")]
 
 
-def _counts(shared: Memory) -> list[tuple[str, bytes, dict[str, int]]]:
+def _counts(shared: Memory) -> list[tuple[str, bytes, dict[str, int], int]]:
     kept: list[Any] = msgpack.unpackb(shared.get(_COUNTS) or b"\x90")
-    return [(place, bins, numbers) for place, bins, numbers in kept]
+    # Kept by a version without a column of patients: every row was one.
+    return [(place, bins, numbers, *(most or [1])) for place, bins, numbers, *most in kept]
 
 
 def _place(study: Study) -> str:
     """Return the name under which tables of the same columns are kept, in any order."""
     special = [study.outcome.column, study.weight and study.weight.column]
-    columns = ["tables 2", *special, *sorted(study.names)]
+    whose = [] if study.patient is None else [{"patient": study.patient.column}]
+    columns = ["tables 2", *special, *whose, *sorted(study.names)]
     return f"tables/{hashlib.sha256(msgpack.packb(columns)).hexdigest()}"
 
 

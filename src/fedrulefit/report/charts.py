@@ -17,10 +17,10 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import Family
-from fedrulefit.core.rules import as_interval, format_number
+from fedrulefit.core.rules import as_interval, format_cutoff
 from fedrulefit.model import Model
 from fedrulefit.model.dependence import find_dependence, list_codes, list_points
-from fedrulefit.report.contents import format_effect, write_minus
+from fedrulefit.numerals import format_effect, format_number, write_minus
 from fedrulefit.study import Number
 
 WIDTH: Final = 320
@@ -175,7 +175,7 @@ def _draw(model: Model, feature: int, points: _Points, scale: _Scale) -> EffectC
         x_ticks = tuple(
             Tick(place(x), write_minus(format_number(x))) for x in _round_ticks(covariate)
         )
-        words = _say_line(name, points, scale)
+        words = _say_line(name, points, scale, covariate.step)
     else:
         labels = covariate.words
         step = wide / len(labels)
@@ -203,10 +203,10 @@ def _tell_effect(family: Family, value: float) -> str:
     return f"{family.words.effect_sign}{format_effect(effect)}"
 
 
-def _say_line(name: str, points: _Points, scale: _Scale) -> str:
+def _say_line(name: str, points: _Points, scale: _Scale, step: float | None) -> str:
     line = points.values.tolist()
     parts = [
-        f"{scale.tell(line[k])} at {write_minus(format_number(float(points.x[k])))}"
+        f"{scale.tell(line[k])} at {write_minus(format_number(float(points.x[k]), step))}"
         for k in dict.fromkeys((0, line.index(min(line)), line.index(max(line)), len(line) - 1))
     ]
     return f"{name}: {scale.family.words.effect_of} " + ", ".join(parts)
@@ -305,7 +305,7 @@ def _bands(model: Model, feature: int, pair: tuple[int, int]) -> list[_Band]:
     bands = []
     for first, last in pairwise(ends):
         low, high = (
-            format_number(float(axis.cutoffs[k - 1])) if 0 < k < axis.n_codes else ""
+            write_minus(format_cutoff(axis, k - 1, covariate.step)) if 0 < k < axis.n_codes else ""
             for k in (first, last)
         )
         if low and high:

@@ -16,12 +16,12 @@ import numpy as np
 from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import tell_distance
 from fedrulefit.core.families.judge import Summary
-from fedrulefit.core.rules import format_number
-from fedrulefit.model import LinearTerm, Model, RuleTerm
+from fedrulefit.model import Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
-from fedrulefit.model.wording import tell_stand_ins
+from fedrulefit.model.wording import name_rows, tell_rows, tell_stand_ins
+from fedrulefit.numerals import format_count, format_effect, format_number, write_minus
 from fedrulefit.study import Covariate, Number
 
 
@@ -93,7 +93,7 @@ class Field:
     options : tuple of str
         Words for the codes, in their order; empty for a number.
     complete : bool
-        Whether it must be given.
+        Whether it must be given: never if the model does not use it.
     used : bool
         Whether the model uses it at all.
     """
@@ -176,7 +176,7 @@ def _field(j: int, name: str, covariate: Covariate, *, used: bool) -> Field:
     options: tuple[str, ...] = ()
     if isinstance(covariate, Number):
         unit = covariate.unit
-        low, high = (write_minus(format_number(end)) for end in covariate.range)
+        low, high = (write_minus(format_number(end, covariate.step)) for end in covariate.range)
     else:
         options = covariate.words
     return Field(
@@ -189,7 +189,7 @@ def _field(j: int, name: str, covariate: Covariate, *, used: bool) -> Field:
         low=low,
         high=high,
         options=options,
-        complete=covariate.complete,
+        complete=covariate.complete and used,
         used=used,
     )
 
@@ -251,7 +251,7 @@ def _tell_patients(model: Model) -> str:
     """Return how many patients the model rests on, and how many had the outcome."""
     origin, words = model.provenance, model.study.family.words
     learnt = (
-        f"It was learnt from {format_count(origin.patients)} patients of "
+        f"It was learnt from {format_count(origin.patients)} {name_rows(model.study)} of "
         f"{_plural(len(origin.sites), 'site')}; "
     )
     if origin.events is None:
@@ -293,7 +293,10 @@ def list_origin(model: Model, file: str) -> list[Fact]:
     origin, words = model.provenance, model.study.family.words
     facts = [
         ("Sites", ", ".join(origin.sites)),
-        ("Patients, all sites together", format_count(origin.patients)),
+        (
+            f"{name_rows(model.study).capitalize()}, all sites together",
+            format_count(origin.patients),
+        ),
         (words.with_outcome.capitalize(), tell_events(model)),
     ]
     for site, counts in zip(origin.sites, origin.by_site, strict=False):
@@ -302,6 +305,8 @@ def list_origin(model: Model, file: str) -> list[Fact]:
         facts.append((f"Of {site}", f"{format_count(counts.patients)}; {told}"))
     if model.study.weight is not None:
         facts.append(("Weights", f"patients count by their {model.study.weight.column!r}"))
+    if tell_rows(model.study):
+        facts.append(("Rows", tell_rows(model.study)))
     if model.rounding is not None:
         facts.append(("Counts", warn_exact(model, file) or model.rounding.words()))
     return facts
@@ -371,23 +376,6 @@ def list_certificate(model: Model) -> list[Fact]:
     return facts
 
 
-def list_specification(model: Model) -> tuple[Sequence[str], list[list[str]]]:
-    """Return the whole model in numbers: as in its file, but cut-offs as people read them."""
-    columns = ("Term", "Coefficient", "Centre", "Spread", "Limits", "Fill")
-    rows = [["Starting point", write_number(model.intercept), *[""] * 4]]
-    for term in model.terms:
-        words, numbers = model.describe(term), [""] * 4
-        if isinstance(term, LinearTerm):
-            axis = model.grid.axes[term.feature]
-            words = f"{model.study.names[term.feature]}, linear"
-            centre, spread, low, high, fill = map(
-                write_number, (axis.centre, axis.spread, *axis.limits, axis.fill)
-            )
-            numbers = [centre, spread, f"{low} to {high}", fill]
-        rows.append([words, write_number(term.coefficient), *numbers])
-    return columns, rows
-
-
 def list_settings(model: Model) -> list[Fact]:
     """Return every setting of the run."""
     facts = model.study.settings.model_dump(mode="json")
@@ -399,29 +387,9 @@ def list_versions(model: Model) -> Sequence[Fact]:
     return model.provenance.software
 
 
-def format_effect(value: float) -> str:
-    """Return an effect as people read it."""
-    return f"{value:.2f}" if 0.095 <= value < 99.5 else format_number(value)
-
-
-def write_minus(text: str) -> str:
-    """Return numbers with minus signs instead of hyphens."""
-    return text.replace("-", "−")
-
-
-def write_number(value: float) -> str:
-    """Return a number with all its digits."""
-    return write_minus(repr(value))
-
-
 def tell_count(value: float) -> str:
     """Return a number of patients, or that it is not told."""
     return NOT_TOLD if math.isnan(value) else format_count(value)
-
-
-def format_count(value: float) -> str:
-    """Return a number of patients; weights may make it a fraction."""
-    return f"{value:,.0f}".replace(",", "\u202f")
 
 
 def _quote(text: str) -> str:

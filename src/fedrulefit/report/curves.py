@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from fedrulefit.core.rules import format_number
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.numerals import format_number, write_minus
 from fedrulefit.report.charts import Tick, draw_path, round_steps
-from fedrulefit.report.contents import write_minus
 
 WIDTH: Final = 350
 HEIGHT: Final = 250

@@ -11,22 +11,27 @@ Numbers are written as Python's ``repr`` does; JavaScript reads back the same do
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.families import Family
 from fedrulefit.core.grid import RULE_SPREAD
 from fedrulefit.model import LinearTerm, Model, Term
-from fedrulefit.study import Number
+from fedrulefit.model.unforeseen import Flag, list_flags
+from fedrulefit.study import Number, level_key
+from fedrulefit.table.cells import MISSING_WORDS
+from fedrulefit.table.reading import Cell
 
 
 def island_facts(model: Model) -> dict[str, Any]:
     """Return all that a prediction needs, as plain lists, dicts and numbers."""
+    flags = list_flags(model)
     return {
         "outcome": model.study.outcome.label or model.study.outcome.column,
         "intercept": model.intercept,
         "ruleSpread": RULE_SPREAD,
-        "axes": [_axis_facts(model, j) for j in range(model.study.n_features)],
+        "axes": [_axis_facts(model, j) | _flag_facts(found) for j, found in enumerate(flags)],
         "terms": [_term_facts(model, term) for term in model.terms],
     }
 
@@ -75,10 +80,27 @@ def _axis_facts(model: Model, feature: int) -> dict[str, Any]:
             "unit": covariate.unit,
             "log": covariate.spacing == "log",
             "step": covariate.step,
+            "missing": sorted(
+                MISSING_WORDS | {level_key(code).casefold() for code in covariate.missing}
+            ),
         }
     else:
         facts["words"] = list(covariate.words)
     return facts
+
+
+def _flag_facts(flags: Mapping[Cell, Flag]) -> dict[str, Any]:
+    """Return what a kind of cell counts as (null for missing), unless it is refused, and words."""
+    return {
+        "flags": {
+            cell.name.lower(): {
+                "refused": flag.fate == "refuse",
+                "value": flag.value if flag.fate == "clip" else None,
+                "text": flag.text,
+            }
+            for cell, flag in flags.items()
+        }
+    }
 
 
 def _term_facts(model: Model, term: Term) -> dict[str, Any]:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from fedrulefit.core.families.judge import Summary
-from fedrulefit.core.rules import format_number
 from fedrulefit.model.validation import SiteValidation
+from fedrulefit.numerals import format_number, write_minus
 from fedrulefit.report.charts import Tick, round_steps
-from fedrulefit.report.contents import write_minus
 
 WIDTH: Final = 350
 LEFT, RIGHT, TOP, BOTTOM = 8, 12, 8, 26

@@ -50,9 +50,12 @@
 
   // ---- words and elements ------------------------------------------------
 
-  function format(x) {
-    if (x === 0) return "0";
-    const text = Math.abs(x) >= 1e4 ? x.toFixed(0) : String(Number(x.toPrecision(4)));
+  /** A number to its step, or four significant digits: as numerals.py writes it. */
+  function format(x, step) {
+    const steps = step ? Math.round(x / step) * step : NaN;
+    const even = Math.abs(steps - x) <= 1e-9 * Math.max(step, Math.abs(x));
+    const text = even ? String(Number(steps.toPrecision(12)))
+      : Math.abs(x) >= 1e4 ? x.toFixed(0) : String(Number(x.toPrecision(4)));
     return text.replace("-", "−");
   }
   function make(tag, text, className) {
@@ -71,47 +74,54 @@
   const nameOf = (axis) => axis.name + (axis.unit ? " (" + axis.unit + ")" : "");
   function wordOf(axis, x) {
     if (x === null) return "missing";
-    return axis.words ? axis.words[x] : format(x) + (axis.unit ? " " + axis.unit : "");
+    return axis.words ? axis.words[x] : format(x, axis.step) + (axis.unit ? " " + axis.unit : "");
   }
 
   // ---- the patient -------------------------------------------------------
 
   const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i;
+  const INFINITE = /^([+-]?)inf(inity)?$/i;
   const controls = island.axes.map((_, j) => byId("x" + j));
   let everyPart = false;
 
-  /** Value of a control: a number, null for missing, or undefined where it cannot be used. */
+  /** Number that a text is, or undefined. */
+  function parse(text) {
+    const plain = text.replace("−", "-").replace(",", ".");
+    const infinite = INFINITE.exec(plain);
+    if (infinite) return infinite[1] === "-" ? -Infinity : Infinity;
+    return NUMBER.test(plain) ? Number(plain) : undefined;
+  }
+
+  /** What kind of cell a text is to its covariate, as table/reading.py tells, and its value. */
+  function look(axis, text) {
+    if (text === "") return ["missing", null];
+    if (axis.words) return ["known", Number(text)];
+    const x = parse(text);
+    if (axis.missing.some((word) => word === text.toLowerCase() || (word !== "" && Number(word) === x))) return ["missing", null];
+    if (x === undefined) return ["unreadable", null];
+    return [x < axis.range[0] ? "below" : x > axis.range[1] ? "above" : "known", x];
+  }
+
+  /** A control's value (null for missing, undefined where it leaves no prediction), kind and flag. */
   function read(j) {
     const axis = island.axes[j], control = controls[j];
-    const text = control.value.trim();
-    let problem = "", value;
-    if (text === "") {
-      value = axis.complete ? undefined : null;
-    } else if (axis.words) {
-      value = Number(text);
-    } else {
-      const plain = text.replace("−", "-").replace(",", ".");
-      value = NUMBER.test(plain) ? Number(plain) : undefined;
-      if (value !== undefined && !Number.isFinite(value)) value = undefined;
-      if (value === undefined) problem = "Not a number.";
-      else if (value < axis.range[0] || value > axis.range[1]) {
-        problem = "Outside of the study's range: the model has not seen such patients.";
-      }
-    }
-    const wrong = text !== "" && value === undefined;
-    if (wrong) control.setAttribute("aria-invalid", "true"); else control.removeAttribute("aria-invalid");
-    byId("x" + j + "-hint").querySelector(".problem").textContent = problem;
-    return value;
+    const [kind, x] = look(axis, control.value.trim()), flag = axis.flags[kind];
+    if (kind === "unreadable") control.setAttribute("aria-invalid", "true"); else control.removeAttribute("aria-invalid");
+    byId("x" + j + "-hint").querySelector(".problem").textContent = flag && kind !== "missing" ? flag.text + "." : "";
+    return { value: flag ? (flag.refused ? undefined : flag.value) : x, kind, flag };
   }
 
   function update() {
-    const values = controls.map((_, j) => read(j));
-    const open = values.flatMap((x, j) => (x === undefined ? [island.axes[j].name] : []));
+    const cells = controls.map((_, j) => read(j)), values = cells.map((cell) => cell.value);
+    const needed = cells.flatMap((cell, j) => (cell.kind === "missing" && cell.flag ? [island.axes[j].name] : []));
+    const unusual = cells.flatMap((cell) => (cell.kind !== "missing" && cell.flag ? [cell.flag.text + "."] : []));
     const output = byId("risk"), note = byId("risk-note");
-    if (open.length) {
+    output.dataset.flags = JSON.stringify(cells.flatMap((cell) => (cell.flag ? [cell.flag.text] : [])));
+    byId("risk-flags").textContent = unusual.join(" ");
+    if (values.includes(undefined)) {
       output.textContent = "–";
       delete output.dataset.risk;
-      note.textContent = "Still needed: " + open.join(", ") + ".";
+      note.textContent = needed.length ? "Still needed: " + needed.join(", ") + "." : "";
       byId("risk-bar").setAttribute("width", 0);
       byId("parts").tBodies[0].replaceChildren();
       byId("parts").hidden = true;
@@ -306,6 +316,7 @@
 
   // ---- long tables -------------------------------------------------------
 
+  document.documentElement.classList.add("live"); // without a program nothing is hidden
   for (const button of document.querySelectorAll(".more")) {
     const table = byId(button.dataset.table);
     const late = table.querySelector(".late");
@@ -320,9 +331,19 @@
     });
   }
 
-  // On paper nothing can be opened.
+  // On paper nothing can be opened: all of it is there, and afterwards as before.
+  let closed = [], short = [];
   addEventListener("beforeprint", () => {
-    for (const folded of document.querySelectorAll("details")) folded.open = true;
+    closed = [...document.querySelectorAll("details:not([open])")];
+    short = [...document.querySelectorAll("table.long:not(.all)")];
+    for (const folded of closed) folded.open = true;
+    for (const part of short) part.classList.add("all");
+    count();
+  });
+  addEventListener("afterprint", () => {
+    for (const folded of closed) folded.open = false;
+    for (const part of short) part.classList.remove("all");
+    count();
   });
 
   // ---- sorting and filtering the rules -------------------------------------
@@ -361,6 +382,7 @@
     const up = head.getAttribute("aria-sort") === "descending" || (key === "words" && head.getAttribute("aria-sort") !== "ascending");
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    byId("rules-order").textContent = "by " + head.firstChild.textContent.toLowerCase() + (up ? ", upwards" : ", downwards");
     const value = key === "words"
       ? (row) => row.cells[0].textContent
       : (row) => Number(row.dataset[key]);
@@ -377,10 +399,11 @@
     filter.addEventListener("input", filterRows);
     filter.addEventListener("submit", (event) => event.preventDefault());
     for (const head of table.tHead.rows[0].cells) {
-      const button = make("button", head.textContent);
+      // A browser repeats no table head that holds a button: on paper it is text.
+      const button = make("button", head.textContent), words = make("span", head.textContent, "paper");
       button.type = "button";
       button.addEventListener("click", () => sortRows(head));
-      head.replaceChildren(button);
+      head.replaceChildren(button, words);
     }
     count();
   }

@@ -14,6 +14,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,10 +27,12 @@ from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file import model_text
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
 from fedrulefit.model.validation import SiteValidation
-from fedrulefit.model.wording import STANDS_FOR_SITE
+from fedrulefit.model.wording import STANDS_FOR_SITE, tell_rows
+from fedrulefit.numerals import format_count, write_minus
 from fedrulefit.report import charts, curves, forest
 from fedrulefit.report import contents as facts
 from fedrulefit.report.embedded import dump_island, write_family
+from fedrulefit.report.specification import DIGITS, list_covariates, list_specification
 from fedrulefit.report.subgroups import tabulate_subgroups
 from fedrulefit.report.tripod import list_checklist, list_cluster_items
 
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 FIRST: Final = 50
 """Rows that a long table shows at first."""
 _PAIRS: Final = 3
+_ABREAST: Final = 5
+"""Sites that stand beside each other in a table."""
 
 
 def render_report(model: Model, *, file: str = "FILE") -> str:
@@ -69,6 +74,7 @@ def _frame(model: Model) -> dict[str, Any]:
         "policy": _content_policy(style, program),
         "island": _Markup(dump_island(model)),
         "first": FIRST,
+        "significant": DIGITS,
         "width": charts.WIDTH,
         "height": charts.HEIGHT,
         "paper": curves,
@@ -102,7 +108,8 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "bill": model.privacy,
         "certificate": facts.list_certificate(model),
         "path": model.provenance.path,
-        "specification": _Table(*facts.list_specification(model)),
+        "covariates": list_covariates(model),
+        "specification": list_specification(model),
         "settings": facts.list_settings(model),
         "versions": facts.list_versions(model),
         "digest": hashlib.sha256(model_text(model).encode("utf-8", "replace")).hexdigest(),
@@ -179,15 +186,14 @@ def _judge(model: Model, evaluation: Evaluation) -> _Judged:
         evaluation.words(),
         facts.tell_heterogeneity(evaluation),
         facts.tell_unknown(evaluation),
+        tell_rows(model.study),
         before,
     )
     drawn = [curves.draw_calibration(evaluation, digits)]
     measures = _tabulate(evaluation.metrics_frame(), judge.measure_columns, digits)
+    note = _OF_SITES if evaluation.sites else ""
     tables = {
-        "Discrimination and calibration": replace(
-            _turn(measures, list(evaluation.all_measures)),
-            note=_OF_SITES if evaluation.sites else "",
-        ),
+        **_turn("Discrimination and calibration", measures, [*evaluation.all_measures], note),
         f"Calibration by groups of the predicted {evaluation.family.words.level}": replace(
             _tabulate(evaluation.calibration_frame(), judge.group_columns, digits), folded=True
         ),
@@ -209,17 +215,15 @@ def _compare_sites(model: Model, validation: SiteValidation) -> _Judged:
         facts.tell_validation(validation),
         facts.tell_heterogeneity(validation),
         facts.tell_unknown(validation),
+        tell_rows(model.study),
     )
     frame, summary = validation.metrics_frame(), validation.summary()
     over = _tabulate(validation.summary_frame(), judge.summary_columns, digits)
+    each, sites = _tabulate(frame, judge.measure_columns, digits), frame["site"].tolist()
+    headings, scales = [found.heading for found in summary], facts.tell_scales(summary)
     tables = {
-        "Hospitals like these": replace(
-            _turn(over, [found.heading for found in summary]), note=facts.tell_scales(summary)
-        ),
-        "Discrimination and calibration by site left out": replace(
-            _turn(_tabulate(frame, judge.measure_columns, digits), frame["site"].tolist()),
-            note=_OF_SITES,
-        ),
+        **_turn("Hospitals like these", over, headings, scales),
+        **_turn("Discrimination and calibration by site left out", each, sites, _OF_SITES),
     }
     told = [line for line in words if line]
     return _Judged("Sites left out", told, tables, forests=forest.draw_forests(validation))
@@ -232,10 +236,16 @@ def _tabulate(frame: pd.DataFrame, columns: Sequence[Column], digits: int) -> _T
     return _Table([column.heading for column in columns], rows)
 
 
-def _turn(table: _Table, names: Sequence[str]) -> _Table:
-    """Return a row per column, so that many sites stay readable on a narrow screen."""
-    rows = [list(row) for row in zip(table.columns, *table.rows, strict=True)]
-    return _Table(["", *names], rows)
+def _turn(title: str, table: _Table, names: Sequence[str], note: str) -> dict[str, _Table]:
+    """Return a row per column, in as many tables as fit a page's width; `note` below the last."""
+    n_tables = max(math.ceil(len(names) / _ABREAST), 1)
+    ends = [round(k * len(names) / n_tables) for k in range(n_tables + 1)]
+    found = {}
+    for first, last in pairwise(ends):
+        rows = [list(row) for row in zip(table.columns, *table.rows[first:last], strict=True)]
+        part = f" ({first + 1} to {last} of {len(names)})" if n_tables > 1 else ""
+        found[title + part] = _Table(["", *names[first:last]], rows, note=note * (last == ends[-1]))
+    return found
 
 
 def _cell(row: Mapping[Hashable, Any], column: Column, digits: int) -> str:
@@ -253,8 +263,8 @@ def _number(value: float, digits: int) -> str:
     if math.isnan(value):
         return "–"
     if float(value).is_integer():
-        return facts.format_count(value)
-    return facts.write_minus(f"{value:.{digits}f}")
+        return format_count(value)
+    return write_minus(f"{value:.{digits}f}")
 
 
 class _Markup(str):

@@ -13,7 +13,8 @@ from typing import Any
 
 from fedrulefit.model import Model
 from fedrulefit.model.subgroups import NAMES, choose_patients, tell_patients
-from fedrulefit.report.contents import NOT_TOLD, rate_digits, tell_count, write_minus
+from fedrulefit.numerals import write_minus
+from fedrulefit.report.contents import NOT_TOLD, rate_digits, tell_count
 
 
 @dataclass(frozen=True)

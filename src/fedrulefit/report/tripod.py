@@ -14,9 +14,10 @@ from typing import Final
 
 from fedrulefit.model import Model
 from fedrulefit.model.subgroups import NAMES, choose_patients
+from fedrulefit.model.wording import name_rows
+from fedrulefit.numerals import format_count
 from fedrulefit.report.contents import (
     Fact,
-    format_count,
     tell_events,
     tell_heterogeneity,
     tell_outcome,
@@ -156,8 +157,8 @@ def _outcome(model: Model) -> str:
 
 def _predictors(model: Model) -> str:
     return (
-        f"{model.study.n_features} covariates with units, public ranges and levels, as in the "
-        f"{model.study.family.words.level} calculator."
+        f"{model.study.n_features} covariates with units, public ranges and levels: see "
+        "“What each variable means”."
     )
 
 
@@ -244,7 +245,7 @@ def _subgroups(model: Model) -> str:
 def _numbers(model: Model) -> str:
     origin = model.provenance
     events = f"{tell_events(model)} {model.study.family.words.with_outcome}"
-    return f"{format_count(origin.patients)} patients, {events}."
+    return f"{format_count(origin.patients)} {name_rows(model.study)}, {events}."
 
 
 def _analyses(model: Model) -> str:
@@ -252,7 +253,7 @@ def _analyses(model: Model) -> str:
     if model.evaluation is not None:
         total = model.evaluation.total
         patients, events = map(format_count, (total.patients, total.events))
-        words += f" Held out: {patients} patients, {events} events."
+        words += f" Held out: {patients} {name_rows(model.study)}, {events} events."
     if model.validation is not None:
         words += " Sites left out: by site under “Performance”."
     return words

@@ -1,4 +1,4 @@
-"""The columns that a study names: the outcome, the covariates, and a weight.
+"""The columns that a study names: the outcome, the covariates, a weight, and the patient.
 
 Ranges and levels are public: each covariate turns them into the bins of its histogram
 (paper 2.2.1).
@@ -246,4 +246,19 @@ class Weight(Frozen):
     max: float = Field(
         gt=0,
         description="Largest weight that one patient can have, public. Noise grows with it.",
+    )
+
+
+class Patient(Frozen):
+    """A column that says whose a row is, and the public bound on the rows of one patient."""
+
+    column: str = Field(
+        min_length=1,
+        description="Column of the patient's identifier. It is read to tell rows of one patient "
+        "from others, and kept nowhere.",
+    )
+    max_rows: int = Field(
+        ge=1,
+        description="Most rows that one patient can have at a site, public. Noise, and the "
+        "steps to which published counts are rounded, grow with it.",
     )

@@ -24,7 +24,7 @@ from pydantic import Field, field_validator, model_validator
 from fedrulefit.core.bins import Bins
 from fedrulefit.core.grid import Grid, check_linear, on_public_edges
 from fedrulefit.errors import StudyError
-from fedrulefit.study.covariates import Covariate, Outcome, Unusual, Weight
+from fedrulefit.study.covariates import Covariate, Outcome, Patient, Unusual, Weight
 from fedrulefit.study.fields import Frozen
 from fedrulefit.study.settings import (
     Settings,
@@ -72,6 +72,11 @@ class Study(Frozen):
         description="A column of patient weights, see below. Leave it out where every row is one "
         "patient.",
     )
+    patient: Patient | None = Field(
+        default=None,
+        description="A column that says whose a row is, see below. Leave it out only where no "
+        "patient has several rows.",
+    )
     unusual: Unusual = Field(
         default=Unusual(),
         description="What a prediction makes of values that the study does not foresee, see below.",
@@ -95,12 +100,13 @@ class Study(Frozen):
         for name in self.covariates:
             if name != name.strip() or not name:
                 raise ValueError(f"covariate {name!r}: a name must not be empty or end in spaces")
-        special = [self.outcome.column] + ([self.weight.column] if self.weight else [])
-        for column in special:
+        roles: dict[str, str] = {}
+        for role, column in self.special.items():
             if column in self.covariates:
                 raise ValueError(f"column {column!r} cannot be a covariate, too")
-        if self.weight and self.weight.column == self.outcome.column:
-            raise ValueError("outcome and weight name the same column")
+            if column in roles:
+                raise ValueError(f"{roles[column]} and {role} name the same column")
+            roles[column] = role
         return self
 
     @cached_property
@@ -122,9 +128,25 @@ class Study(Frozen):
         return tuple(self.covariates)
 
     @property
-    def most_weight(self) -> float:
-        """The most that one patient can count."""
+    def special(self) -> dict[str, str]:
+        """The columns that are no covariates, by their role."""
+        roles = {"outcome": self.outcome, "weight": self.weight, "patient": self.patient}
+        return {role: named.column for role, named in roles.items() if named is not None}
+
+    @property
+    def max_rows(self) -> int:
+        """The most rows that one patient can have."""
+        return 1 if self.patient is None else self.patient.max_rows
+
+    @property
+    def most_row(self) -> float:
+        """The most that one row can count."""
         return 1.0 if self.weight is None else self.weight.max
+
+    @property
+    def most_weight(self) -> float:
+        """The most that one patient can count, with all rows."""
+        return self.max_rows * self.most_row
 
     @property
     def n_features(self) -> int:

@@ -1,8 +1,8 @@
 """Any table → a site's patients as numbers, checked against the study.
 
 ``sources`` (and ``csv_file``, ``parquet_file``, ``frames``) → raw ``columns`` → ``cells`` →
-``check`` (``header``, ``covariates``, ``outcome``, ``weights``, each with its ``findings``) →
-``patients``. ``infer`` and ``draft`` go the other way: from a table to a study.
+``check`` (``header``, ``covariates``, ``outcome``, ``weights``, ``patient_column``, each with its
+``findings``) → ``patients``. ``infer`` and ``draft`` go the other way: from a table to a study.
 
 Names load when first used: a process that only computes on a :class:`Table` never loads
 what reads files and data frames.

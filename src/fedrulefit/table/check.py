@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats
 from fedrulefit.errors import DataError
 from fedrulefit.study import Study
 from fedrulefit.table.columns import Columns
@@ -21,10 +20,13 @@ from fedrulefit.table.covariates import check_covariates
 from fedrulefit.table.findings import Finding, UnreadableError, error, warning
 from fedrulefit.table.header import check_header
 from fedrulefit.table.outcome import check_outcome
+from fedrulefit.table.patient_column import check_patients
 from fedrulefit.table.patients import Table
 from fedrulefit.table.repeats import check_repeats
 from fedrulefit.table.sources import Source, read_columns
 from fedrulefit.table.weights import check_weights
+
+_Values = TypeVar("_Values")
 
 FEW_PATIENTS: Final = 20
 """A site of fewer is told that it learns little; nothing that leaves depends on it."""
@@ -115,13 +117,11 @@ def inspect_table(
 ) -> Inspection:
     """Check a table against the study and report all that is found.
 
-    With ``need_outcome=False`` (prediction) outcome and weights may be absent;
+    With ``need_outcome=False`` (prediction) outcome, weights and patients may be absent;
     where they are there but faulty they are left out with a warning, and
     findings that matter only for learning are not made.
     """
-    wanted = {*study.names, study.outcome.column}
-    if study.weight:
-        wanted.add(study.weight.column)
+    wanted = {*study.names, *study.special.values()}
     try:
         columns = read_columns(source, only=wanted, where=where)
     except UnreadableError as unreadable:
@@ -135,25 +135,27 @@ def inspect_table(
     values = check_covariates(columns, study, findings, learning=need_outcome)
     outcome = _check_optional(check_outcome, columns, study, findings, needed=need_outcome)
     weights = _check_optional(check_weights, columns, study, findings, needed=need_outcome)
+    patients = _check_optional(check_patients, columns, study, findings, needed=need_outcome)
+    n_patients = columns.n_rows if patients is None else len(np.unique(patients))
+    if need_outcome and n_patients < FEW_PATIENTS:
+        findings.append(TOO_FEW.of(n=n_patients))
     if need_outcome:
         findings += check_repeats(values, outcome, study)
-    if need_outcome and columns.n_rows < FEW_PATIENTS:
-        findings.append(TOO_FEW.of(n=columns.n_rows))
     if any(f.severity == "error" for f in findings):
         return Inspection(None, tuple(findings))
     if weights is None:
         weights = np.ones(columns.n_rows)
-    return Inspection(Table(values, outcome, weights), tuple(findings))
+    return Inspection(Table(values, outcome, weights, patients), tuple(findings))
 
 
 def _check_optional(
-    check: Callable[[Columns, Study], tuple[Floats | None, list[Finding]]],
+    check: Callable[[Columns, Study], tuple[_Values | None, list[Finding]]],
     columns: Columns,
     study: Study,
     findings: list[Finding],
     *,
     needed: bool,
-) -> Floats | None:
+) -> _Values | None:
     """Run `check`; where the column is not needed, its errors only leave it out."""
     values, found = check(columns, study)
     if needed:

@@ -36,7 +36,7 @@ EXTRA_COLUMN: Final = warning(
 def check_header(columns: Columns, study: Study, *, need_outcome: bool) -> list[Finding]:
     """Compare the names in the table with the names in the study."""
     required = list(study.names)
-    optional = [study.outcome.column] + ([study.weight.column] if study.weight else [])
+    optional = list(study.special.values())
     if need_outcome:
         required += optional
     known = {*study.names, *optional}
@@ -72,11 +72,8 @@ def _foreign_header(columns: Columns, study: Study) -> Finding:
 
 
 def _missing_column(name: str, study: Study, extra: Sequence[str]) -> Finding:
-    role = "covariate"
-    if name == study.outcome.column:
-        role = "outcome"
-    elif study.weight and name == study.weight.column:
-        role = "weight"
+    roles = {column: role for role, column in study.special.items()}
+    role = roles.get(name, "covariate")
     folded = {fold(other): other for other in extra}
     close = difflib.get_close_matches(fold(name), folded, n=1, cutoff=0.6)
     hint = f"rename {folded[close[0]]!r} if it is the same" if close else "add the column"

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrulefit.core.arrays import Bools, Floats
+from fedrulefit.core.arrays import Bools, Floats, Ints
+from fedrulefit.core.people import People
+from fedrulefit.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,26 +28,43 @@ class Table:
         1 for the event, 0 otherwise; None where it was not asked for.
     weights : Floats, shape (n_rows,)
         Ones without a weight column.
+    patients : Ints or None, shape (n_rows,)
+        Whose each row is: numbers that stand for patients, and say nothing else of them. None
+        where every row is one patient.
     """
 
     values: Floats
     outcome: Floats | None
     weights: Floats
+    patients: Ints | None = None
 
     @property
     def n_rows(self) -> int:
-        """The number of patients."""
+        """The number of rows."""
         return int(self.values.shape[0])
+
+    @property
+    def n_patients(self) -> int:
+        """The number of patients."""
+        return self.n_rows if self.patients is None else len(np.unique(self.patients))
+
+    @property
+    def people(self) -> People:
+        """The patients, each once."""
+        if self.outcome is None:
+            raise DataError("a site needs the outcome of its patients")
+        return People.of(self.outcome, self.weights, self.patients)
 
     @property
     def digest(self) -> bytes:
         """Hash of the patients, to notice that they changed."""
         hasher = hashlib.sha256()
-        for array in (self.values, self.outcome, self.weights):
+        for array in (self.values, self.outcome, self.weights, self.patients):
             hasher.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
         return hasher.digest()
 
     def take(self, rows: Bools) -> Table:
-        """Return the table of some patients only."""
+        """Return the table of some rows only."""
         outcome = None if self.outcome is None else self.outcome[rows]
-        return Table(self.values[rows], outcome, self.weights[rows])
+        patients = None if self.patients is None else self.patients[rows]
+        return Table(self.values[rows], outcome, self.weights[rows], patients)

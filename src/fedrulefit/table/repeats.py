@@ -68,7 +68,7 @@ def check_repeats(values: Floats, outcome: Floats | None, study: Study) -> list[
         )
         for first, later in find_twins(whole)
     ]
-    n_repeats = count_repeats(whole)
+    n_repeats = 0 if study.patient is not None else count_repeats(whole)
     if n_repeats:
         findings.append(REPEATED_ROWS.of(n=n_repeats, all=len(whole)))
     return findings

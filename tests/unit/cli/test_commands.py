@@ -72,6 +72,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "gaps.csv", index=False
     )
     frames["rural"].assign(age="old").to_csv(folder / "bad.csv", index=False)
+    frames["rural"].drop(columns="age").to_csv(folder / "few_columns.csv", index=False)
     return folder
 
 
@@ -377,7 +378,8 @@ def test_predict_needs_no_outcome(model: Path, tables: Path, tmp_path: Path) -> 
     [
         (["rural.csv", "--id", "mrn"], "has no column 'mrn'"),
         (["absent.csv"], "does not exist"),
-        (["bad.csv"], "200 of 200 cells are not numbers"),
+        (["rural.csv", "--id", "flags"], "--id flags is the name of a result"),
+        (["few_columns.csv"], "column 'age': the covariate column is not in the table"),
         (["rural.csv", "-o", "absent/risks.csv"], "cannot write"),
         (["rural.csv", "-o", "."], "cannot write"),
     ],
@@ -387,6 +389,55 @@ def test_predict_explains_what_is_wrong(
 ) -> None:
     monkeypatch.chdir(tables)
     assert words in fail("predict", model, *arguments)
+
+
+def test_predict_tells_what_is_unusual(model: Path, tables: Path, tmp_path: Path) -> None:
+    """Each patient's answer is that of the patient alone; files, JSON and Python say the same."""
+    frame = pd.read_csv(tables / "rural.csv").head(6).astype({"age": object, "sex": object})
+    frame.loc[1, "age"], frame.loc[2, "age"], frame.loc[3, "age"] = 250, "old", "-inf"
+    frame.loc[4, "sex"], frame.loc[5, "GCS"] = "x", np.nan
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    loaded = Model.load(model)
+    assert {loaded.study.names[j] for j in loaded.features} == {"age", "ISS", "GCS"}
+    wanted = [
+        "",
+        "age above the range: counted as 100 years",
+        "age not a number: no prediction",
+        "age below the range: counted as 15 years",
+        "",  # no term names sex
+        "",
+    ]
+    result = succeed("predict", model, tmp_path / "odd.csv")
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [row["flags"] for row in rows] == wanted
+    assert [row["probability"] == "" for row in rows] == ["no pred" in flag for flag in wanted]
+    said = " ".join(result.stderr.split())
+    assert said.startswith("Values that the study does not foresee: 1 of 6 patients: age ")
+    assert "old" not in said
+    assert "250" not in said
+    objects = json.loads(succeed("predict", model, tmp_path / "odd.csv", "--json").stdout)
+    assert [o["flags"] for o in objects] == [[flag] if flag else [] for flag in wanted]
+    assert [o["log_odds"] is None for o in objects] == ["no pred" in flag for flag in wanted]
+    python = loaded.predict_frame(tmp_path / "odd.csv")
+    assert python["flags"].tolist() == wanted
+    for place, (row, chance) in enumerate(zip(rows, python["probability"], strict=True)):
+        assert row["probability"] == "" if np.isnan(chance) else float(row["probability"]) == chance
+        facts = json.loads(
+            succeed("explain", model, tmp_path / "odd.csv", "--row", place + 1, "--json").stdout
+        )
+        assert facts["flags"] == objects[place]["flags"]
+        assert facts["probability"] == pytest.approx(objects[place]["probability"])
+    result = succeed("predict", model, tables / "bad.csv", "-o", tmp_path / "none.csv")
+    said = " ".join(result.stderr.split())
+    assert said.startswith("Wrote 0 probabilities to")
+    assert said.endswith("200 of 200 patients: age not a number: no prediction")
+
+
+def test_predict_asks_for_the_unit(model: Path, tables: Path, tmp_path: Path) -> None:
+    frame = pd.read_csv(tables / "rural.csv")
+    frame.assign(age=12 * frame["age"]).to_csv(tmp_path / "months.csv", index=False)
+    result = succeed("predict", model, tmp_path / "months.csv", "-o", tmp_path / "risks.csv")
+    assert "is the unit another one?" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["predict", "rules", "explain"])
@@ -470,9 +521,6 @@ def test_explain_a_typed_patient(model: Path) -> None:
         (["rural.csv", "--value", "age=71"], "either a table or --value"),
         (["--value", "age"], "--value takes NAME=VALUE, not 'age'; names are: age, sex, ISS, GCS"),
         (["--value", "height=180"], "names are: age, sex, ISS, GCS"),
-        (["--value", "age=old", "--value", "sex=male", "--value", "ISS=3"], "not numbers"),
-        (["--value", "age=71", "--value", "sex=x", "--value", "ISS=3"], "'male', 'female'"),
-        (["--value", "age=71", "--value", "GCS=4"], "the column is complete"),
     ],
 )
 def test_explain_explains_what_is_wrong(
@@ -480,6 +528,26 @@ def test_explain_explains_what_is_wrong(
 ) -> None:
     monkeypatch.chdir(tables)
     assert words in fail("explain", model, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("typed", "flags"),
+    [
+        (["age=old", "sex=male", "ISS=3"], ["age not a number: no prediction"]),
+        (["GCS=4", "sex=x"], ["age missing: no prediction", "ISS missing: no prediction"]),
+        (["age=71", "sex=male", "ISS=3", "GCS=16"], ["GCS above the range: counted as 15"]),
+        (["age=71", "sex=male", "ISS=3", "GCS=?"], ["GCS not a number: counted as missing"]),
+    ],
+)
+def test_explain_says_what_is_unusual(typed: list[str], flags: list[str], model: Path) -> None:
+    values = [word for pair in typed for word in ("--value", pair)]
+    facts = json.loads(succeed("explain", model, *values, "--json").stdout)
+    assert facts["flags"] == flags
+    refused = flags[0].endswith("no prediction")
+    assert (facts["probability"] is None) == refused
+    text = " ".join(succeed("explain", model, *values).stdout.split())
+    assert text.startswith(f"Mortality: no prediction {flags[0]}") == refused
+    assert all(flag in text for flag in flags)
 
 
 # --- the whole ----------------------------------------------------------------------------

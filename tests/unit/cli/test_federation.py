@@ -318,7 +318,7 @@ def test_without_flare_the_command_says_how_to_get_it(
     kits: Path, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "nvflare", None)
-    assert 'pip install "fedrulefit[flare]"' in fail(*start(files, kits / "north"))
+    assert 'pip install -e ".[flare]"' in fail(*start(files, kits / "north"))
 
 
 # --- Policy and review --------------------------------------------------------------------------

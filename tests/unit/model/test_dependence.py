@@ -62,9 +62,9 @@ def test_the_model_itself_says_the_same(seed: int, size: int) -> None:
     for _ in range(5):  # whatever the other covariates are
         values = any_patients(rng, model, len(frame))
         values[:, chosen] = frame[columns]
-        wanted = alone(model, set(chosen)).decision_function(values)
+        wanted = alone(model, set(chosen)).linear_predictor(values)
         np.testing.assert_allclose(frame["alone"], wanted, atol=1e-12)
-        reached = touching(model, set(chosen)).decision_function(values)
+        reached = touching(model, set(chosen)).linear_predictor(values)
         assert (reached >= frame["lowest"] - 1e-12).all()
         assert (reached <= frame["highest"] + 1e-12).all()
 
@@ -81,7 +81,7 @@ def test_between_two_points_of_a_number_it_is_linear(seed: int) -> None:
         x = np.sort(rng.uniform(-50, 200, 40))
         values = any_patients(rng, model, len(x))
         values[:, j] = x
-        wanted = alone(model, {j}).decision_function(values)
+        wanted = alone(model, {j}).linear_predictor(values)
         # np.interp is exact where the points are apart by one float: there it jumps.
         np.testing.assert_allclose(np.interp(x, frame["value"], frame["alone"]), wanted, atol=1e-9)
 
@@ -148,7 +148,7 @@ def test_the_bounds_are_reached_by_brute_force() -> None:
     for x, z in itertools.product(frame["value"], candidates):
         row = np.array([[0.0 if a.complete else np.nan for a in model.grid.axes]])
         row[0, [j, other]] = x, z
-        found.append(model.decision_function(row)[0])
+        found.append(model.linear_predictor(row)[0])
     reached = np.array(found).reshape(len(frame), -1)
     np.testing.assert_allclose(reached.min(axis=1), frame["lowest"])
     np.testing.assert_allclose(reached.max(axis=1), frame["highest"])

@@ -426,8 +426,10 @@ def say_later_keys(study: dict[str, Any]) -> dict[str, Any]:
         assert "missing" not in covariate
         covariates[name] = {**covariate, "missing": []}
     assert "unusual" not in study
+    assert "patient" not in study
     return {
         **study,
+        "patient": None,
         "covariates": covariates,
         "unusual": {"beyond": "clip", "unseen": "missing"},
     }

@@ -41,6 +41,8 @@ def test_a_budget_in_words() -> None:
         "The policy pays for 2 runs of this study over changed patients, for 4 runs of all studies "
         "like it, or for one run with 40 covariates of this ε."
     )
+    (words, _) = Budget(20, 0.5, Policy(), max_rows=4).words()
+    assert "for adding or removing one patient with all rows, up to 4." in words
     assert "1 run of this study" in Budget(20, 0.5, Policy(), 10, 10).words()[1]
     assert Budget(20, 0.5, FREE).words()[1] == "The policy sets no limit."
     assert "all studies" not in Budget(20, 0.5, Policy(epsilon_dataset=None)).words()[1]

@@ -29,6 +29,41 @@ def all_rows(grid: Grid) -> Any:
     return np.array(list(product(*columns)), dtype=np.uint8)
 
 
+def people_inside(rows: Any, outcome: Any, patients: Any) -> tuple[int, int]:
+    """Patients with some of these rows, and those of them of whom one of these has the outcome."""
+    return len(set(patients[rows])), len(set(patients[rows & (outcome == 1)]))
+
+
+def oracle_of_people(
+    rules: Any, codes: Any, outcome: Any, grid: Grid, k: int, patients: Any
+) -> Gated:
+    """The definition for patients with several rows: each group of rows has k distinct ones."""
+
+    def few(rule: Rule) -> bool:
+        rows = fires(rule, codes)
+        inside, cases = people_inside(rows, outcome, patients)
+        outside, _ = people_inside(~rows, outcome, patients)
+        return min(inside, outside, cases, inside - cases) < k
+
+    def near(one: Rule, other: Rule) -> bool:
+        every = all_rows(grid)
+        for a, b in product(sides(one, grid), sides(other, grid)):
+            for x, y in ((a, b), (b, a)):
+                if (fires(x, every) <= fires(y, every)).all():
+                    between = fires(y, codes) & ~fires(x, codes)
+                    if 0 < len(set(patients[between])) < k:
+                        return True
+        return False
+
+    distinct = sorted(set(rules), key=lambda rule: (len(rule), rule))
+    enough = [rule for rule in distinct if not (k > 0 and few(rule))]
+    kept: list[Rule] = []
+    for rule in enough:
+        if not any(near(rule, other) for other in kept):
+            kept.append(rule)
+    return Gated(tuple(kept), len(distinct) - len(enough), len(enough) - len(kept))
+
+
 def count(rule: Rule, codes: Any, outcome: Any) -> tuple[int, int]:
     inside = fires(rule, codes)
     return int(inside.sum()), int(outcome[inside].sum())
@@ -109,6 +144,37 @@ def test_the_gate_is_the_brute_force_one(problem: Any) -> None:
     grid, codes, outcome, rules, k = problem
     found = gate_rules(rules, codes, outcome, grid, min_count=k, max_rules_sent=10**9)
     assert found == oracle(rules, codes, outcome, grid, k)
+
+
+@settings(max_examples=400, deadline=None)
+@given(problems(), st.integers(1, 30), st.integers(0, 2**32))
+def test_the_gate_counts_distinct_patients(problem: Any, n_people: int, seed: int) -> None:
+    grid, codes, outcome, rules, k = problem
+    patients = np.random.default_rng(seed).integers(0, n_people, len(codes))
+    facts: dict[str, Any] = {"min_count": k, "patients": patients}
+    found = gate_rules(rules, codes, outcome, grid, max_rules_sent=10**9, **facts)
+    expected = oracle_of_people(rules, codes, outcome, grid, k, patients)
+    assert found == expected
+    alone = sorted(set(rules), key=lambda rule: (len(rule), rule))
+    votes = have_enough(alone, codes, outcome, np.ones(len(codes)), **facts)
+    if k > 0:
+        assert len(alone) - votes.sum() == expected.too_few
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems(), st.integers(1, 4), st.integers(0, 2**32))
+def test_repeated_rows_are_refused_like_the_patients_they_are_of(
+    problem: Any, times: int, seed: int
+) -> None:
+    """The same rows once more add nobody; taken for patients of their own, they hide the few."""
+    grid, codes, outcome, rules, k = problem
+    facts: dict[str, Any] = {"min_count": k, "max_rules_sent": 10**9}
+    once = gate_rules(rules, codes, outcome, grid, **facts)
+    rows = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(codes)), times))
+    again = gate_rules(rules, codes[rows], outcome[rows], grid, patients=rows, **facts)
+    assert again == once
+    blind = gate_rules(rules, codes[rows], outcome[rows], grid, **facts)
+    assert blind.too_few <= once.too_few
 
 
 @settings(max_examples=200, deadline=None)
@@ -258,6 +324,40 @@ def test_patients_of_weight_zero_hide_nobody() -> None:
     assert gate_rules([small], codes, outcome, AXES, **facts) == Gated((), too_few=1)
     assert have_enough([small], codes, outcome, weights, min_count=5).tolist() == [False]
     assert have_enough([small], codes, outcome, weights, min_count=4).tolist() == [True]
+
+
+def test_five_rows_of_one_patient_are_one() -> None:
+    codes, outcome = table((0, 0, 5), (2, 0, 20))
+    small = rule(below(0, 2))
+    own, weights = np.arange(len(codes)), np.ones(len(codes))
+    facts: dict[str, Any] = {"min_count": 5, "max_rules_sent": 100, "weights": weights}
+    for ill in (0.0, 1.0):  # five patients of either outcome, then two of them the same
+        rows = np.flatnonzero(fires(small, codes) & (outcome == ill))
+        whose = own.copy()
+        whose[rows[:2]] = rows[0]
+        for patients, passed in ((own, True), (whose, False)):
+            found = gate_rules([small], codes, outcome, AXES, patients=patients, **facts)
+            assert found.rules == ((small,) if passed else ())
+            votes = have_enough([small], codes, outcome, weights, min_count=5, patients=patients)
+            assert votes.tolist() == [passed]
+    # One patient with both kinds of rows is one with the outcome: four are left without.
+    whose = own.copy()
+    inside = fires(small, codes)
+    whose[np.flatnonzero(inside & (outcome == 0))[0]] = np.flatnonzero(inside & (outcome == 1))[0]
+    assert gate_rules([small], codes, outcome, AXES, patients=whose, **facts).too_few == 1
+
+
+def test_rows_between_nested_rules_are_of_enough_patients() -> None:
+    """Ten rows between two rules, of two patients: who knew both counts would know theirs."""
+    short, long = rule(below(0, 2)), rule(below(0, 2), below(1, 3))
+    codes, outcome = table((0, 0, 20), (0, 3, 5), (2, 0, 20))
+    facts: dict[str, Any] = {"min_count": 5, "max_rules_sent": 100}
+    between = np.flatnonzero((codes[:, 0] == 0) & (codes[:, 1] == 3))
+    for n_people, expected in ((1, 1), (2, 1), (4, 1), (5, 0), (10, 0)):
+        patients = np.arange(len(codes))
+        patients[between] = between[np.arange(10) % n_people]
+        found = gate_rules([short, long], codes, outcome, AXES, patients=patients, **facts)
+        assert found.too_near == expected, n_people
 
 
 def test_votes_are_of_the_smallest_of_four_groups() -> None:

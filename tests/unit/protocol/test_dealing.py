@@ -133,6 +133,85 @@ def test_a_secret_deals_by_patients_and_not_by_rows(draw: Callable[[Dealer, Tabl
     assert (dealt[1:] != draw(mine, take(TABLE, np.arange(1, 200)))).mean() > 0.2
 
 
+def make_repeated(seed: int = 0, n_people: int = 120, most: int = 4) -> Table:
+    """A table of patients with 1 to `most` rows, in any order, whose outcomes may differ."""
+    rng = np.random.default_rng(seed)
+    patients = np.repeat(np.arange(n_people), rng.integers(1, most + 1, n_people))
+    patients = rng.permutation(patients)
+    table = make_table((rng.random(len(patients)) < 0.3).astype(float))
+    weights = np.where(rng.random(len(patients)) < 0.1, 0.0, 1.0)
+    return Table(table.values, table.outcome, weights, patients)
+
+
+def naive_outcome(table: Table, rows: Any) -> tuple[set[int], set[int]]:
+    """Return the patients with, and without, the outcome among some rows that count."""
+    assert table.patients is not None
+    rows = rows & (table.weights > 0)
+    ill = set(table.patients[rows & (table.outcome == 1)].tolist())
+    return ill, set(table.patients[rows].tolist()) - ill
+
+
+@given(
+    seed=st.integers(0, 99),
+    n_people=st.integers(1, 150),
+    most=st.integers(1, 6),
+    n_folds=st.integers(2, 6),
+    least=st.integers(0, 8),
+    secret=st.sampled_from([None, b"a" * 32]),
+)
+def test_no_patient_is_in_two_folds_or_in_both_parts(
+    seed: int, n_people: int, most: int, n_folds: int, least: int, secret: bytes | None
+) -> None:
+    table = make_repeated(seed, n_people, most)
+    mine = dealer(secret=secret, least=least, folds=n_folds, holdout=0.3)
+    folds, held = mine.deal_folds(table), mine.hold_out(table)
+    assert table.patients is not None
+    for part in (folds, held):
+        dealt = [set(part[table.patients == p].tolist()) for p in np.unique(table.patients)]
+        assert all(len(each) == 1 for each in dealt)
+    if (folds != NEVER).any():
+        for fold in range(n_folds):
+            assert min(map(len, naive_outcome(table, folds == fold))) >= least
+    else:
+        everybody = naive_outcome(table, folds == folds)
+        assert min(map(len, everybody)) < n_folds * least
+    if held.any():
+        for part in (held, ~held):
+            assert min(map(len, naive_outcome(table, part))) >= least
+
+
+def test_repeated_rows_deal_as_the_patients_would() -> None:
+    """Without a secret, patients are dealt in the order in which they first come."""
+    twice = np.repeat(np.arange(200), 2)
+    table = Table(
+        *(getattr(TABLE, name)[twice] for name in ("values", "outcome", "weights")), twice
+    )
+    mine = dealer(seed=7, folds=4, holdout=0.3, least=5)
+    for draw in DRAWS:
+        np.testing.assert_array_equal(draw(mine, table), draw(mine, TABLE)[twice])
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_a_secret_deals_patients_whatever_the_order_of_their_rows(
+    draw: Callable[[Dealer, Table], Any],
+) -> None:
+    table = make_repeated()
+    mine = dealer(secret=b"a" * 32, least=5, holdout=0.3)
+    dealt = draw(mine, table)
+    rng = np.random.default_rng(3)
+    order = rng.permutation(table.n_rows)
+    turned = take(table, order)
+    assert turned.patients is not None
+    named = rng.permutation(500)[turned.patients]  # other numbers for the same patients
+    again = draw(mine, Table(turned.values, turned.outcome, turned.weights, named))
+    counted = table.weights > 0
+    np.testing.assert_array_equal(dealt[order][counted[order]], again[counted[order]])
+    # One row less, and everybody is dealt anew.
+    first = int(np.flatnonzero(counted)[0])
+    fewer = draw(mine, take(table, np.arange(table.n_rows) != first))
+    assert (np.delete(dealt, first) != fewer).mean() > 0.2
+
+
 def test_without_a_secret_rows_are_dealt_by_the_seed_alone() -> None:
     """What embedded runs gave before stays as it was, bit for bit."""
     folds = dealer(seed=7, folds=3).deal_folds(TABLE)

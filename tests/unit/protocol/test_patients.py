@@ -10,12 +10,13 @@ import pytest
 
 from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.errors import ProtocolError
+from fedrulefit.protocol.messages.results import offer_results
 from fedrulefit.protocol.patients import Patients, outcome_of
 from fedrulefit.protocol.public import SITE_WEIGHT, Public
 from fedrulefit.study import Study
 from fedrulefit.table.patients import Table
 from tests.oracles import fires
-from tests.samples import make_study, study_facts
+from tests.samples import make_study, repeat, study_facts
 from tests.unit.protocol.test_public import GRID
 
 RULES = (Rule((Condition(3, 0b0001),)), Rule((Condition(0, 0b001), Condition(4, 0b10))))
@@ -122,6 +123,45 @@ def test_results_rest_on_enough_patients_of_either_kind(
     patients = make_patients(make_study(), least=least)
     assert patients.fewest == max(least, 5)
     assert patients.has_enough(make_table(cases, others, n_silent=silent)) == enough
+
+
+@pytest.mark.parametrize(("n_each", "enough"), [(4, False), (5, True)])
+def test_results_rest_on_enough_distinct_patients(n_each: int, enough: bool) -> None:
+    """Twenty rows with and twenty without the outcome, of fewer patients of either kind."""
+    table = make_table(20, 20)
+    whose = np.r_[np.arange(20) % n_each, 20 + np.arange(20) % 5]
+    own = dataclasses.replace(table, patients=whose)
+    several = make_patients(repeat(make_study(), 5), least=5)
+    assert several.has_enough(own) == enough
+    # Of a patient with both kinds of rows only the one with the outcome counts.
+    both = dataclasses.replace(own, patients=np.r_[whose[:20], 0, whose[21:]])
+    assert several.has_enough(both) == enough
+    both = dataclasses.replace(own, patients=np.where(whose == 24, 0, whose))
+    assert not several.has_enough(both)
+    # Their rows must weigh what k patients of the most rows weigh.
+    assert not make_patients(repeat(make_study(), 9), least=5).has_enough(own)
+
+
+def test_a_site_offers_results_on_distinct_patients() -> None:
+    """Ten rows in each cell of rule × outcome; ten, five or four patients."""
+    four = np.repeat(np.arange(4), 10)
+    table = Table(VALUES[four], OUTCOME[four], np.ones(40))
+    study = repeat(make_study(holdout=0.5), 10)
+    for n_each, few in ((10, 0.0), (5, 0.0), (4, 1.0)):
+        own = dataclasses.replace(table, patients=10 * four + np.tile(np.arange(10) % n_each, 4))
+        learnt = ready(study, learnt=own, held=table.take(four < 0), least=5)
+        assert offer_results(learnt, np.arange(3)).rules[0] == few
+        held = ready(study, learnt=own, held=own, least=5)
+        assert offer_results(held, np.arange(3)).held_out[0] == few
+        assert offer_results(held, np.arange(3)).rules[1] == 1.0, "nobody without the outcome"
+
+
+def test_rows_of_a_patient_are_counted_in_the_mean() -> None:
+    assert make_patients(make_study()).rows_each == 1.0
+    own = dataclasses.replace(TABLE, patients=np.array([0, 0, 1, 2]))  # the third has no weight
+    assert make_patients(repeat(make_study(), 2), learnt=own).rows_each == 1.5
+    nobody = dataclasses.replace(NOBODY, patients=np.empty(0, np.int64))
+    assert make_patients(repeat(make_study(), 2), learnt=nobody).rows_each == 0.0
 
 
 def test_light_patients_are_not_enough() -> None:

@@ -16,7 +16,7 @@ from fedrulefit.protocol.tables import _count_changes, check_changes, note_table
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
-from tests.samples import make_frame, make_study, make_tables, study_facts, take
+from tests.samples import make_frame, make_study, make_tables, repeat, study_facts, take
 
 STUDY = make_study()
 TABLE = make_tables(STUDY, sizes=(80,))["north"]
@@ -100,6 +100,48 @@ def test_patients_without_weight_hide_nobody() -> None:
     note(idle, STUDY, shared)
     assert not is_near(take(idle, np.arange(20, 80)), STUDY, shared)
     assert is_near(take(idle, np.arange(21, 80)), STUDY, shared)
+
+
+MANY = repeat(STUDY, 4)
+ROWS = np.repeat(np.arange(80), np.arange(80) % 4 + 1)
+OWN = Table(TABLE.values[ROWS], np.arange(200) % 2.0, np.ones(200), ROWS)
+
+
+def test_several_rows_of_one_patient_are_one_change() -> None:
+    """Nine patients changed in all their rows are too few, whatever the number of rows."""
+    shared = Transient()
+    note(OWN, MANY, shared)
+    order = np.random.default_rng(0).permutation(200)
+    assert not is_near(take(OWN, order), MANY, shared)
+    whose = np.random.default_rng(1).permutation(80)[ROWS]  # numbers for patients mean nothing
+    assert not is_near(Table(OWN.values, OWN.outcome, OWN.weights, whose), MANY, shared)
+    for n in (1, 9, 10, 30):
+        values = OWN.values.copy()
+        values[n > ROWS, 0] = 18 + (values[n > ROWS, 0] + 2) % 82
+        changed = Table(values, OWN.outcome, OWN.weights, ROWS)
+        assert is_near(changed, MANY, shared) == (n < 10), n
+        assert is_near(take(OWN, n <= ROWS), MANY, shared) == (n < 10), n
+    # One row more, or less, of a patient is a change of that patient.
+    assert is_near(take(OWN, np.arange(199)), MANY, shared)
+    many = Table(OWN.values, OWN.outcome, np.where(np.arange(200) < 1, 0.0, 1.0), ROWS)
+    assert is_near(many, MANY, shared), "without a weight a row is not there"
+
+
+@pytest.mark.parametrize("says_first", [True, False])
+def test_a_study_that_says_whose_rows_are_is_held_against_one_that_does_not(
+    says_first: bool,
+) -> None:
+    """Up to four rows are of one patient: 36 rows may be of nine, 37 are of ten at least."""
+    pairs = [(MANY, OWN), (STUDY, Table(OWN.values, OWN.outcome, OWN.weights))]
+    (first, earlier), (second, table) = pairs if says_first else reversed(pairs)
+    shared = Transient()
+    note(earlier, first, shared)
+    assert not is_near(table, second, shared)
+    assert OWN.outcome is not None
+    ill = np.flatnonzero(OWN.outcome == 1)
+    for n_rows, near in ((1, True), (36, True), (37, False)):
+        fewer = np.delete(np.arange(200), ill[:n_rows])
+        assert is_near(take(table, fewer), second, shared) == near, n_rows
 
 
 def test_what_was_learnt_and_what_was_held_out_are_compared_apart() -> None:

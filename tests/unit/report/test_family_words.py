@@ -70,11 +70,12 @@ def test_frames_exports_and_figures_are_named_by_the_family() -> None:
     assert "«predictor_column»" in model.partial_dependence("age")
     heading, *query = model.to_sql("duckdb", linear_predictor=True).splitlines()
     assert heading == "-- sepsis: «prediction» of died"
-    assert query[-3].endswith(" AS «prediction_column»,")
-    assert query[-2].strip() == "«predictor_column»"
+    assert query[-4].endswith(" AS «prediction_column»,")
+    assert [part.strip() for part in query[-3:-1]] == ["«predictor_column»,", "flags"]
     assert [o.name for o in model.to_onnx().graph.output] == [
         "«predictor_column»",
         "«prediction_column»",
+        "flags",
     ]
     assert "«moves by" in " ".join(tell_changes(model, model.rounded(10, 20)))
     for axes in (

@@ -88,6 +88,16 @@ FAULTS = [
     ("weight", {"column": "age", "max": 1}, "study", "column 'age' cannot be a covariate, too"),
     ("weight", {"column": "w", "max": 0}, "weight.max", "greater than 0"),
     ("weight", {"column": "w"}, "weight.max", "required"),
+    (
+        "patient",
+        {"column": "died", "max_rows": 2},
+        "study",
+        "outcome and patient name the same column",
+    ),
+    ("patient", {"column": "age", "max_rows": 2}, "study", "'age' cannot be a covariate, too"),
+    ("patient", {"column": "id", "max_rows": 0}, "patient.max_rows", "greater than or equal to 1"),
+    ("patient", {"column": "id", "max_rows": 1.5}, "patient.max_rows", "integer"),
+    ("patient", {"column": "id"}, "patient.max_rows", "required"),
     ("settings/preset", "fancy", "settings", "preset 'fancy' is not known"),
     ("settings/tress", 20, "settings.tress", "not permitted"),
     ("settings/epsilon", 0, "settings.epsilon", "greater than 0"),
@@ -342,8 +352,27 @@ CHANGES = [
     ("covariates/sex/labels", ...),
     ("covariates/sex", ...),
     ("weight", {"column": "w", "max": 2}),
+    ("patient", {"column": "id", "max_rows": 2}),
     *((f"settings/{name}", value) for name, value in [("epsilon", 2), ("rounds", 11), ("seed", 1)]),
 ]
+
+
+def test_a_patient_counts_with_all_rows() -> None:
+    """Each of which counts up to the largest weight."""
+    facts = study_facts()
+    plain, patient, weight = (
+        make_study(),
+        {"column": "id", "max_rows": 3},
+        {"column": "w", "max": 2.5},
+    )
+    assert (plain.max_rows, plain.most_row, plain.most_weight) == (1, 1.0, 1.0)
+    several = Study.from_mapping({**facts, "patient": patient})
+    assert (several.max_rows, several.most_row, several.most_weight) == (3, 1.0, 3.0)
+    both = Study.from_mapping({**facts, "patient": patient, "weight": weight})
+    assert (both.max_rows, both.most_row, both.most_weight) == (3, 2.5, 7.5)
+    assert both.special == {"outcome": "died", "weight": "w", "patient": "id"}
+    with pytest.raises(StudyError, match="weight and patient name the same column"):
+        Study.from_mapping({**facts, "patient": patient, "weight": {"column": "id", "max": 1}})
 
 
 @pytest.mark.parametrize(("path", "value"), CHANGES)

@@ -47,3 +47,7 @@ def test_outcome_and_weight_columns_must_be_there() -> None:
     found = [f.column for f in inspect_table(columns, study).errors]
     assert found == ["died", "w"]
     assert inspect_table(columns, study, need_outcome=False).findings == ()
+    study = make_study(patient={"column": "id", "max_rows": 2})
+    (found,) = inspect_table(make_columns(ID=["a"] * N), study).errors
+    assert (found.column, found.message) == ("id", "the patient column is not in the table")
+    assert "rename 'ID'" in found.advice

@@ -17,7 +17,7 @@ What we put around it:
 * an envelope that nobody waits for is passed over, byte by byte, without being kept;
 * a door that bounds the connections which have not shown a certificate yet (``door.py``).
 
-Only this package imports nvflare (``pip install "fedrulefit[flare]"``), and only a carrier's
+Only this package imports nvflare (the extra ``flare``), and only a carrier's
 process imports this package.
 """
 

@@ -375,7 +375,7 @@ class SiteHost:
             TableFacts(
                 study=study.name,
                 study_hash=study.digest,
-                patients=table.n_rows,
+                patients=table.n_patients,
                 hash=table.digest.hex()[:16],
             )
             for study, table in self._tables.values()

@@ -30,7 +30,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.grid import RULE_SPREAD, Axis
-from fedrulefit.errors import FedRuleFitError
+from fedrulefit.errors import FedRuleFitError, get_extra
 from fedrulefit.model import Model
 from fedrulefit.model.prediction import FLAGS_COLUMN
 from fedrulefit.model.publish import check_rounding
@@ -58,8 +58,8 @@ def build_onnx(model: Model) -> ModelProto:
     try:
         from onnx import checker, helper
     except ImportError:
-        raise FedRuleFitError("ONNX is not installed: pip install 'fedrulefit[onnx]'") from None
-    words, flags = model.study.family.words, _list_flags(model)
+        raise FedRuleFitError(f"ONNX is not installed; {get_extra('onnx')}") from None
+    words, flags = model.study.family.words, list_flags(model)
     results = (words.predictor_column, words.prediction_column, FLAGS_COLUMN)
     taken = set(results) & set(model.study.names)
     taken |= {name for name in model.study.names if name.startswith(_PREFIX)}
@@ -78,7 +78,7 @@ def build_onnx(model: Model) -> ModelProto:
     )
     told = {
         name: {f"{cell:d}": flag.text for cell, flag in found.items()}
-        for name, found in flags.items()
+        for name, found in zip(model.study.names, flags, strict=True)
         if found
     }
     helper.set_model_props(made, {FLAGS_KEY: json.dumps(told, ensure_ascii=False)})
@@ -86,18 +86,10 @@ def build_onnx(model: Model) -> ModelProto:
     return made
 
 
-def _list_flags(model: Model) -> dict[str, dict[Cell, Flag]]:
-    """Return the flags of each covariate; those that no term names have none."""
-    return {
-        name: list_flags(model.study, name) if j in model.features else {}
-        for j, name in enumerate(model.study.names)
-    }
-
-
 def _fill(
-    graph: _Graph, model: Model, flags: Mapping[str, Mapping[Cell, Flag]], results: Sequence[str]
+    graph: _Graph, model: Model, flags: Sequence[Mapping[Cell, Flag]], results: Sequence[str]
 ) -> None:
-    inputs = [_read(graph, model, j, found) for j, found in enumerate(flags.values())]
+    inputs = [_read(graph, model, j, found) for j, found in enumerate(flags)]
     terms = [graph.constant([[model.intercept]]), *(given.fault for given in inputs)]
     if model.rule_terms:
         blocks = []

@@ -164,10 +164,10 @@ def _read(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
 
 
 def _counted(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
-    chosen = _key_names(keys)
+    chosen, words = _key_names(keys), list_flags(model)
     for feature in _features(model):
         name, x, absent = model.study.names[feature], _x(feature), f"{_absent(feature)} = 1"
-        covariate, flags = model.study.covariates[name], list_flags(model.study, name)
+        covariate, flags = model.study.covariates[name], words[feature]
         missing = int(Cell.MISSING in flags)
         if isinstance(covariate, Number):
             low, high = (sql.exact(end) for end in covariate.range)
@@ -197,8 +197,7 @@ def _predictor(model: Model, sql: Dialect) -> str:
     terms = [sql.real(model.intercept) + f"{_REMARK}intercept"]
     terms += [_write_term(term, model, sql) for term in model.terms]
     refused = []
-    for feature in _features(model):
-        flags = list_flags(model.study, model.study.names[feature])
+    for feature, flags in enumerate(list_flags(model)):
         kinds = [f"{cell:d}" for cell, flag in flags.items() if flag.fate == "refuse"]
         refused += [f"{_unusual(feature)} IN ({', '.join(kinds)})"] if kinds else []
     total = _write_chain(terms, "+")
@@ -212,13 +211,12 @@ def _any(tests: Sequence[str]) -> str:
 def _flags(model: Model, sql: Dialect) -> str:
     """Return what is unusual about a patient, in words, one after another."""
     told = []
-    for feature in _features(model):
-        flags = list_flags(model.study, model.study.names[feature])
+    for feature, flags in enumerate(list_flags(model)):
         cases = " ".join(
             f"WHEN {cell:d} THEN {sql.text(BETWEEN_FLAGS + flag.text)}"
             for cell, flag in flags.items()
         )
-        told.append(f"CASE {_unusual(feature)} {cases} ELSE '' END{_REMARK}")
+        told += [f"CASE {_unusual(feature)} {cases} ELSE '' END{_REMARK}"] if cases else []
     if not told:
         return "''"
     return f"substr(\n{_write_chain(told, '||')}\n    , {len(BETWEEN_FLAGS) + 1})"

@@ -56,7 +56,8 @@ def assemble(file: FilePart, study: Study) -> Model:
         intercept=file.intercept,
         terms=terms,
         privacy=PrivacyBill(
-            **{**bill.model_dump(), "exact": tuple(bill.exact), "sums": tuple(bill.sums)}
+            **{**bill.model_dump(), "exact": tuple(bill.exact), "sums": tuple(bill.sums)},
+            max_rows=study.max_rows,
         ),
         provenance=Provenance(
             **{

@@ -348,7 +348,8 @@ class RoundingPart(Part):
 
     multiple: int = Field(
         ge=1,
-        description="Counts are multiples of this (times the largest weight); 1: exact.",
+        description="Counts are multiples of this (times the most that one patient "
+        "counts); 1: exact.",
     )
     smallest: int = Field(
         ge=0,

@@ -232,6 +232,7 @@ def make_bill(
         n_histograms=0 if protection is None else study.n_features,
         ranges_from_data=study.ranges_from_data,
         sum_of=sum_of,
+        max_rows=study.max_rows,
         exact=tuple(kind.tells(settings) for kind in asked if not kind.masked),
         sums=tuple(_in_rounds(kind, settings, rounds) for kind in asked if kind.masked),
     )

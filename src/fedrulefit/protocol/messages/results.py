@@ -10,6 +10,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.people import count_cells
 from fedrulefit.core.subgroups import SubgroupSums
 from fedrulefit.core.sums import Packing, Sum, quantity
 from fedrulefit.errors import ProtocolError
@@ -169,16 +170,9 @@ def offer_results(patients: Patients, terms: Ints) -> OfferSums:
     )
 
 
-def _smallest_cells(design: Design, table: Table) -> Floats:
+def _smallest_cells(design: Design, table: Table) -> Ints:
     """Return the fewest patients in a cell of the table rule × outcome, shape (n_rules,)."""
-    rules = design.layout.rules
-    counted = (table.weights > 0).astype(np.float64)
-    ill = counted * outcome_of(table)
-    inside, sick = (design.transpose_dot(part)[rules] for part in (counted, ill))
-    healthy, missed = inside - sick, ill.sum() - sick
-    well = (counted.sum() - inside) - missed
-    smallest: Floats = np.minimum.reduce([sick, healthy, missed, well])
-    return smallest
+    return count_cells(design, outcome_of(table), table.weights > 0, table.patients).smallest
 
 
 @dataclass(frozen=True, eq=False)

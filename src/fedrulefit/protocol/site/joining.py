@@ -85,7 +85,7 @@ def _check_capacity(
             "weights that add up to so much",
             "policy",
         )
-    if study.most_weight > LARGEST_WEIGHT:
+    if study.most_row > LARGEST_WEIGHT:
         raise ProtocolError(
             f"a patient's weight may be up to {LARGEST_WEIGHT:,.0f}: scale the weights down",
             "policy",

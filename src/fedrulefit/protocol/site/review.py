@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.model import describe_rule
+from fedrulefit.model.wording import tell_rows
 from fedrulefit.privacy.gate import Gated
 from fedrulefit.privacy.policy import KINDS, ReleaseKind
 from fedrulefit.protocol import messages as m
@@ -64,7 +65,7 @@ class Review:
             case m.RulesReply():
                 lines += self._rules(reply, public, gated)
             case m.ResultsReply():
-                lines += self._results(reply, public)
+                lines += [*self._results(reply, public), *filter(None, [tell_rows(public.study)])]
             case _:
                 lines += self._sums(request, public, n_candidates)
         return lines

@@ -24,6 +24,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from fedrulefit.core.people import count_rows_each
 from fedrulefit.errors import DataError, ProtocolError
 from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.ledger import Ledger, Release
@@ -396,12 +397,24 @@ def _deal(name: str, table: Table, study: Study, dealer: Dealer) -> Patients:
         raise DataError(f"site {name!r}: a site needs the outcome of its patients")
     if not table.weights.sum() > 0:
         raise DataError(f"site {name!r}: no patient with a weight above 0")
+    _check_rows_each(name, table, study)
     held = dealer.hold_out(table)
     learnt = table.take(~held)
     if not learnt.weights.sum() > 0:
         raise DataError(f"site {name!r}: too few patients to hold some out: lower 'holdout'")
     folds = dealer.deal_folds(learnt)
     return Patients(Public(study), learnt, table.take(held), folds, dealer.least)
+
+
+def _check_rows_each(name: str, table: Table, study: Study) -> None:
+    """Refuse patients who would count for more than the study's noise covers."""
+    if (table.patients is None) != (study.patient is None):
+        has, lacks = ("study", "table") if table.patients is None else ("table", "study")
+        raise DataError(f"site {name!r}: the {has} says whose a row is, and the {lacks} does not")
+    if count_rows_each(table.patients) > study.max_rows:
+        raise DataError(
+            f"site {name!r}: a patient has more rows than the study's 'max_rows', {study.max_rows}"
+        )
 
 
 def _own(reply: m.Message) -> dict[str, bytes]:

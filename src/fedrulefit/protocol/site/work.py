@@ -178,7 +178,7 @@ class Work:
         return Histograms(
             study,
             count_histograms(learnt.values, units, study.bins),
-            sensitivity=most,
+            sensitivity=study.max_rows * most,
             noise=self._noise,
             memory=self._shared,
         )
@@ -204,6 +204,7 @@ class Work:
             min_count=self._policy.min_count,
             max_rules_sent=self._policy.max_rules_sent,
             weights=patients.weights,
+            patients=patients.learnt.patients,
         )
         passed = set(self.gated.rules)
         sent = [tuple(rule for rule in rules if rule in passed) for rules in grown]
@@ -226,7 +227,8 @@ class Work:
             mean_leaves=settings.mean_leaves,
             learning_rate=settings.learning_rate,
             subsample=settings.subsample,
-            min_leaf=settings.min_leaf,
+            min_leaf=settings.min_leaf * patients.rows_each,
+            patients=patients.learnt.patients,
             rng=site_rng(settings.seed, self._name, purpose=fold + 2),
             n_threads=self._n_threads,
         )
@@ -240,6 +242,7 @@ class Work:
             patients.outcome,
             patients.weights,
             min_count=self._policy.min_count,
+            patients=patients.learnt.patients,
         )
         deals = [bool((patients.folds >= 0).any()), len(patients.held_out.weights) > 0]
         votes = fill_ballot(enough, deals, self._name, self._masking.sites)

@@ -99,5 +99,5 @@ def test_a_transport_that_nobody_knows_is_refused() -> None:
 
 def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedrulefit.registry.find_spec", lambda name: None)
-    with pytest.raises(FederationError, match=r'nvflare is not installed: .*"fedrulefit\[flare\]"'):
+    with pytest.raises(FederationError, match=r'nvflare is not installed: .*"\.\[flare\]"'):
         TRANSPORTS.load(DEFAULT)

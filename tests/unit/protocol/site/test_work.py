@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fedrulefit.core.bins import split_cells
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Condition, Rule
-from fedrulefit.errors import ProtocolError
+from fedrulefit.errors import DataError, ProtocolError
 from fedrulefit.privacy.gate import implies
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.privacy.policy import OPEN, Policy
@@ -47,7 +49,7 @@ from tests.alone import (
     refusal,
 )
 from tests.oracles import fires
-from tests.samples import SOLVERS, make_study, make_tables, study_facts, sums_of
+from tests.samples import SOLVERS, make_study, make_tables, repeat, study_facts, sums_of
 
 
 def test_noise_is_drawn_once() -> None:
@@ -97,6 +99,67 @@ def test_weights_are_counted_in_whole_units_with_their_bound() -> None:
     site.handle(join(study))
     site.handle(m.GridRequest(head(study)))
     assert Spy.asked == [2560] * 5
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    max_rows=st.integers(1, 5),
+    heaviest=st.sampled_from([None, 1.0, 2.5]),
+)
+def test_one_patient_changes_a_histogram_by_no_more_than_its_noise_covers(
+    seed: int, max_rows: int, heaviest: float | None
+) -> None:
+    """Adding a patient with all rows: the distance in ℓ1 is bounded, and the bound is reached."""
+    rng = np.random.default_rng(seed)
+    facts = {**study_facts(epsilon=1.0), "patient": {"column": "p", "max_rows": max_rows}}
+    if heaviest is not None:
+        facts["weight"] = {"column": "w", "max": heaviest}
+    study, frame = Study.from_mapping(facts), make_tables(make_study())["north"]
+    n_own, most = int(rng.integers(1, max_rows + 1)), heaviest or 1.0
+    weights = np.ones(frame.n_rows) if heaviest is None else rng.uniform(0.1, most, frame.n_rows)
+    weights[:n_own] = most
+    patients = np.maximum(np.arange(frame.n_rows) - n_own + 1, 0)  # the first has n_own rows
+    table = Table(frame.values, frame.outcome, weights, patients)
+    counts, sensitivity = [], 0
+    for neighbour in (table, table.take(patients > 0)):
+        work = Site("north", neighbour, study)._work  # the histograms, before noise
+        sensitivity = work.histograms._sensitivity
+        counts.append(split_cells(work.histograms._counts, study.bins))
+    moved = [int(np.abs(one - other).sum()) for one, other in zip(*counts, strict=True)]
+    assert max(moved) <= sensitivity
+    if n_own == max_rows:
+        assert set(moved) == {sensitivity}, "no more noise than that needs"
+
+
+def test_the_ledger_and_the_person_are_told_what_a_patient_with_several_rows_costs() -> None:
+    study = repeat(make_study(epsilon=1.0), 3)
+    table = make_tables(make_study())["north"]
+    own = Table(table.values, table.outcome, table.weights, np.arange(table.n_rows) // 3)
+    said: list[str] = []
+
+    def approve(kind: str, words: Any) -> bool:
+        said.extend([kind, *words])
+        return True
+
+    policy = Policy.model_validate({**OPEN.model_dump(), "approval": "review"})
+    site = Site("north", own, study, policy=policy, approver=approve)
+    site.handle(join(study))
+    site.handle(m.GridRequest(head(study)))
+    assert "one patient with all rows, up to 3, 10 for replacing one" in " ".join(said)
+    rows = [row for row in site.ledger.releases if row.message == "GridReply"]
+    assert [(row.sensitivity, row.scale, row.epsilon) for row in rows] == [(3.0, 3.0, 1.0)] * 5
+
+
+def test_a_site_refuses_rows_that_its_noise_would_not_cover() -> None:
+    table = make_tables(make_study())["north"]
+    own = Table(table.values, table.outcome, table.weights, np.arange(table.n_rows) // 3)
+    with pytest.raises(DataError, match="'north': a patient has more rows than the study's .* 2"):
+        Site("north", own, repeat(STUDY, 2))
+    with pytest.raises(DataError, match="the study says whose a row is, and the table does not"):
+        Site("north", table, repeat(STUDY, 3))
+    with pytest.raises(DataError, match="the table says whose a row is, and the study does not"):
+        Site("north", own, STUDY)
+    Site("north", own, repeat(STUDY, 3))
 
 
 NONE = np.empty(0, np.int64)

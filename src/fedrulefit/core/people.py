@@ -1,0 +1,134 @@
+"""How many patients stand behind rows, where several rows may be of one patient.
+
+In: rules, the outcome of every row, and whose rows they are. Out: counts of distinct patients,
+for the disclosure gate, for folds and for what a site tells of itself. Nothing leaves the site
+here.
+
+In a group of rows (those inside a rule, those outside it, those of a fold) a patient counts
+once: as one **with** the outcome where any of the patient's rows in the group has it, as one
+**without** otherwise. So k with and k without are 2·k people, and no cell of the table rule ×
+outcome holds rows of fewer people than are counted in it: a patient with both kinds of rows
+stands in both cells, and counts in the first alone. Without patients every row is one.
+
+Oracle: a loop over patients (``tests/unit/core/test_people.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrulefit.core.arrays import Bools, Floats, Ints
+from fedrulefit.core.design import Design
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Patients, each with what its rows say together.
+
+    Parameters
+    ----------
+    place : (n_rows,) int64
+        Whose each row is: a position among the patients.
+    outcome : (n_people,) float64
+        1 where any of a patient's rows that count has the outcome.
+    weights : (n_people,) float64
+        Of all of a patient's rows.
+    """
+
+    place: Ints
+    outcome: Floats
+    weights: Floats
+
+    @classmethod
+    def of(cls, outcome: Floats, weights: Floats, patients: Ints | None) -> People:
+        """Return who the rows are of; all arguments are of shape (n_rows,)."""
+        if patients is None:
+            return cls(np.arange(len(outcome)), outcome, weights)
+        place = np.unique(patients, return_inverse=True)[1].astype(np.int64)
+        summed = [np.bincount(place, part) for part in (outcome * (weights > 0), weights)]
+        return cls(place, (summed[0] > 0).astype(np.float64), summed[1].astype(np.float64))
+
+    @property
+    def n_people(self) -> int:
+        """The number of patients."""
+        return len(self.outcome)
+
+    def fewest(self) -> int:
+        """Return the patients with the outcome, or without it, whichever are fewer."""
+        counted = self.outcome[self.weights > 0]
+        return int(min((counted == 1).sum(), (counted == 0).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Distinct patients in the cells of the table rule × outcome, each of shape (n_rules,)."""
+
+    with_inside: Ints
+    without_inside: Ints
+    with_outside: Ints
+    without_outside: Ints
+
+    @property
+    def smallest(self) -> Ints:
+        """Fewest patients in a cell."""
+        cells = self.with_inside, self.without_inside, self.with_outside, self.without_outside
+        fewest: Ints = np.minimum.reduce(cells)
+        return fewest
+
+    @property
+    def smallest_inside(self) -> Ints:
+        """Fewest patients outside, or inside with, or without, the outcome."""
+        outside = self.with_outside + self.without_outside
+        fewest: Ints = np.minimum.reduce([self.with_inside, self.without_inside, outside])
+        return fewest
+
+
+def count_cells(
+    design: Design, outcome: Floats, counted: Bools, patients: Ints | None = None
+) -> Cells:
+    """Count distinct patients inside and outside each rule of a design.
+
+    Parameters
+    ----------
+    design : Design
+    outcome : (n_rows,) float64
+    counted : (n_rows,) bool
+        The rows that count.
+    patients : (n_rows,) int64, optional
+        Whose each row is; without it every row is one patient.
+    """
+    if patients is None:
+        return _count_rows(design, outcome, counted)
+    order = np.flatnonzero(counted)
+    order = order[np.argsort(patients[order], kind="stable")]
+    starts = np.flatnonzero(np.diff(patients[order], prepend=-1))
+    sick = outcome[order, None] == 1
+    found = np.zeros((4, design.layout.n_rules), dtype=np.int64)
+    for rules, block in design.rule_blocks() if len(order) else ():
+        inside = block[order]
+        for k, group in enumerate((inside, ~inside)):
+            there, ill = (np.logical_or.reduceat(part, starts) for part in (group, group & sick))
+            found[2 * k, rules] = ill.sum(axis=0)
+            found[2 * k + 1, rules] = (there & ~ill).sum(axis=0)
+    return Cells(*found)
+
+
+def _count_rows(design: Design, outcome: Floats, counted: Bools) -> Cells:
+    """Count rows: faster, where each is one patient."""
+    ones = counted.astype(np.float64)
+    ill = ones * outcome
+    inside, sick = (
+        np.rint(design.transpose_dot(part)[design.layout.rules]).astype(np.int64)
+        for part in (ones, ill)
+    )
+    missed = int(ill.sum()) - sick
+    return Cells(sick, inside - sick, missed, int(ones.sum()) - inside - missed)
+
+
+def count_rows_each(patients: Ints | None) -> int:
+    """Return the most rows that one patient has; 1 where every row is one patient."""
+    if patients is None or not len(patients):
+        return 1
+    return int(np.unique(patients, return_counts=True)[1].max())
