@@ -26,10 +26,11 @@ import fedrulefit
 HERE: Final = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "site")]
 import public_names  # noqa: E402
+from notebooks import to_markdown  # noqa: E402
 
 CHAPTERS: Final = {
-    "Tutorial": ["tutorial"],
-    "How to": ["howto-consortium", "howto-data-protection", "export"],
+    "Tutorial": ["tutorial", "notebooks/rules-in-a-notebook"],
+    "How to": ["scikit-learn", "howto-consortium", "howto-data-protection", "export"],
     "Reference": ["tables", "api", "protocol", "model-file"],
     "Method": ["method", "statistics", "defaults"],
     "Results": ["real-data", "paper-study", "benchmarks", "coverage"],
@@ -73,6 +74,8 @@ html_math_renderer = "mathml"
 
 def complete_page(app: Sphinx, page: str, source: list[str]) -> None:
     """Add to a page what only the site needs."""
+    if page.startswith("notebooks/"):
+        source[0] = to_markdown(source[0])
     # In the repository "sh" says that no test runs the block; it may show output all the same.
     source[0] = source[0].replace("```sh\n$ ", "```console\n$ ")
     if not page.startswith("site/"):  # pages beside the folder are shown from within it
@@ -148,6 +151,7 @@ def find_elsewhere(
 
 def setup(app: Sphinx) -> None:
     """Register the above with Sphinx."""
+    app.add_source_suffix(".ipynb", "markdown")
     app.connect("source-read", complete_page)
     app.connect("autodoc-process-signature", hide_signature)
     app.connect("missing-reference", find_elsewhere)

@@ -17,6 +17,7 @@ from fedrulefit.core.predictor import predict
 from fedrulefit.core.rules import Condition, conjoin, interval
 from fedrulefit.model import LinearTerm, Model, RuleTerm, Term
 from fedrulefit.study import Category, Covariate, Number, Ordered, Study, Unusual, YesNo, level_key
+from fedrulefit.table.spelling import read_number
 from tests.databases import Column
 
 GOLDEN = Path(__file__).parent / "golden" / "model-v2.json"
@@ -44,6 +45,8 @@ MISSING_CODES: list[list[Any]] = [[], [], [-9], [-9, "unknown"], ["not asked", 9
 NO_LEVELS = [4, -9, 99, 2.5]
 BAD_CELLS = [
     "abc", "1,5", "inf", "-Infinity", "1e400", "-1e400", "1_000_000", "0x10", "--", "icuu", "5 mg",
+    "1,234", "1.234,5", "1 234", "1'234,5", "1,234.5", "1,234,567", "1.234.567", "0,125", "-12,75",
+    "12 34", "1 234'567", "01,5", ",5", "1,2,3", "1 ,5", "1,5.5", "-1\u00a0234", "+7,5", "0,5,",
     "'", '"', "1e", "e5", "+", "1.2.3", "TRUE!", "²",
 ]  # fmt: skip
 
@@ -113,7 +116,7 @@ def _axis(rng: np.random.Generator, covariate: Covariate) -> Axis:
     low, high = sorted(rng.uniform(-50, 200, 2).tolist())
     fill = float(rng.uniform(low, high))
     centre = float(rng.choice([0.0, fill]))
-    spread = float(rng.uniform(0.1, 40))
+    spread = float(rng.uniform(2, 40))
     return Axis(
         "number", cutoffs, len(cutoffs) + 1, covariate.complete, (low, high), spread, centre, fill
     )
@@ -280,12 +283,12 @@ def look_at(cell: Any, covariate: Covariate) -> tuple[str, float]:
     if isinstance(covariate, Number):
         if text.casefold() in MISSING_WORDS or level_key(text).casefold() in codes:
             return "missing", np.nan
-        try:
-            value = np.nan if "_" in text else float(text)
-        except ValueError:
-            value = np.nan
-        if np.isnan(value):
+        number = read_number(text)  # its own oracle is a table of spellings
+        if number is None:
             return "unreadable", np.nan
+        if level_key(number) in codes:
+            return "missing", np.nan
+        value = number
         low, high = covariate.range
         return "below" if value < low else "above" if value > high else "known", value
     keys = [level_key(level) for level in covariate.coded]

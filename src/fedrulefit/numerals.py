@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 from typing import Final
 
@@ -30,8 +31,20 @@ def format_number(value: float, step: float | None = None, digits: int = DIGITS)
 
 
 def format_effect(value: float) -> str:
-    """Return an effect, such as an odds ratio, to two decimals where these say enough."""
+    """Return an effect, such as an odds ratio, to two decimals where these say enough.
+
+    Near 1 it has the digits that tell it from 1.
+    """
+    if is_little(value):
+        away = abs(value - 1)
+        decimals = 2 if away == 0 else min(-math.floor(math.log10(away)), 5)
+        return f"{value:.{decimals}f}"
     return f"{value:.2f}" if 0.095 <= value < 99.5 else format_number(value)
+
+
+def is_little(effect: float) -> bool:
+    """Whether an effect, a ratio, is 1.00 when rounded: its term counts for little."""
+    return f"{effect:.2f}" == "1.00"
 
 
 def format_count(value: float) -> str:

@@ -1,12 +1,14 @@
 """Figures of a model (matplotlib). Each takes an ``ax`` and returns it.
 
 Each shows data that can also be had as a frame or array from the model, named
-in its docstring.
+in its docstring. In place of a :class:`Model` each takes a fitted estimator.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from fedrulefit.errors import printable
 from fedrulefit.model import Model
 from fedrulefit.model.subgroups import Among, choose_patients
 from fedrulefit.model.wording import STANDS_FOR_SITE
+from fedrulefit.numerals import format_effect
 from fedrulefit.study import Number
 
 if TYPE_CHECKING:
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.container import BarContainer
     from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
 
 RAISES = "#b2182b"
 LOWERS = "#2166ac"
@@ -34,6 +40,46 @@ SUBGROUP_TITLES: dict[Among, str] = {
 _WIDEST = 48
 
 
+class Fitted(Protocol):
+    """A fitted estimator: it has a model."""
+
+    model_: Model
+
+
+class Figured(Protocol[P, R_co]):
+    """A figure of a model, or of a fitted estimator's."""
+
+    def __call__(self, model: Model | Fitted, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Draw."""
+
+
+def of_model(draw: Callable[Concatenate[Model, P], R_co]) -> Figured[P, R_co]:
+    """Let a figure take a fitted estimator for its model."""
+
+    @wraps(draw)
+    def drawn(model: Model | Fitted, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        return draw(_find_model(model, draw.__name__), *args, **kwargs)
+
+    return drawn
+
+
+def _find_model(of: Any, name: str) -> Model:
+    """Return the model of an estimator, or refuse what has none."""
+    found = getattr(of, "model_", of)
+    if isinstance(found, Model):
+        return found
+    given = of.__name__ if isinstance(of, type) else type(of).__name__
+    raise TypeError(
+        f"plot.{name} takes a Model or a fitted estimator, not {given}: "
+        + (
+            "call its 'fit' first; of a Pipeline give the step"
+            if hasattr(of, "fit")
+            else "give 'estimator.model_'"
+        )
+    )
+
+
+@of_model
 def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: float = 0.0) -> Axes:
     """Draw the most important terms (:meth:`Model.rules_frame`).
 
@@ -50,15 +96,15 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     _stripe(ax.barh(place, scaled, color=colours), frame)
     ax.set_yticks(place, [_shorten(text) for text in frame["rule"]])
     for y, x, effect in zip(place, scaled, frame[words.effect_column], strict=True):
-        label = f"{words.effect_short} {effect:.2f}"
+        label = f"{words.effect_short} {format_effect(effect)}"
         ax.annotate(label, (x, y), (3, 0), textcoords="offset points", va="center")
     ax.set_xlim(0, 118)
     ax.set_xlabel("Importance (largest = 100)")
     ax.set_title("Rules and linear terms")
     ax.legend(
         handles=[
-            _patch(RAISES, f"raises the {words.level}"),
-            _patch(LOWERS, f"lowers the {words.level}"),
+            _patch(RAISES, f"raises the predicted {words.level}"),
+            _patch(LOWERS, f"lowers the predicted {words.level}"),
             *_stripes(frame),
         ],
         loc="lower right",
@@ -67,6 +113,7 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     return ax
 
 
+@of_model
 def importance(model: Model, ax: Axes | None = None) -> Axes:
     """Draw the importance of the covariates (:meth:`Model.importance_frame`).
 
@@ -85,6 +132,7 @@ def importance(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@of_model
 def subgroups(
     model: Model,
     ax: Axes | None = None,
@@ -141,6 +189,7 @@ def _site_rates(model: Model, top: int, min_support: float, among: Among) -> pd.
     return frame if asked == among else frame[:0]
 
 
+@of_model
 def history(model: Model, ax: Axes | None = None) -> Axes:
     """Draw the objective over the rounds (:meth:`Model.history_frame`)."""
     ax = _axes(ax)
@@ -154,8 +203,9 @@ def history(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@of_model
 def path(model: Model, ax: Axes | None = None) -> Axes:
-    """Draw the cross-validation: held-out deviance over λ (:meth:`Model.path_frame`).
+    """Draw the cross-validation: deviance over λ (:meth:`Model.path_frame`).
 
     The upper axis counts the terms that each λ keeps.
     """
@@ -171,7 +221,7 @@ def path(model: Model, ax: Axes | None = None) -> Axes:
     ax.set_xscale("log")
     ax.invert_xaxis()
     ax.set_xlabel("λ (weaker penalty to the right)")
-    ax.set_ylabel("Held-out deviance")
+    ax.set_ylabel("Cross-validated deviance")
     ax.set_title("Choice of λ")
     ax.legend(frameon=False)
     top = ax.secondary_xaxis("top")
@@ -182,6 +232,7 @@ def path(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@of_model
 def coefficients(model: Model, ax: Axes | None = None, *, top: int = 8) -> Axes:
     """Draw how the coefficients grow along the path (:meth:`Model.coefficients_frame`).
 
@@ -211,6 +262,7 @@ def coefficients(model: Model, ax: Axes | None = None, *, top: int = 8) -> Axes:
     return ax
 
 
+@of_model
 def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> Axes:
     """Draw what was predicted for held-out patients against what was observed.
 
@@ -238,6 +290,7 @@ def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> 
     return ax
 
 
+@of_model
 def decision(model: Model, ax: Axes | None = None) -> Axes:
     """Draw the decision curve: net benefit over the threshold.
 
@@ -266,6 +319,7 @@ def decision(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@of_model
 def hospitals(model: Model, ax: Axes | None = None) -> Axes:
     """Draw the main measure of each site that was left out, the mean, and a further hospital.
 
@@ -296,6 +350,7 @@ def hospitals(model: Model, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@of_model
 def partial_dependence(
     model: Model, feature: str | tuple[str, str], ax: Axes | None = None
 ) -> Axes:
@@ -374,6 +429,7 @@ def _dependence_on_two(model: Model, names: tuple[str, str], ax: Axes) -> Axes:
     return ax
 
 
+@of_model
 def overview(model: Model) -> Figure:
     """Draw all of them on one page."""
     from matplotlib.figure import Figure

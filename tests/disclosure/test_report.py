@@ -23,12 +23,12 @@ from fedrulefit.engines import inprocess
 from fedrulefit.model import LinearTerm, Model
 from fedrulefit.model.dependence import strongest_pairs
 from fedrulefit.model.file import model_facts, model_text
+from fedrulefit.numerals import format_effect
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.report import render_report
 from fedrulefit.report.charts import draw_effects, tabulate_pair
 from fedrulefit.report.contents import (
     format_count,
-    format_effect,
     tell_heterogeneity,
     tell_validation,
 )
@@ -60,11 +60,12 @@ def visible_text(page: str) -> str:
 
 def static_numbers() -> set[str]:
     """Numbers in our own words: the checklist's reference, "largest = 100", the advice to hold
-    out a share of 0.2, that fewer than 5 held-out patients are not told of."""
+    out a share of 0.2, that fewer than 5 held-out patients are not told of, the digits of numbers
+    to compute with."""
     return set(
         NUMBER.findall(
             "100 95 BMJ 2024;385:e078378 BMJ 2023;380:e071018 SHA-256 Apache-2.0 fig. 3 0.4 0.2 5 "
-            "0 below 1e-09"
+            "0 below 1e-09 rounded to 6 significant digits"
         )
     )
 

@@ -24,7 +24,7 @@ from fedrulefit.model.validation import SiteValidation
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.report.specification import list_specification
 from tests.docs.pages import ROOT
-from tests.samples import SOLVERS, fit_model, make_study, make_tables
+from tests.samples import SOLVERS, fit_model, make_frame, make_study, make_tables
 
 PAGE: Final = ROOT / "docs" / "statistics.md"
 MARK: Final = re.compile(r"<!-- numbers: (.+?) -->")
@@ -71,6 +71,7 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "Model.importance_frame": lambda: columns(shown_model().importance_frame()),
     "Model.path_frame": lambda: columns(shown_model().path_frame()),
     "Model.history_frame": lambda: columns(shown_model().history_frame()),
+    "Model.predict_frame": lambda: columns(shown_model().predict_frame(make_frame(9))),
     "Model.partial_dependence": lambda: {
         *columns(shown_model().partial_dependence(shown_model().study.names[0])),
         "interaction",

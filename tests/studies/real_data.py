@@ -74,7 +74,7 @@ def run(study: Study, train: pd.DataFrame, test: pd.DataFrame, **settings: Any) 
         auc=roc_auc_score(test[outcome], model.predict_proba(test[names])[:, 1]),
         auc_logistic=roc_auc_score(test[outcome], peer.predict_proba(test[names])[:, 1]),
         n_terms=len(model.model_.terms),
-        importance=model.variable_importance_,
+        importance=model.variable_importance_.sort_values(ascending=False),
     )
 
 

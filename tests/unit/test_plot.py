@@ -13,7 +13,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedrulefit import Model, plot
+from fedrulefit import Model, RuleFitClassifier, plot
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from tests.reports import evaluated_model
@@ -196,3 +196,42 @@ def test_hospitals_show_the_validation(model: Model) -> None:
     assert len(plot.hospitals(dataclasses.replace(judged, validation=few)).lines) == 1
     none = dataclasses.replace(few, sites={})
     assert plot.hospitals(dataclasses.replace(judged, validation=none)).texts
+
+
+# --- Estimators ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "draw", [*FUNCTIONS, plot.path, plot.coefficients, plot.calibration, plot.decision]
+)
+def test_an_estimator_is_drawn_as_its_model(draw: Draw) -> None:
+    frame = make_frame(200)
+    y = frame.pop("died")
+    estimator = RuleFitClassifier(n_trees=5, penalty=0.01, random_state=0).fit(frame, y)
+    assert labels(draw(estimator)) == labels(draw(estimator.model_))
+    assert draw(model=estimator).get_title() == draw(estimator.model_).get_title()
+
+
+def test_others_take_an_estimator_too() -> None:
+    frame = make_frame(200)
+    y = frame.pop("died")
+    estimator = RuleFitClassifier(n_trees=5, penalty=0.01, random_state=0).fit(frame, y)
+    assert plot.partial_dependence(estimator, "age").get_xlabel().startswith("age")
+    assert plot.hospitals(estimator).texts[0].get_text() == "No site was left out"
+    assert isinstance(plot.overview(estimator), Figure)
+
+
+@pytest.mark.parametrize("draw", [*FUNCTIONS, plot.overview, plot.hospitals])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (RuleFitClassifier(), "not RuleFitClassifier: call its 'fit' first"),
+        (RuleFitClassifier, "not RuleFitClassifier: call its 'fit' first"),
+        ("model.json", "not str: give 'estimator.model_'"),
+        (None, "not NoneType"),
+    ],
+)
+def test_what_is_no_model_is_refused(draw: Draw, wrong: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message) as caught:
+        draw(wrong)
+    assert f"plot.{draw.__name__} takes a Model" in str(caught.value)

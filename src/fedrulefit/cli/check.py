@@ -17,6 +17,7 @@ from rich.text import Text
 from fedrulefit.cli.budget import budget_of, print_budget
 from fedrulefit.cli.console import EXIT_FINDINGS, friendly_errors, printable, stdout
 from fedrulefit.cli.options import JsonOption
+from fedrulefit.cli.plan import print_blur, print_plan
 from fedrulefit.privacy.budget import Budget
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.study import Study
@@ -51,14 +52,17 @@ def check(
         for path in dict.fromkeys(data)
     }
     unpaid = policy is not None and not no_outcome and budget.problem != ""
-    failed = unpaid or any(inspection.errors for inspection in inspections.values())
+    stuck = not no_outcome and agreed.plan.problem != ""
+    failed = unpaid or stuck or any(inspection.errors for inspection in inspections.values())
     if as_json:
         facts = {"ok": not failed, **_as_object(agreed, inspections)}
         facts["budget"] = _budget_facts(budget)
+        facts["candidates"] = _plan_facts(agreed)
         typer.echo(json.dumps(facts, indent=2))
     else:
         _show(stdout(), agreed, inspections)
         if not no_outcome:
+            _show_costs(stdout(), agreed, inspections)
             print_budget(stdout(), budget, head="Error" if unpaid else "Warning")
     if failed:
         raise typer.Exit(EXIT_FINDINGS)
@@ -72,6 +76,25 @@ def _budget_facts(budget: Budget) -> dict[str, Any]:
         "runs": budget.runs,
         "problem": budget.problem,
     }
+
+
+def _plan_facts(study: Study) -> dict[str, Any]:
+    """Return how many candidate rules need no data, and how many single cut-offs are left out."""
+    plan = study.plan
+    return {
+        "planned": plan.n_candidates,
+        "left_out": plan.n_left_out,
+        "cutoffs_per_covariate": plan.share if plan.n_left_out else None,
+        "problem": plan.problem,
+    }
+
+
+def _show_costs(console: Console, study: Study, inspections: dict[Path, Inspection]) -> None:
+    """Say what is thinned, and where noise leaves little of a table's cut-offs."""
+    print_plan(console, study, head="Error")
+    patients = [i.table.weights.sum() for i in inspections.values() if i.table is not None]
+    if patients:
+        print_blur(console, study, float(sum(patients)), len(patients))
 
 
 def _as_object(study: Study, inspections: dict[Path, Inspection]) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def demo(
     write_report(model, output / "report.html", file="model.json")
     show.print_summary(console, model, output / "model.json")
     console.print()
-    console.print(show.rules_table(model, model.rules_frame(top=10)))
+    show.print_rules(console, model, model.rules_frame(top=10))
     console.print()
     _show_planted(console, registry.match_planted(model, registry.draw_fresh(seed)))
     console.print()

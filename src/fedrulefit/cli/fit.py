@@ -17,6 +17,7 @@ from rich.text import Text
 from fedrulefit.cli import show
 from fedrulefit.cli.console import check_writable, friendly_errors, printable, stderr, stdout
 from fedrulefit.cli.options import JsonOption, ModelOption, TopOption
+from fedrulefit.cli.plan import print_blur, print_plan
 from fedrulefit.cli.report import (
     NoReportOption,
     ReportOption,
@@ -94,7 +95,13 @@ def fit(
     chosen = ENGINES.load(engine)()
     check_writable(output)
     page = choose_page(output, report, no_report=no_report)
+    if agreed.plan.problem:
+        raise StudyError(agreed.plan.problem)
     tables = _load_sites(_sources(site, site_column), agreed, quiet=quiet)
+    if not quiet:
+        print_plan(stderr(), agreed)
+        n_patients = sum(float(table.weights.sum()) for table in tables.values())
+        print_blur(stderr(), agreed, n_patients, len(tables))
     if ledgers is not None:
         _make_folder(ledgers)
     with show.progress_bar(stderr(), quiet=quiet or as_json) as tell:

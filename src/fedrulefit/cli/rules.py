@@ -64,7 +64,7 @@ def rules(
     elif subgroups:
         show.print_subgroups(console, loaded, frame, among)
     else:
-        console.print(show.rules_table(loaded, frame))
+        show.print_rules(console, loaded, frame)
     if loaded.of_missing and len(frame):
         console.print()
         console.print(line(loaded.of_missing))

@@ -34,6 +34,7 @@ from fedrulefit.cli.report import (
 )
 from fedrulefit.errors import FederationError
 from fedrulefit.model import Model
+from fedrulefit.protocol.coordinator import STEPS
 from fedrulefit.study import Study
 
 app = typer.Typer()
@@ -262,7 +263,7 @@ def _status_lines(name: str, status: dict[str, Any]) -> Group:
     progress = status.get("progress")
     if progress:
         if status["state"] != "done":
-            head.append(f"  {show.STEPS[progress['step']]}")
+            head.append(f"  {STEPS[progress['step']]}")
         if progress["round"] or progress["rounds"]:
             of = f" of {progress['rounds']}" if progress["rounds"] else ""
             head.append(f", round {progress['round']}{of}")

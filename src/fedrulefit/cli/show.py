@@ -18,31 +18,20 @@ from fedrulefit.cli.console import line, printable, stderr
 from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import FINEST, tell_distance
 from fedrulefit.model import Model
+from fedrulefit.model.display import fold_little, tell_little
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.model.subgroups import NAMES, Among, tell_patients
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import STANDS_FOR_SITE, name_rows, tell_rows, tell_stand_ins
-from fedrulefit.protocol.coordinator import Progress
+from fedrulefit.numerals import format_effect
+from fedrulefit.protocol.coordinator import STEPS, Progress
 
 if TYPE_CHECKING:
     import pandas as pd
 
-STEPS = {
-    "join": "sites join",
-    "keys": "sites exchange keys",
-    "histograms": "noisy histograms",
-    "rules": "sites grow rules",
-    "votes": "sites vote on the rules",
-    "terms": "sites receive the merged rules",
-    "path": "cross-validation",
-    "fit": "fit together",
-    "summary": "supports of the rules",
-    "between": "differences between sites",
-    "evaluation": "held-out patients",
-    "results": "each site's own results",
-    "done": "done",
-}
+_NAMED = 50
+"""Covariates that a line names, the most important first."""
 
 
 @contextmanager
@@ -74,6 +63,15 @@ def progress_bar(console: Console, *, quiet: bool) -> Iterator[Callable[[Progres
         yield tell
 
 
+def print_rules(console: Console, model: Model, frame: pd.DataFrame) -> None:
+    """Print the rule table, and of terms that count for little only how many they are."""
+    folded = fold_little(frame[model.study.family.words.effect_column])
+    console.print(rules_table(model, frame[~folded]))
+    if folded.any():
+        told = tell_little(model, frame.loc[folded, "importance"].to_numpy())
+        console.print(line(f"{told} (rules --json lists them)"))
+
+
 def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     """Return the rule table; importance is scaled so that the largest is 100.
 
@@ -91,7 +89,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
         support = "linear" if row["kind"] == "linear" else _tell(100 * row["support"], ".0f", " %")
         table.add_row(
             printable(row["rule"]),
-            Text(f"{row[words.effect_column]:.2f}", style=style),
+            Text(format_effect(row[words.effect_column]), style=style),
             f"{100 * row['importance'] / largest:.0f}",
             support,
             *[_tell(100 * row["between_sites"], ".0f", " %") for _ in between],
@@ -142,16 +140,19 @@ def _tell(value: float, form: str, unit: str = "") -> str:
 
 
 def importance_line(model: Model) -> str:
-    """Return the covariates by importance, in one line."""
+    """Return the covariates by importance, in one line; of many, the first."""
     value = model.variable_importance()
     largest = value.max() or 1.0
     order = sorted(range(len(value)), key=lambda j: -value[j])
     names, between = model.study.names, model.variable_between()
-    return ", ".join(
+    told = [
         f"{printable(names[j])} {100 * value[j] / largest:.0f}"
         f"{f' ({STANDS_FOR_SITE})' * bool(between[j] > MOSTLY)}"
-        for j in order
-    )
+        for j in order[:_NAMED]
+    ]
+    if len(order) > _NAMED:
+        told.append(f"and {len(order) - _NAMED:,} less important")
+    return ", ".join(told)
 
 
 def print_summary(console: Console, model: Model, file: Path) -> None:
@@ -200,7 +201,7 @@ def print_model(console: Console, model: Model, file: Path, *, top: int, written
     print_summary(console, model, file)
     if top:
         console.print()
-        console.print(rules_table(model, model.rules_frame(top=top)))
+        print_rules(console, model, model.rules_frame(top=top))
     console.print()
     print_evaluation(console, model)
     console.print(Text(f"Covariates by importance: {importance_line(model)}"))

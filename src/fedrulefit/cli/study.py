@@ -15,6 +15,7 @@ from rich.text import Text
 
 from fedrulefit.cli.budget import budget_of, print_budget
 from fedrulefit.cli.console import friendly_errors, indented, line, printable, stderr, stdout
+from fedrulefit.cli.plan import print_plan
 from fedrulefit.errors import StudyError
 from fedrulefit.study import Settings, Study, describe_settings
 from fedrulefit.table.draft import Draft, draft_study
@@ -64,7 +65,9 @@ def draft(
     _tell(console, drafted)
     console.print(f"Next: open it and settle its {n_checks} marked CHECK, with all sites.")
     console.print(line(f"Then: {shlex.join(command)}"))
-    print_budget(console, budget_of(Study.load(output), policy=None))
+    study = Study.load(output)
+    print_plan(console, study)
+    print_budget(console, budget_of(study, policy=None))
 
 
 def _tell(console: Console, drafted: Draft) -> None:

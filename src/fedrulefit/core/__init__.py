@@ -3,7 +3,7 @@
 Read the modules in the order the data walks through them, which is the paper's:
 
 * covariates: :mod:`bins` → :mod:`cutoffs` → :mod:`grid`;
-* rules: :mod:`boosting` → :mod:`rules`;
+* rules: :mod:`boosting` → :mod:`plan` → :mod:`rules`;
 * the model's terms: :mod:`layout` → :mod:`design`, and how sums over patients are declared
   and bounded: :mod:`sums`, :mod:`fixed`;
 * the outcome: :mod:`families`;

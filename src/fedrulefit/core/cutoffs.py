@@ -9,7 +9,7 @@ they lie in one place. Out: a :class:`~fedrulefit.core.grid.Grid`.
 paper                          here                  shape
 =============================  ====================  =======================
 :math:`\hat F(\tilde h_b)`     ``_distribution``     (n_bins,)
-:math:`\hat q_\tau`            ``_quantile``         scalar
+:math:`\hat q_\tau`            ``_quantiles``        (n_levels,)
 :math:`\mathcal C_j`           ``Axis.cutoffs``      (n_cutoffs,)
 :math:`\delta_j^\pm`           ``Axis.limits``       2
 :math:`s_j^*`                  ``Axis.spread``       scalar
@@ -76,7 +76,8 @@ def estimate_grid(
             spread = float(spreads[j])
         limits = (float(b.edges[0]), float(b.edges[-1]))
         if winsor > 0:
-            limits = (_quantile(share, b, winsor), _quantile(share, b, 1 - winsor))
+            low, high = _quantiles(share, b, np.array([winsor, 1 - winsor])).tolist()
+            limits = (low, high)
         cutoffs = _cutoffs(share, b, n_cutoffs)
         if not b.complete:
             below = share @ (b.samples[:, None] < cutoffs)
@@ -204,15 +205,16 @@ def _distribution(share: Floats) -> Floats:
     return capped
 
 
-def _quantile(share: Floats, bins: Bins, level: float) -> float:
-    """The upper edge of the first bin whose F̂ reaches `level`."""
-    first = int(np.searchsorted(_distribution(share), level - 1e-12))
-    return float(bins.edges[min(first, bins.n_bins - 1) + 1])
+def _quantiles(share: Floats, bins: Bins, levels: Floats) -> Floats:
+    """The upper edges of the first bins whose F̂ reaches `levels`."""
+    first = np.searchsorted(_distribution(share), levels - 1e-12)
+    edges: Floats = bins.edges[np.minimum(first, bins.n_bins - 1) + 1]
+    return edges
 
 
 def _cutoffs(share: Floats, bins: Bins, n_cutoffs: int) -> Floats:
     levels = np.arange(1, n_cutoffs + 1) / (n_cutoffs + 1)
-    return useful_cutoffs(np.array([_quantile(share, bins, level) for level in levels]), bins)
+    return useful_cutoffs(_quantiles(share, bins, levels), bins)
 
 
 def _drop_rare(cutoffs: Floats, below: Floats, least: float) -> Floats:

@@ -162,8 +162,13 @@ class Design:
             rules = _sum_rules(bits, units[start : start + step])
             total[at.rules] += rules.astype(np.int64)
         for block, own in self._plain:
-            products = np.rint(units[:, None] * (block / bounds[own])).astype(np.int64)
-            total[own] = products.sum(axis=0)
+            # Few patients at a time: of many columns, all of them would not fit the cache.
+            few = min(step, max(8, BLOCK_CELLS // (64 * max(1, block.shape[1]))))
+            for start in range(0, self.n_rows, few):
+                rows = slice(start, start + few)
+                products = block[rows] / bounds[own]
+                products *= units[rows, None]
+                total[own] += np.rint(products, out=products).sum(axis=0).astype(np.int64)
         return total
 
     def sum_squares(self, roots: Floats, bounds: Floats) -> Ints:

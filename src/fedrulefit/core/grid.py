@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -108,10 +109,14 @@ class Grid:
 
     axes: tuple[Axis, ...]
 
-    @property
+    @cached_property
     def linear(self) -> tuple[int, ...]:
         """Positions of the covariates that have a linear term."""
         return tuple(j for j, axis in enumerate(self.axes) if axis.has_linear)
+
+    def take(self, features: Sequence[int]) -> Grid:
+        """Return the grid of some covariates only."""
+        return Grid(tuple(self.axes[j] for j in features))
 
 
 def count_codes(counts: Floats, bins: Sequence[Bins], grid: Grid) -> tuple[Floats, ...]:

@@ -34,8 +34,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from fedrulefit.core.arrays import MISSING, Bools, Floats
+from fedrulefit.core.arrays import MISSING, Bools, Floats, Ints
 from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.plan import thin
 from fedrulefit.numerals import DIGITS, format_number
 
 MAX_ALIKE: Final = 256
@@ -206,7 +207,9 @@ def level_rules(grid: Grid) -> Iterator[Rule]:
                     yield rule
 
 
-def cutoff_rules(grid: Grid, by_code: Sequence[Floats] | None = None) -> Iterator[Rule]:
+def cutoff_rules(
+    grid: Grid, by_code: Sequence[Floats] | None = None, quotas: Ints | None = None
+) -> Iterator[Rule]:
     """Yield ``covariate < cut-off`` for every cut-off, and ``covariate is missing``.
 
     They need no data: together they can follow any curve in one covariate. Where a value may
@@ -217,9 +220,13 @@ def cutoff_rules(grid: Grid, by_code: Sequence[Floats] | None = None) -> Iterato
     ----------
     by_code : one array per covariate, (n_codes,) or more
         How many patients have each code, as released; None counts codes instead.
+    quotas : (n_features,) int64, optional
+        How many cut-offs of each covariate are taken, where not all are.
     """
     for feature, axis in enumerate(grid.axes):
-        below = (interval(0, code) for code in range(1, axis.n_codes) if axis.ordered)
+        n_cutoffs = len(axis.cutoffs)
+        taken = thin(n_cutoffs, n_cutoffs if quotas is None else int(quotas[feature]))
+        below = (interval(0, cut + 1) for cut in taken.tolist())
         for codes in (*below, 1 << MISSING):
             rule = conjoin([Condition(feature, codes)], grid)
             if rule is not None and len(rule):

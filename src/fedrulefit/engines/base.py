@@ -8,13 +8,14 @@ engine gives the same model, bit for bit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from threadpoolctl import threadpool_limits
 
 from fedrulefit.core.grid import Grid
+from fedrulefit.core.rules import Rule
 from fedrulefit.engines.drive import Exchange, drive
 from fedrulefit.model import Model
 from fedrulefit.privacy.identity import make_consortium
@@ -93,10 +94,20 @@ class Reached:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A finished run: the model, and what each site recorded as having left it."""
+    """A finished run.
+
+    Parameters
+    ----------
+    model : Model
+    ledgers : mapping of site name to Ledger
+        What each site recorded as having left it.
+    candidates : tuple of Rule
+        The rules that the fit to all patients could choose from.
+    """
 
     model: Model
     ledgers: Mapping[str, Ledger]
+    candidates: tuple[Rule, ...]
 
 
 class Engine(ABC):
@@ -112,6 +123,7 @@ class Engine(ABC):
         tables: Mapping[str, Table],
         *,
         grid: Grid | None = None,
+        rules: Sequence[Rule] | None = None,
         policy: Policy = OPEN,
         secure: bool = False,
         make_noise: Callable[[str], Noise | None] = lambda site: None,
@@ -127,6 +139,8 @@ class Engine(ABC):
         tables : mapping of site name to Table
         grid : Grid, optional
             Known cut-offs: then no histogram is asked for.
+        rules : sequence of Rule, optional
+            Known candidates, on a known grid: then the sites' own are not used.
         policy : Policy
             Of every site; open by default, since all tables lie in this process.
         secure : bool
@@ -139,7 +153,7 @@ class Engine(ABC):
             Told where the run is, before every step.
         """
         plan = SitePlan(study, tables, policy, secure, make_noise, make_ledger, n_threads)
-        coordinator = Coordinator(study, list(tables), grid=grid, secure=secure)
+        coordinator = Coordinator(study, list(tables), grid=grid, rules=rules, secure=secure)
         # One thread of BLAS per site: more would fight over the cores, and could
         # change the order of sums.
         with threadpool_limits(1, "blas"), self.open(plan) as reached:
@@ -149,4 +163,4 @@ class Engine(ABC):
                 journal=reached.journal,
                 on_status=on_progress and (lambda status: on_progress(status.progress)),
             )
-        return Fitted(model, reached.ledgers)
+        return Fitted(model, reached.ledgers, coordinator.candidates)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import (
@@ -26,7 +26,8 @@ from sklearn.utils.validation import (
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import Grid
 from fedrulefit.engines import inprocess
-from fedrulefit.errors import DataError
+from fedrulefit.errors import FitError
+from fedrulefit.estimators.again import Earlier
 from fedrulefit.estimators.grids import pooled_shares
 from fedrulefit.estimators.linear import TermsMixin
 from fedrulefit.estimators.naming import name_columns
@@ -39,6 +40,8 @@ from fedrulefit.estimators.reading import (
 )
 from fedrulefit.estimators.repeated import check_repeated, declare_patient, rows_each
 from fedrulefit.estimators.targets import check_folds, encode_classes, read_patients, read_sites
+from fedrulefit.estimators.telling import tell_progress
+from fedrulefit.estimators.weights import PatientWeights, weigh_patients
 from fedrulefit.privacy.mechanisms import Noise
 from fedrulefit.study import (
     Outcome,
@@ -58,8 +61,15 @@ if TYPE_CHECKING:
 class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
     """What both estimators share; not for use by itself."""
 
+    _earlier: Earlier | None = None
+    """The fit that this one goes on from; only while it fits."""
+
     def _more_settings(self) -> dict[str, Any]:
         return {}
+
+    def _planned(self, study: Study) -> Study:
+        """Return the study with what follows from how wide it is."""
+        return study
 
     def _grid(self, table: Table, study: Study) -> Grid | None:
         return None
@@ -77,30 +87,42 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         self.classes_, outcome = encode_classes(y, asker=self)
         check_consistent_length(values, outcome)
         labels = read_sites(sites, len(values))
-        weights = np.ones(len(values)) if given is None else given
+        weighed = weigh_patients(given, self.class_weight, self.classes_, outcome, study=self.study)
+        weights = np.ones(len(values)) if weighed is None else weighed.values
         counted = weights > 0
         labels, whose = labels[counted], read_patients(patients, len(values))
         table = Table(values, outcome, weights, whose).take(counted)
         if whose is None:
             check_repeated(table)
-        self._learn(self._study(given, rows_each(table, labels)), table, labels)
+        study = self._planned(self._study(weighed, rows_each(table, labels)))
+        _warn_of_width(study, table.weights.sum(), len(np.unique(labels)))
+        self._learn(study, table, labels)
         return self
 
     def _learn(self, study: Study, table: Table, labels: npt.NDArray[np.str_]) -> None:
         if study.settings.penalty == "cv":
             check_folds(table, study.settings.folds)
-        fitted = inprocess.fit(
-            study,
-            {name: table.take(labels == name) for name in np.unique(labels).tolist()},
-            grid=self._grid(table, study),
-            make_noise=self._noise,
-            n_threads=_threads(self.n_jobs),
-        )
+        tables = {name: table.take(labels == name) for name in np.unique(labels).tolist()}
+        tell = tell_progress(type(self).__name__, self.verbose)
+        if self._earlier is not None:
+            fitted = self._earlier.fit_again(
+                study, tables, n_threads=_threads(self.n_jobs), on_progress=tell
+            )
+        else:
+            fitted = inprocess.fit(
+                study,
+                tables,
+                grid=self._grid(table, study),
+                make_noise=self._noise,
+                n_threads=_threads(self.n_jobs),
+                on_progress=tell,
+            )
         self.model_ = fitted.model
         if fitted.model.distribution is None:
             shares = pooled_shares(table, fitted.model.grid)
             self.model_ = replace(fitted.model, distribution=shares)
         self.ledgers_ = {name: tuple(led.releases) for name, led in fitted.ledgers.items()}
+        self.candidates_ = fitted.candidates
         self.study_ = study
         self.history_ = np.array(self.model_.provenance.history)
         self.n_iter_ = self.model_.provenance.rounds
@@ -126,31 +148,24 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         self._covariates, values = infer_table(X, asker=self, rows=rows, **asked)
         return values
 
-    def _read(self, X: Any) -> Floats:
-        """Return X as values in the study's coding, as predictions count them."""
-        return self.model_.read_values(self._columns(X))
-
     def _columns(self, X: Any) -> Source:
         """Return X with a name for each column, for the model to read like any table."""
         return name_columns(X, list(self.study_.covariates), asker=self, reset=False)
 
-    def _study(self, weights: Floats | None, max_rows: int | None) -> Study:
+    def _study(self, weighed: PatientWeights | None, max_rows: int | None) -> Study:
         covariates = self._covariates if self.study is None else self.study.covariates
         weight, patient = None, declare_patient(self.study, max_rows, covariates)
-        if weights is not None:
-            check_counts(weights)
-            weight = Weight(
-                column=unused_name("sample_weight", covariates), max=weights.max() or 1.0
-            )
+        if weighed is not None:
+            check_counts(weighed.values)
+            column = unused_name("sample_weight", covariates)
+            if self.study is not None and self.study.weight is not None:
+                column = self.study.weight.column
+            weight = Weight(column=column, max=weighed.largest)
         if self.study is not None:
             facts = self.study.model_dump()
-            declared = self.study.weight
-            if declared is None and weight is not None:
-                facts |= {"weight": weight, "ranges_from_data": True}
-            if declared is not None and weights is None:
-                raise DataError("the study has patient weights: pass them as sample_weight")
-            if declared is not None and weights is not None and weights.max() > declared.max:
-                raise DataError(f"a weight is above the study's public bound {declared.max:g}")
+            if weighed is not None:
+                facts["weight"] = weight
+                facts["ranges_from_data"] |= weighed.from_data
             if patient is not None and self.study.patient is None:
                 facts |= {"patient": patient, "ranges_from_data": True}
             return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
@@ -168,6 +183,8 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         )
 
     def _resolve(self, base: Settings | None) -> Settings:
+        if self._earlier is not None:
+            return self._earlier.settings(self.penalty)
         given = {
             name: value
             for name, value in self.get_params(deep=False).items()
@@ -180,6 +197,44 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         if self.random_state is not None:
             given["seed"] = int(check_random_state(self.random_state).randint(2**31 - 1))
         return override_settings(base, given)
+
+    def with_penalty(self, penalty: float, X: Any, y: Any, **fit_params: Any) -> Self:
+        """Return a copy that is fitted with another λ, on the same rules.
+
+        No tree is grown, no histogram made and no noise drawn again: only coefficients are
+        found anew, and what follows from them (importances, supports, certificate,
+        evaluation). Without noise the copy is what a fit with this `penalty` would be. A fitted
+        estimator keeps the candidate rules (`candidates_`), but no patient, so the patients are
+        given again. The λs that cross-validation tried are in ``model_.path_frame()``.
+
+        Parameters
+        ----------
+        penalty : float
+        X, y
+            As in :meth:`fit`: the same patients.
+        **fit_params
+            What else :meth:`fit` was given.
+
+        Returns
+        -------
+        copy : the same class
+            Its ledgers and privacy bill count both fits.
+
+        Raises
+        ------
+        DataError
+            If X is not the table of the fit.
+        """
+        check_is_fitted(self)
+        if isinstance(penalty, str):
+            raise ValueError("penalty must be a number: what cross-validation chose is fitted")
+        copy: Self = clone(self).set_params(penalty=float(penalty))
+        copy._earlier = Earlier(self.model_, self.study_, self.candidates_, self.ledgers_)
+        try:
+            copy.fit(X, y, **fit_params)
+        finally:
+            del copy._earlier
+        return copy
 
     def decision_function(self, X: Any) -> Floats:
         """Return the linear predictor F(x), the logarithm of the odds, shape (n_rows,)."""
@@ -222,6 +277,16 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.classifier_tags.multi_class = False
         return tags
+
+
+def _warn_of_width(study: Study, n_patients: float, n_sites: int) -> None:
+    """Say before the work what is left out, and what will be little but noise."""
+    if study.plan.problem:
+        raise FitError(study.plan.problem)
+    told = [study.plan.words()] if study.plan.n_left_out else []
+    told.append(study.blur.problem(n_patients, n_sites))
+    for words in filter(None, told):
+        warnings.warn(words, stacklevel=4)
 
 
 def _threads(n_jobs: int | None) -> int:

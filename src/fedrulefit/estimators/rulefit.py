@@ -20,8 +20,9 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.estimators.base import RuleFitBase
 from fedrulefit.estimators.grids import pooled_grid
 from fedrulefit.estimators.parameters import takes_settings
+from fedrulefit.estimators.weights import ClassWeight
 from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
-from fedrulefit.study import Level, Study
+from fedrulefit.study import Level, Settings, Study
 from fedrulefit.table.patients import Table
 
 _SEED: Final = "give 'random_state'"
@@ -58,19 +59,38 @@ class FederatedRuleFitClassifier(RuleFitBase):
         Named settings, see :data:`fedrulefit.study.PRESETS`.
     unsafe_noise_seed : int, optional
         Makes the privacy noise reproducible, and thereby worthless. For tests.
+    class_weight : dict, "balanced" or None
+        What a patient of each class counts, times `sample_weight`; classes that a dict does not
+        name count 1. "balanced" gives both classes half of the total, counted over all sites: only
+        here, where all patients lie in this process; a study of real hospitals has no such
+        setting. Weights enter everything that is summed: histograms (whose noise grows with the
+        largest weight), trees, λ, supports and the evaluation; the gate counts patients. Predicted
+        probabilities, and the rates that the model tells, are then of the weighted patients, no
+        longer calibrated for real ones.
     n_jobs : int, optional
         Sites that work at the same time; -1 for one per core.
     random_state : int, RandomState or None
         Gives the setting `seed`: of leaf counts, subsamples, folds and held-out patients,
         never of privacy noise.
+    verbose : int
+        1 prints a line for each phase of the fit, 2 one for each round.
     **settings
 
     Attributes
     ----------
     model_ : Model
     rules_ : DataFrame
-        rule, kind, coefficient, odds_ratio, importance, support.
+        See :meth:`Model.rules_frame`: a row per term, most important first.
+    coef_ : (1, n_terms) float64
+        Of :meth:`transform`'s columns: one per term, not per column of X. scikit-learn's feature
+        selectors get `feature_importances_`.
+    intercept_ : (1,) float64
+    feature_importances_ : (n_features,) float64
+        In the order of X's columns; they sum to 1.
     variable_importance_ : Series
+        The same on the scale of F (paper 2.3).
+    candidates_ : tuple of Rule
+        The rules that the fit could choose from.
     history_ : (n_rounds,) float64
         Penalised mean loss, round by round.
     ledgers_ : dict of str to tuple of Release
@@ -101,8 +121,10 @@ class FederatedRuleFitClassifier(RuleFitBase):
         missing: Mapping[str | int, Sequence[Level]] | Sequence[Level] | None = None,
         preset: str | None = None,
         unsafe_noise_seed: int | None = None,
+        class_weight: ClassWeight = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
         **settings: Any,
     ) -> None:
         self.study = study
@@ -111,8 +133,10 @@ class FederatedRuleFitClassifier(RuleFitBase):
         self.missing = missing
         self.preset = preset
         self.unsafe_noise_seed = unsafe_noise_seed
+        self.class_weight = class_weight
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
         for name, value in settings.items():
             setattr(self, name, value)
 
@@ -180,17 +204,22 @@ class RuleFitClassifier(RuleFitBase):
     preset : {"default", "paper"}, optional
     cutoffs : {"exact", "histogram"}
         ``exact`` takes every distinct value as a cut-off, or `n_cutoffs` quantiles
-        where there are more (254 where `n_cutoffs` is None); ``histogram`` the same grid
-        as one federated site without noise.
+        where there are more; ``histogram`` the same grid as one federated site without
+        noise. Where `n_cutoffs` is None, ``exact`` takes 254 at most, or as many as
+        `max_candidates` allows every covariate as candidate rules, but not fewer than 32.
+    class_weight : dict, "balanced" or None
+        As for :class:`FederatedRuleFitClassifier`: probabilities are then not calibrated.
     n_jobs : int, optional
         Accepted for symmetry; one site works alone.
     random_state : int, RandomState or None
         Gives the setting `seed`, as for :class:`FederatedRuleFitClassifier`.
+    verbose : int
+        1 prints a line for each phase of the fit, 2 one for each round.
     **settings
 
     Attributes
     ----------
-    model_, rules_, variable_importance_, history_, study_, classes_
+    model_, rules_, coef_, feature_importances_, history_, study_, classes_, ...
         As for :class:`FederatedRuleFitClassifier`.
 
     Examples
@@ -199,8 +228,8 @@ class RuleFitClassifier(RuleFitBase):
     >>> from fedrulefit import RuleFitClassifier
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     >>> model = RuleFitClassifier(n_trees=50, penalty=0.01, random_state=0).fit(X, y)
-    >>> list(model.rules_.columns)
-    ['rule', 'kind', 'coefficient', 'odds_ratio', 'importance', 'support']
+    >>> model.transform(X).shape == (569, len(model.rules_))
+    True
     """
 
     def __init__(
@@ -212,8 +241,10 @@ class RuleFitClassifier(RuleFitBase):
         missing: Mapping[str | int, Sequence[Level]] | Sequence[Level] | None = None,
         preset: str | None = None,
         cutoffs: Literal["exact", "histogram"] = "exact",
+        class_weight: ClassWeight = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
         **settings: Any,
     ) -> None:
         self.study = study
@@ -222,8 +253,10 @@ class RuleFitClassifier(RuleFitBase):
         self.missing = missing
         self.preset = preset
         self.cutoffs = cutoffs
+        self.class_weight = class_weight
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
         for name, value in settings.items():
             setattr(self, name, value)
 
@@ -240,6 +273,12 @@ class RuleFitClassifier(RuleFitBase):
         if self.cutoffs == "exact" and self.n_cutoffs is None:
             return {"noise": False, "n_cutoffs": MAX_CODES - 1}
         return {"noise": False}
+
+    def _planned(self, study: Study) -> Study:
+        if self.cutoffs == "exact" and self.n_cutoffs is None and study.plan.n_left_out:
+            usual: int = Settings.model_fields["n_cutoffs"].default
+            return study.with_settings(n_cutoffs=max(usual, study.plan.share))
+        return study
 
     def _grid(self, table: Table, study: Study) -> Grid | None:
         if self.cutoffs == "histogram":

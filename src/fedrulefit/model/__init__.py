@@ -1,9 +1,9 @@
 """The fitted model, its file, and what may be published of it.
 
-``terms`` → ``model`` (prediction) → ``wording`` and ``frames`` (what people read) →
+``terms`` → ``model`` (``matrix``: its terms as columns) → ``prediction`` (``unforeseen``: values
+that the study does not foresee) → ``wording``, ``display`` and ``frames`` (what people read) →
 ``evaluation`` and ``validation`` (how well it predicts) → ``publish`` (no finer than may be
-told) → ``file`` and ``export`` (for other programs); ``dependence`` follows from the terms
-alone.
+told) → ``file`` and ``export`` (for other programs); ``dependence`` follows from the terms alone.
 """
 
 from fedrulefit.model.explanation import Contribution, Explanation

@@ -104,9 +104,8 @@ def find_dependence(model: Model, chosen: Sequence[int], rows: Floats) -> Depend
     rows : (n_points, n_chosen) float64
         Values of these covariates; NaN for missing.
     """
-    values = np.full((len(rows), model.study.n_features), np.nan)
-    values[:, chosen] = rows
-    codes, linear = encode(values, model.grid), linear_values(values, model.grid)
+    grid, at = model.grid.take(chosen), {j: k for k, j in enumerate(chosen)}
+    codes, linear = encode(rows, grid), linear_values(rows, grid)
     total, joint, alone, below, above = np.zeros((5, len(rows)))
     for term in model.terms:
         inside = set(term.features) & set(chosen)
@@ -114,12 +113,12 @@ def find_dependence(model: Model, chosen: Sequence[int], rows: Floats) -> Depend
             continue
         share = 1.0
         if isinstance(term, LinearTerm):
-            adds: Floats = term.coefficient * linear[:, model.grid.linear.index(term.feature)]
+            adds: Floats = term.coefficient * linear[:, grid.linear.index(at[term.feature])]
         else:
             given = [condition for condition in term.rule if condition.feature in inside]
             holds = np.ones(len(rows), dtype=np.bool_)
             for condition in given:
-                holds &= condition.table()[codes[:, condition.feature]]
+                holds &= condition.table()[codes[:, at[condition.feature]]]
             adds = term.coefficient * holds.astype(np.float64)
             if len(given) < len(term.rule):
                 share = _share_of_rest(model, term, given)

@@ -35,23 +35,33 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
     rows = [
         {
             "rule": model.describe(term),
+            "importance": term.importance,
             "kind": "rule" if isinstance(term, RuleTerm) else "linear",
             "coefficient": term.coefficient,
-            effect: model.effect(term),
-            "importance": term.importance,
-            "support": model.support(term),
             "between_sites": model.between_sites(term),
             "importance_within": size,
             "stands_for_site": model.stands_for_site(term),
+            "support": model.support(term),
+            effect: model.effect(term),
         }
         for term, size in zip(model.terms, within, strict=True)
         if model.is_supported(term, min_support)
     ]
-    columns = ["rule", "kind", "coefficient", effect, "importance", "support", *_BETWEEN]
-    return pd.DataFrame(rows[:top], columns=columns)
+    return pd.DataFrame(rows[:top], columns=[*_OF_A_TERM, effect])
 
 
-_BETWEEN = ("between_sites", "importance_within", "stands_for_site")
+# On a narrow screen pandas shows the outermost columns, and leaves out those in between: so the
+# rule comes first, and its effect last.
+_OF_A_TERM = (
+    "rule",
+    "importance",
+    "kind",
+    "coefficient",
+    "between_sites",
+    "importance_within",
+    "stands_for_site",
+    "support",
+)
 
 
 def subgroups_frame(

@@ -24,6 +24,7 @@ from fedrulefit.core.importance import variable_importance
 from fedrulefit.core.predictor import predict
 from fedrulefit.core.rounding import EXACT, PUBLISHED, Rounding
 from fedrulefit.model import frames
+from fedrulefit.model.display import Shown
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Explanation, explain_rows
 from fedrulefit.model.subgroups import Among
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     from fedrulefit.table.sources import Source
 
 
-@dataclass(frozen=True, eq=False)
-class Model:
+@dataclass(frozen=True, eq=False, repr=False)
+class Model(Shown):
     """A rule ensemble, ready to predict.
 
     Parameters
@@ -275,20 +276,19 @@ class Model:
     def rules_frame(self, *, top: int | None = None, min_support: float = 0.0) -> pd.DataFrame:
         """Return the terms as a data frame, most important first.
 
-        Columns ``rule``, ``kind``, ``coefficient``, its effect (of a yes/no outcome
-        ``odds_ratio``), ``importance``, ``support`` (the share of training patients who
-        satisfy the rule); ``between_sites``, roughly the share of its variance that lies
-        between sites, NaN where that is not told;
+        Columns ``rule``, ``importance``, ``kind``, ``coefficient``; ``between_sites``, roughly
+        the share of its variance that lies between sites, NaN where that is not told;
         ``importance_within``, its importance by its spread within sites, as the paper has it;
-        and ``stands_for_site``, whether more than half of its variance lies between them.
+        ``stands_for_site``, whether more than half of its variance lies between them;
+        ``support`` (the share of training patients who satisfy the rule); and last, to show on
+        any screen, its effect (of a yes/no outcome ``odds_ratio``).
 
         Parameters
         ----------
         top : int, optional
             At most so many rows.
         min_support : float
-            Leaves out rules of less support; linear terms have none and stay
-            only where this is 0.
+            Leaves out rules of less support; linear terms have none and stay only where this is 0.
         """
         return frames.rules_frame(self, top, min_support)
 

@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from fedrulefit.numerals import format_number
 from fedrulefit.study import Covariate, Number, Unusual
 from fedrulefit.table.reading import Cell
 
@@ -60,10 +61,10 @@ def list_flags(model: Model) -> tuple[dict[Cell, Flag], ...]:
 def _find_flags(name: str, covariate: Covariate, policy: Unusual) -> dict[Cell, Flag]:
     flags: dict[Cell, Flag] = {}
     if isinstance(covariate, Number):
-        unit = f" {covariate.unit}" if covariate.unit else ""
         for cell, word, end in zip((Cell.BELOW, Cell.ABOVE), _SIDES, covariate.range, strict=True):
+            shown = f"{format_number(end, covariate.step)} {covariate.unit}".rstrip()
             fate = _settle(policy.beyond, covariate)
-            flags[cell] = _flag(fate, f"{name} {word} the range", end, f"{end:.15g}{unit}")
+            flags[cell] = _flag(fate, f"{name} {word} the range", end, shown)
         flags[Cell.UNREADABLE] = _flag(_settle(policy.unseen, covariate), f"{name} not a number")
     else:
         fate = _settle(policy.unseen, covariate)

@@ -45,8 +45,8 @@ def tell_rows(study: Study) -> str:
     if study.max_rows == 1:
         return ""
     return (
-        f"Counts are of rows, of which one patient has up to {study.max_rows}. Rows of one patient "
-        "are not independent, as 95 % intervals take them to be: these are too narrow."
+        f"“Patients” are counted in rows, of which one patient has up to {study.max_rows}. Rows of "
+        "one patient are not independent, as 95 % intervals take them to be: these are too narrow."
     )
 
 

@@ -6,5 +6,6 @@ Read in this order:
 * :mod:`gate`: which rules may leave, by the patients behind them;
 * :mod:`mechanisms`: noise on histograms; :mod:`masks`: sums of which only the total is seen;
 * :mod:`identity`: who signed what;
-* :mod:`ledger`: what left; :mod:`budget`, :mod:`bill`: what it costs, before and after.
+* :mod:`ledger`: what left; :mod:`budget`, :mod:`bill`: what it costs, before and after;
+  :mod:`blur`: what the noise leaves of cut-offs.
 """

@@ -16,7 +16,7 @@ from fedrulefit.privacy.ledger import EXACT
 
 def one_patient(max_rows: int) -> str:
     """Return "one patient" in words, with the rows that go with the patient."""
-    return "one patient" if max_rows == 1 else f"one patient with all rows, up to {max_rows}"
+    return "one patient" if max_rows == 1 else f"one patient with up to {max_rows} rows"
 
 
 _TRUST = "trust in the coordinator."

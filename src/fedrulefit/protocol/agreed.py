@@ -116,12 +116,13 @@ def _same_axis(axis: Axis, other: Axis, *, spread: bool) -> bool:
 def free_rules(study: Study, grid: Grid, counts: Ints | None) -> set[Rule]:
     """Return the candidate rules that need no data: levels and single cut-offs.
 
-    Only those that have patients on either side, as far as the released histograms tell.
+    As many as the study plans, and only those that have patients on either side, as far as the
+    released histograms tell.
     """
     by_code = None if counts is None else released_codes(study, grid, counts)
     free = set(level_rules(grid))
     if study.settings.single_cutoffs:
-        free |= set(cutoff_rules(grid, by_code))
+        free |= set(cutoff_rules(grid, by_code, study.plan.quotas))
     if by_code is not None:
         free = plausible_rules(free, by_code, grid, fewest=FEWEST * study.max_rows)
     return free

@@ -65,7 +65,7 @@ class Dealer:
     def hold_out(self, table: Table) -> Bools:
         """Draw the patients that the model is judged on, shape (n_rows,)."""
         share, people = self.study.settings.holdout, table.people
-        order, rng = self._shuffle(table, people, "holdout", share)
+        order, rng = self._shuffle(table, "holdout", share)
         held = np.zeros(people.n_people, dtype=np.bool_)
         outcome, weights = people.outcome[order], people.weights[order]
         held[order] = hold_out(outcome, weights, share, rng, least=self.least)
@@ -74,16 +74,17 @@ class Dealer:
     def deal_folds(self, table: Table) -> Ints:
         """Deal patients into folds, shape (n_rows,)."""
         n_folds, people = self.study.settings.folds, table.people
-        order, rng = self._shuffle(table, people, "folds", n_folds)
+        order, rng = self._shuffle(table, "folds", n_folds)
         folds = np.empty(people.n_people, dtype=np.int64)
         outcome, weights = people.outcome[order], people.weights[order]
         folds[order] = deal_folds(outcome, weights, n_folds, rng, least=self.least)
         return folds[people.place]
 
     def _shuffle(
-        self, table: Table, people: People, purpose: Purpose, number: float
+        self, table: Table, purpose: Purpose, number: float
     ) -> tuple[Ints, np.random.Generator]:
         """Return the order in which patients are dealt, and the stream that deals them."""
+        people = table.people
         if self.secret is None:
             rng = site_rng(self.study.settings.seed, self.site, _STREAMS[purpose])
             return np.arange(people.n_people), rng

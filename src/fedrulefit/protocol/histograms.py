@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -82,18 +82,25 @@ class Histograms:
         """Return the noisy counts: those that left before, and fresh ones where none did."""
         if self._epsilon is None:
             return self._counts
-        drawn: dict[str, bytes | None] = {}
-        for question in self._questions:
-            if self._memory.get(f"noise/{question.key}") is None:
-                noisy, spent = self._noise.add(
-                    question.cells, sensitivity=self._sensitivity, epsilon=self._epsilon
-                )
-                facts = [self._noise.name, spent, noisy.tolist()]
-                drawn[f"noise/{question.key}"] = msgpack.packb(facts)
-        if drawn:
-            self._memory.put(drawn)
+        fresh = [q for q in self._questions if self._memory.get(f"noise/{q.key}") is None]
+        if fresh:
+            self._memory.put(self._draw(fresh, self._epsilon))
         cells = [self._recall(question)[2] for question in self._questions]
         return np.concatenate([np.array(noisy, dtype=np.int64) for noisy in cells])
+
+    def _draw(self, fresh: Sequence[_Question], epsilon: float) -> dict[str, bytes | None]:
+        """Return noisy counts and the ε of each, to be remembered.
+
+        Noise is drawn for all cells at once: every cell's is independent, of a scale that is for
+        one covariate.
+        """
+        cells = np.concatenate([question.cells for question in fresh])
+        noisy, spent = self._noise.add(cells, sensitivity=self._sensitivity, epsilon=epsilon)
+        ends = np.cumsum([len(question.cells) for question in fresh])
+        return {
+            f"noise/{question.key}": msgpack.packb([self._noise.name, spent, part.tolist()])
+            for question, part in zip(fresh, np.split(noisy, ends[:-1]), strict=True)
+        }
 
     def cost(self, ledger: Ledger) -> float:
         """Return the ε that a release adds to the ledger; 0 where all of it left before."""

@@ -224,8 +224,8 @@ def tell_model(model: Model) -> list[str]:
         f"{len(used)} of {_plural(model.study.n_features, 'covariate')}. It starts from "
         f"{family.tell(baseline)}; each rule that holds for a patient, and each linear term, then "
         f"{words.acts}.",
-        f"What counts most is {_quote(model.describe(first))}, which {verb} the {words.level} "
-        f"({effect}).",
+        f"What counts most is {_quote(model.describe(first))}, which {verb} the "
+        f"predicted {words.level} ({effect}).",
         *_warn_stand_ins(model),
         words.effect_caveat,
     ]
@@ -368,9 +368,8 @@ def list_certificate(model: Model) -> list[Fact]:
         chosen_point = min(origin.path, key=lambda point: abs(point.penalty - origin.penalty))
         facts.append(
             (
-                "Held-out deviance at λ",
-                f"{chosen_point.deviance:.4g} (standard error {chosen_point.error:.2g}, "
-                "cross-validation)",
+                "Cross-validated deviance at λ",
+                f"{chosen_point.deviance:.4g} (standard error {chosen_point.error:.2g})",
             )
         )
     return facts

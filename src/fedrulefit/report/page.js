@@ -84,12 +84,28 @@
   const controls = island.axes.map((_, j) => byId("x" + j));
   let everyPart = false;
 
-  /** Number that a text is, or undefined. */
+  const GROUPS = "[1-9]\\d{0,2}(?:([ \u00a0\u2009\u202f'’])\\d{3})(?:\\1\\d{3})*";
+  const grouped = (sign, least) => "[1-9]\\d{0,2}(?:\\" + sign + "\\d{3}){" + least + ",}";
+  const whole = (...patterns) => (text) => patterns.some((p) => new RegExp("^(?:" + p + ")$").test(text));
+  const FRACTION = /^\d+(?:e[+-]?\d+)?$/i, EITHER = /^[1-9]\d{0,2},\d{3}$/;
+  const beforeComma = whole("\\d*", grouped(".", 1), GROUPS), beforePoint = whole(grouped(",", 1), GROUPS);
+  const setApart = whole(grouped(",", 1), grouped(".", 1), GROUPS);
+  const bare = (text) => text.replace(/\D/g, "");
+
+  /** Number that a text spells, or undefined: as table/spelling.py. */
   function parse(text) {
-    const plain = text.replace("−", "-").replace(",", ".");
-    const infinite = INFINITE.exec(plain);
+    const plain = text.replaceAll("−", "-"), infinite = INFINITE.exec(plain);
     if (infinite) return infinite[1] === "-" ? -Infinity : Infinity;
-    return NUMBER.test(plain) ? Number(plain) : undefined;
+    if (NUMBER.test(plain)) return Number(plain);
+    const sign = /^[+-]/.test(plain) ? plain[0] : "", digits = plain.slice(sign.length);
+    if (EITHER.test(digits)) return undefined;
+    for (const [mark, fits] of [[",", beforeComma], [".", beforePoint]]) {
+      const place = digits.lastIndexOf(mark), fraction = digits.slice(place + 1);
+      if (place < 0 || !FRACTION.test(fraction) || setApart(digits)) continue;
+      const before = digits.slice(0, place);
+      return fits(before) ? Number(sign + (bare(before) || "0") + "." + fraction) : undefined;
+    }
+    return setApart(digits) ? Number(sign + bare(digits)) : undefined;
   }
 
   /** What kind of cell a text is to its covariate, as table/reading.py tells, and its value. */

@@ -294,7 +294,8 @@ _ANSWERS: Final[dict[str, Callable[[Model], str]]] = {
     "18f": _constant("fedrulefit, Apache-2.0; versions in “Certificate and settings”."),
     "21": _analyses,
     "22": _constant(
-        "In full in the model file; under “Certificate and settings” with cut-offs to four digits."
+        "In full in the model file; under “Certificate and settings” rounded for people to "
+        "compute with."
     ),
     "23a": _performance,
     "23b": _heterogeneity,

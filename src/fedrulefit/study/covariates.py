@@ -60,7 +60,9 @@ class _Covariate(Frozen):
     label: str = Field(default="", description="For people.")
     note: str = Field(default="", description="For people.")
     complete: bool = Field(
-        default=False, description="True: a missing value is an error. False: it is allowed."
+        default=False,
+        description="True: a missing value is an error in a site's table, and leaves a patient "
+        "without a prediction. False: it is allowed.",
     )
     missing: tuple[Level, ...] = Field(
         default=(),
@@ -75,7 +77,8 @@ class Number(_Covariate):
     kind: Literal["number"] = Field(default="number", description="Says that this is a number.")
     range: tuple[float, float] = Field(
         description="Lowest and highest value, **public**: agreed on from the literature, never "
-        "read off the data. Values beyond count at the nearer end."
+        "read off the data. In learning, values beyond count at the nearer end; in a prediction, "
+        "as `unusual` says."
     )
     unit: str = Field(default="", description="Unit, shown in rules.")
     spacing: Literal["linear", "log"] = Field(

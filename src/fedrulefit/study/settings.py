@@ -99,7 +99,7 @@ class Settings(Frozen):
         paper=1.0,
         group="Histograms",
         meaning="ε of one histogram, however many there are; it wins over `epsilon_total`. "
-        "Left out: a share of `epsilon_total`.",
+        "Left out, or None: a share of `epsilon_total`; only `noise` turns the noise off.",
         gt=0,
     )
     n_bins: int = setting(
@@ -201,7 +201,18 @@ class Settings(Frozen):
         True,
         paper=False,
         group="Candidate terms",
-        meaning="Whether every single cut-off is a candidate rule; they need no data.",
+        meaning="Whether single cut-offs are candidate rules, too, and “x is missing”; they need "
+        "no data.",
+    )
+    max_candidates: int = setting(
+        10_000,
+        paper=10_000,
+        group="Candidate terms",
+        meaning="Most candidate rules that need no data: levels of categories, “x is missing” and "
+        "single cut-offs. Where there could be more, every covariate has an equal share of single "
+        "cut-offs, spread evenly over its own; trees split at all of them.",
+        ge=1,
+        le=50_000,
     )
     linear_factor: float = setting(
         0.2,

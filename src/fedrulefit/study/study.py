@@ -23,7 +23,9 @@ from pydantic import Field, field_validator, model_validator
 
 from fedrulefit.core.bins import Bins
 from fedrulefit.core.grid import Grid, check_linear, on_public_edges
+from fedrulefit.core.plan import Plan, plan_candidates
 from fedrulefit.errors import StudyError
+from fedrulefit.privacy.blur import Blur
 from fedrulefit.study.covariates import Covariate, Outcome, Patient, Unusual, Weight
 from fedrulefit.study.fields import Frozen
 from fedrulefit.study.settings import (
@@ -171,6 +173,23 @@ class Study(Frozen):
     def bins(self) -> tuple[Bins, ...]:
         """The public histogram bins of every covariate."""
         return tuple(c.bins(self.settings.n_bins) for c in self.covariates.values())
+
+    @property
+    def blur(self) -> Blur:
+        """How far the noise of the histograms moves cut-offs."""
+        estimated = any(b.kind == "number" and b.cutoffs is None for b in self.bins)
+        epsilon = self.epsilon_per_histogram if estimated else None
+        return Blur(epsilon, self.settings.n_bins, self.most_weight)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """How many candidate rules need no data."""
+        return plan_candidates(
+            self.bins,
+            n_cutoffs=self.settings.n_cutoffs,
+            single=self.settings.single_cutoffs,
+            most=self.settings.max_candidates,
+        )
 
     def check_grid(self, grid: Grid) -> None:
         """Refuse a grid that is not of this study's covariates.

@@ -161,3 +161,29 @@ def test_a_study_that_the_policy_does_not_pay_for(folder: Path) -> None:
     code, out, _ = run(folder, "wide.csv", "--policy", str(policy), study="wide.toml")
     assert code == 0
     assert "The policy sets no limit" in out
+
+
+def test_a_draft_and_a_check_say_what_is_planned(folder: Path) -> None:
+    path = with_columns(folder, 30)
+    text = path.read_text(encoding="utf-8")
+    code, told, _ = run(folder, "wide.csv", study=path.name)
+    assert code == 0
+    assert "planned" not in told
+    (folder / "few.toml").write_text(f"{text}max_candidates = 100\n", "utf-8")
+    code, told, _ = run(folder, "wide.csv", study="few.toml")
+    assert "covariates could give" in told
+    assert "planned: at most" in " ".join(told.split())
+    facts = json.loads(run(folder, "wide.csv", "--json", study="few.toml")[1])["candidates"]
+    assert facts["planned"] <= 100
+    assert facts["left_out"] > 0
+    assert facts["problem"] == ""
+
+
+def test_a_check_says_where_noise_leaves_nothing_of_cut_offs(folder: Path) -> None:
+    path = with_columns(folder, 30)
+    text = path.read_text(encoding="utf-8")
+    (folder / "low.toml").write_text(f"{text}epsilon_total = 0.1\n", "utf-8")
+    code, told, _ = run(folder, "wide.csv", study="low.toml")
+    assert code == 0, "a warning"
+    assert "its noise moves a median by about" in " ".join(told.split())
+    assert "noise moves" not in run(folder, "wide.csv", "--no-outcome", study="low.toml")[1]

@@ -413,3 +413,20 @@ def test_a_share_of_few_has_poisson_s_end() -> None:
     assert (many.low, many.high) == pytest.approx(expected)
     (none,) = calibration_groups(make_sums([0, 0, 0], [20, 0, 0]), 1)
     assert (none.low, none.high) == pytest.approx(proportion_confint(0, 20, method="wilson"))
+
+
+def test_intervals_are_called_that_and_few_sites_know_little_of_tau() -> None:
+    """Brackets stood beside the AUC without a word, and a τ of four sites like that of forty."""
+    judge = YesNoJudge()
+    told = judge.tell(GOOD)
+    assert f"({GOOD.auc_low:.3f} to {GOOD.auc_high:.3f})" in told
+    assert f"({GOOD.slope_low:.2f} to {GOOD.slope_high:.2f})".replace("-", "−") in told
+    assert told.endswith("; in brackets 95 % intervals.")
+    nan = float("nan")
+    no_interval = {"auc_low": nan, "auc_high": nan, "slope": nan}
+    no_interval |= {"slope_low": nan, "slope_high": nan}
+    assert "95 %" not in judge.tell(replace(GOOD, **no_interval))
+    width = GOOD.auc_high - GOOD.auc_low
+    apart = replace(GOOD, auc=0.6, auc_low=0.6 - width / 4, auc_high=0.6 + width / 4)
+    assert "hardly known" in judge.tell_heterogeneity([apart, GOOD] * 2)
+    assert "hardly known" not in judge.tell_heterogeneity([apart, GOOD] * 5)

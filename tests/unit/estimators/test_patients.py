@@ -124,7 +124,7 @@ def test_a_study_s_bound_holds_for_the_estimators() -> None:
 def test_the_noise_covers_all_rows_of_a_patient() -> None:
     fitted = FederatedRuleFitClassifier(**FEW).fit(X, Y, sites=SITES, patients=np.arange(300) // 6)
     assert fitted.study_.max_rows == 3
-    assert "one patient with all rows, up to 3" in fitted.model_.privacy.words()
+    assert "one patient with up to 3 rows" in fitted.model_.privacy.words()
     rows = [r for r in fitted.ledgers_["north"] if r.message == "GridReply"]
     assert {r.sensitivity for r in rows} == {3.0}
 

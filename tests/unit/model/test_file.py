@@ -6,6 +6,7 @@ import copy
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -19,6 +20,7 @@ from fedrulefit.core.rounding import Rounding
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model import Model
 from fedrulefit.model.file import build_model, load_model, model_facts, reading, save_model
+from fedrulefit.study import Study, Unusual
 from tests.reports import evaluated_model
 from tests.samples import fit_model, make_frame, make_study
 
@@ -67,6 +69,21 @@ def test_saving_what_was_loaded_gives_the_same_bytes(saved: Path, tmp_path: Path
     Model.load(str(again)).save(str(again))
     assert again.read_bytes() == saved.read_bytes()
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_the_file_carries_the_policy_for_what_the_study_does_not_foresee(tmp_path: Path) -> None:
+    frame = make_frame(5)
+    frame.loc[0, "age"] = 200.0
+    golden = Path(__file__).parents[2] / "golden"
+    for old in ("model-v1.json", "model-v2.json", "model-v3.json"):
+        loaded = Model.load(golden / old)
+        assert loaded.study.unusual == Unusual(beyond="clip", unseen="missing")
+        assert np.isfinite(loaded.predict_proba(frame)).all()
+        strict = {**loaded.study.model_dump(), "unusual": {"beyond": "refuse"}}
+        replace(loaded, study=Study.from_mapping(strict)).save(tmp_path / old)
+        again = Model.load(tmp_path / old)
+        assert again.study.unusual == Unusual(beyond="refuse", unseen="missing")
+        assert np.isnan(again.predict_proba(frame)).tolist() == [True, *[False] * 4]
 
 
 def test_a_loaded_model_predicts_the_same(model: Model, saved: Path) -> None:

@@ -22,7 +22,7 @@ from fedrulefit.table.patients import Table
 from tests.samples import EXACT, fit_model, make_frame, make_study, repeat
 
 NOTE = (
-    "Counts are of rows, of which one patient has up to 3. Rows of one patient are not "
+    "“Patients” are counted in rows, of which one patient has up to 3. Rows of one patient are not "
     "independent, as 95 % intervals take them to be: these are too narrow."
 )
 POLICY = Policy(allow=tuple(KINDS), secure_sums=True)
@@ -63,7 +63,7 @@ def test_without_a_column_of_patients_nothing_is_said() -> None:
     model = fit_model(make_study(**EXACT, holdout=0.3))
     for text in (tell_rows(model.study), render_report(model), model.privacy.words()):
         assert "too narrow" not in text
-        assert "with all rows" not in text
+    assert "rows" not in model.privacy.words()
     assert name_rows(model.study) == "patients"
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit, logit
 
 from fedrulefit.core.families.yesno_measures import Measures
 from fedrulefit.core.heterogeneity import combine
 from fedrulefit.core.rounding import EXACT, Rounding
-from fedrulefit.engines.base import Fitted
 from fedrulefit.engines.inprocess import EMBEDDED
 from fedrulefit.engines.leaveout import leave_one_site_out
 from fedrulefit.errors import ModelFileError
@@ -22,6 +22,7 @@ from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file import build_model, model_facts
 from fedrulefit.model.file.writing import evaluation_facts
 from fedrulefit.model.validation import SiteValidation
+from fedrulefit.study import Study
 from tests.oracles import YES_NO
 from tests.reports import evaluated_model
 from tests.samples import SOLVERS, make_study, make_tables, take
@@ -48,7 +49,21 @@ class _Upside:
         rate = np.concatenate([table.outcome for table in tables.values()]).mean()
         fitted = EMBEDDED.fit(study, tables, **options)
         flat = replace(fitted.model, terms=(), intercept=float(logit(rate)))
-        return Fitted(flat, fitted.ledgers)
+        return replace(fitted, model=flat)
+
+
+def test_patients_beyond_the_range_are_judged_as_learning_counts_them() -> None:
+    """A policy that refuses them, when the model is used, leaves no hole in its measures."""
+    found = []
+    for beyond in ("clip", "refuse"):
+        facts = make_study(**SOLVERS["exact"]).model_dump()
+        study = Study.from_mapping({**facts, "unusual": {"beyond": beyond}})
+        tables = make_tables(study, sizes=(200, 200, 200))
+        for table in tables.values():
+            table.values[:20, 0] = 150.0
+        found.append(leave_one_site_out(study, tables).metrics_frame())
+    assert found[0].notna().all(axis=None)
+    pd.testing.assert_frame_equal(*found)
 
 
 def test_models_that_know_nothing_do_not_rank_sites_upside_down() -> None:

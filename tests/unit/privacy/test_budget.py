@@ -42,7 +42,7 @@ def test_a_budget_in_words() -> None:
         "like it, or for one run with 40 covariates of this ε."
     )
     (words, _) = Budget(20, 0.5, Policy(), max_rows=4).words()
-    assert "for adding or removing one patient with all rows, up to 4." in words
+    assert "for adding or removing one patient with up to 4 rows." in words
     assert "1 run of this study" in Budget(20, 0.5, Policy(), 10, 10).words()[1]
     assert Budget(20, 0.5, FREE).words()[1] == "The policy sets no limit."
     assert "all studies" not in Budget(20, 0.5, Policy(epsilon_dataset=None)).words()[1]

@@ -25,9 +25,10 @@ from fedrulefit.protocol.agreed import (
     is_public,
     make_grid,
     pack_votes,
+    same_grid,
     unpack_votes,
 )
-from tests.samples import make_study, make_tables
+from tests.samples import make_study, make_tables, repeat
 
 STUDY = make_study(single_cutoffs=True)
 TABLE = make_tables(STUDY, sizes=(200,))["north"]
@@ -99,6 +100,19 @@ def test_free_rules_have_patients_on_either_side() -> None:
     # A site holds a coordinator's list against its own: either side of a cut-off will do.
     assert is_public(sorted(some), everything, GRID).all()
     assert free_rules(STUDY.with_settings(single_cutoffs=False), GRID, None) == {*level_rules(GRID)}
+
+
+@pytest.mark.parametrize("max_rows", [2, 5])
+def test_cutoffs_and_free_rules_have_rows_of_enough_patients_on_either_side(max_rows: int) -> None:
+    """As many times the rows as one patient may have: the same as of the patients alone."""
+    several, scarce = repeat(STUDY, max_rows), COUNTS // 4
+    free = free_rules(several, GRID, max_rows * scarce)
+    assert free == free_rules(STUDY, GRID, scarce)
+    assert free < free_rules(STUDY, GRID, max_rows * scarce)
+    assert same_grid(make_grid(several, max_rows * scarce, None), make_grid(STUDY, scarce, None))
+    assert not same_grid(
+        make_grid(several, max_rows * scarce, None), make_grid(STUDY, max_rows * scarce, None)
+    )
 
 
 def test_rules_that_need_no_data_are_public_and_so_are_their_negations() -> None:

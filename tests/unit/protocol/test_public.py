@@ -13,7 +13,7 @@ from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol import public as module
 from fedrulefit.protocol.public import SITE_WEIGHT, Public, check_length
 from fedrulefit.study import Study
-from tests.samples import SOLVERS, make_study, study_facts
+from tests.samples import SOLVERS, make_study, repeat, study_facts
 
 STUDY = make_study()
 AGE = Axis("number", np.array([40.0, 60.0]), 3, False, (20.0, 90.0), 10.0, 50.0, 50.0)
@@ -82,6 +82,10 @@ def test_a_patient_s_numbers_are_bounded_by_study_and_grid() -> None:
     facts = study_facts(weighting="patients")
     weighted = Study.from_mapping({**facts, "weight": {"column": "w", "max": 2.5}})
     assert Public(weighted).with_grid(GRID).with_rules(RULES).bounds.weight == 2.5
+    # Each row of a patient is rounded and added by itself.
+    several = repeat(weighted, 4)
+    assert several.most_weight == 10
+    assert Public(several).with_grid(GRID).with_rules(RULES).bounds.weight == 2.5
     equal = Study.from_mapping({**study_facts(weighting="sites"), "weight": facts.get("weight")})
     public = Public(equal).with_grid(GRID).with_rules(RULES)
     assert (public.by_patients, public.bounds.weight) == (False, SITE_WEIGHT)

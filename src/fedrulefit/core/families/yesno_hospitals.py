@@ -29,6 +29,8 @@ Effect = tuple[float, float]
 """An estimate and its standard error."""
 
 _PLAIN: Final = "as it is"
+_WELL_KNOWN: Final = 10
+"""Of fewer hospitals τ is told with a caution."""
 
 
 def area_effect(found: Measures) -> Effect | None:
@@ -129,7 +131,8 @@ def tell_heterogeneity(sites: Sequence[Measures]) -> str:
             f"Beyond chance, no difference between the AUCs of {found.hospitals} sites is "
             "seen (Paule and Mandel's τ = 0); with few patients it cannot be excluded."
         )
+    doubt = "; of so few sites τ is hardly known" if found.hospitals < _WELL_KNOWN else ""
     return (
         f"Beyond chance, the AUCs of {found.hospitals} sites differ by a standard deviation of "
-        f"τ = {found.tau:.2f} on the logit scale (Paule and Mandel)."
+        f"τ = {found.tau:.2f} on the logit scale (Paule and Mandel){doubt}."
     )

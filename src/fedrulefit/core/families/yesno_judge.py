@@ -30,6 +30,7 @@ from fedrulefit.core.families.yesno_measures import (
 )
 from fedrulefit.core.families.yesno_sums import ScoreSums, add_scores, coarsen, count_scores
 from fedrulefit.core.families.yesno_within import Within, WithinSums
+from fedrulefit.numerals import write_minus
 
 _HAD_OR_NOT: Final = "had, or had not, the outcome"
 
@@ -132,7 +133,7 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         return (
             f"On {found.patients:g} patients that it was not learnt from, {found.events:g} of them "
             f"with the outcome: AUC {_tell_area(found)}, Brier score {found.brier:.3f}, "
-            f"calibration slope {_tell_number(found.slope, 2)}."
+            f"calibration slope {_tell_slope(found)}{_tell_level(found)}."
         )
 
     def tell_within(self, found: Measures, within: Within) -> str:
@@ -178,6 +179,19 @@ def _tell_area(found: Measures) -> str:
     if np.isnan(found.auc_low):
         return _tell_number(found.auc, 3)
     return f"{found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f})"
+
+
+def _tell_slope(found: Measures) -> str:
+    """Return the calibration slope, with its interval where that is known."""
+    if np.isnan(found.slope):
+        return _tell_number(found.slope, 2)
+    return write_minus(f"{found.slope:.2f} ({found.slope_low:.2f} to {found.slope_high:.2f})")
+
+
+def _tell_level(found: Measures) -> str:
+    """Return how sure the intervals are, where any is known."""
+    none = np.isnan(found.auc_low) and np.isnan(found.slope)
+    return "" if none else "; in brackets 95 % intervals"
 
 
 def _tell_number(value: float, digits: int) -> str:

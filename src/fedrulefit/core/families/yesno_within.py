@@ -177,7 +177,7 @@ def _score_interval(auc: float, doubt: float) -> tuple[float, float]:
 
 def tell_within(found: Measures, within: Within) -> str:
     """Return discrimination within hospitals in a sentence, held against that over all."""
-    own = f"{within.auc:.3f} ({within.auc_low:.3f} to {within.auc_high:.3f})"
+    own = f"{within.auc:.3f} ({within.auc_low:.3f} to {within.auc_high:.3f}, 95 % interval)"
     same = f"Between patients of one and the same hospital the AUC is {own}, in the mean over "
     same += f"{within.sites} hospitals."
     if found.auc > within.auc_high and found.auc - within.auc > _CLEAR:

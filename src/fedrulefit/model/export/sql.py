@@ -6,6 +6,7 @@ The query reads top to bottom:
 
 ===========  ==============================================================
 ``cells``    the study's raw columns, as text without blanks around them
+``spelt``    of numbers, that text with a decimal point and nothing else
 ``read``     each covariate's value: a number, 1/0 for yes/no, a category's
              level; NULL where there is none. ``absent1`` is 1 where the cell
              of ``x1`` says that the value is missing
@@ -69,7 +70,8 @@ def write_sql(
             *_heading(model, sql),
             "WITH",
             _write_step("fedrulefit_cells", _cells(model, sql, names, keys), place),
-            _write_step("fedrulefit_read", _read(model, sql, keys), ["fedrulefit_cells"]),
+            _write_step("fedrulefit_spelt", _spelt(model, sql, keys), ["fedrulefit_cells"]),
+            _write_step("fedrulefit_read", _read(model, sql, keys), ["fedrulefit_spelt"]),
             _write_step("fedrulefit_counted", _counted(model, sql, keys), ["fedrulefit_read"]),
             _write_step(
                 "fedrulefit_scores",
@@ -149,6 +151,15 @@ def _cells(model: Model, sql: Dialect, names: Mapping[str, str], keys: Sequence[
         name = model.study.names[feature]
         cell = sql.cell(f"t.{quote_name(names[name])}")
         chosen.append(f"{cell} AS {_x(feature)}{_REMARK}{_comment(name)}")
+    return chosen or ["1 AS one"]
+
+
+def _spelt(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
+    chosen = _key_names(keys)
+    for feature in _features(model):
+        name, x = model.study.names[feature], _x(feature)
+        number = isinstance(model.study.covariates[name], Number)
+        chosen.append(f"{sql.spell(x) if number else x} AS {x}{_REMARK}{_comment(name)}")
     return chosen or ["1 AS one"]
 
 

@@ -10,7 +10,7 @@
 ===============  ==================================================================
 """
 
-from fedrulefit.protocol.coordinator.asking import Progress, Talk
+from fedrulefit.protocol.coordinator.asking import STEPS, Progress, Talk
 from fedrulefit.protocol.coordinator.coordinator import Coordinator
 
-__all__ = ["Coordinator", "Progress", "Talk"]
+__all__ = ["STEPS", "Coordinator", "Progress", "Talk"]

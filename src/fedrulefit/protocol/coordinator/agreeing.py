@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.bins import SpreadSums, find_spreads
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Rule, check_rules, merge_rules, twins
-from fedrulefit.errors import ProtocolError, one_line
+from fedrulefit.errors import FitError, ProtocolError, one_line
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
     VOTE_BYTES,
@@ -83,7 +83,13 @@ class Candidates:
     @property
     def n_allowed(self) -> int:
         """Rules that the fit to all patients may use."""
-        return int((self.factors[0][self.public.layout.rules] < FORBIDDEN).sum())
+        return len(self.allowed)
+
+    @cached_property
+    def allowed(self) -> tuple[Rule, ...]:
+        """The rules that the fit to all patients may use."""
+        may = (self.factors[0][self.public.layout.rules] < FORBIDDEN).tolist()
+        return tuple(rule for rule, can in zip(self.public.fitted_rules, may, strict=True) if can)
 
 
 def agree_on_grid(asker: Asker) -> Talk[Counted]:
@@ -106,10 +112,13 @@ def agree_on_grid(asker: Asker) -> Talk[Counted]:
     )
 
 
-def collect_rules(asker: Asker, counted: Counted, min_votes: int) -> Talk[Candidates]:
+def collect_rules(
+    asker: Asker, counted: Counted, min_votes: int, *, known: Sequence[Rule] | None = None
+) -> Talk[Candidates]:
     """Paper 2.2.2: every site grows rules; equal ones are merged.
 
     `min_votes` are the sites that must have enough patients in a rule; 0 for no vote.
+    `known` rules, merged in an earlier run, take the place of all.
     """
     asker.progress = Progress("rules")
     settings, grid = asker.settings, counted.grid
@@ -119,13 +128,14 @@ def collect_rules(asker: Asker, counted: Counted, min_votes: int) -> Talk[Candid
     )
     for reply in replies:
         _check_sent(reply, public.n_folds, grid, min(MAX_RULES, most_rules(settings)))
-    free = free_rules(asker.study, grid, counted.counts)
-    # One set for the fit to all patients, and one per fold for its cross-validation.
-    groups = [free.union(*(reply.rules for reply in replies))]
-    for fold in range(public.n_folds):
-        groups.append(free.union(*(reply.fold_rules[fold] for reply in replies)))
-    drop, by_code = settings.drop_complements, counted.by_code(asker.study)
-    rules = merge_rules(groups, grid, drop_complements=drop, by_code=by_code)
+    if known is None:
+        free = frozenset(free_rules(asker.study, grid, counted.counts))
+        groups = _gather(free, replies, public.n_folds)
+        drop, by_code = settings.drop_complements, counted.by_code(asker.study)
+        rules = merge_rules(groups, grid, drop_complements=drop, by_code=by_code)
+        _check_few(rules, len(free))
+    else:
+        groups, rules = [frozenset(known)], tuple(known)
     ballots: tuple[m.Ballot, ...] = ()
     if min_votes > 0:
         tally, ballots = yield from _hold_vote(asker, rules, replies)
@@ -138,7 +148,27 @@ def collect_rules(asker: Asker, counted: Counted, min_votes: int) -> Talk[Candid
     public = public.with_rules(rules)
     if {reply.n_terms for reply in built} != {public.n_terms}:
         raise ProtocolError("the sites disagree on the number of terms")
-    return Candidates(public, [_forbid(public, group) for group in groups])
+    return Candidates(public, _forbid(public, groups))
+
+
+def _check_few(rules: Sequence[Rule], n_free: int) -> None:
+    """Refuse more rules than sites take, before they are sent."""
+    if len(rules) > MAX_RULES:
+        raise FitError(
+            f"the sites' trees and {n_free:,} rules that need no data give {len(rules):,} "
+            f"candidates, of at most {MAX_RULES:,}: lower 'n_trees', 'mean_leaves' or "
+            "'max_candidates'"
+        )
+
+
+def _gather(
+    free: frozenset[Rule], replies: Sequence[m.RulesReply], n_folds: int
+) -> list[frozenset[Rule]]:
+    """Return one set for the fit to all patients, and one per fold for its cross-validation."""
+    groups = [free.union(*(reply.rules for reply in replies))]
+    for fold in range(n_folds):
+        groups.append(free.union(*(reply.fold_rules[fold] for reply in replies)))
+    return groups
 
 
 def _hold_vote(
@@ -161,12 +191,19 @@ def _hold_vote(
     return count_votes(ballots, len(rules)), ballots
 
 
-def _forbid(public: Public, allowed: Set[Rule]) -> Floats:
-    """Forbid all rules that neither stand in `allowed` nor have a twin that does."""
-    changed, grid = public.factors.copy(), public.grid
-    others = [allowed.isdisjoint((rule, *twins(rule, grid))) for rule in public.fitted_rules]
-    changed[public.layout.of_rules(np.flatnonzero(others))] = FORBIDDEN
-    return changed
+def _forbid(public: Public, groups: Sequence[Set[Rule]]) -> list[Floats]:
+    """Return penalty factors that forbid, for each group, the rules that do not stand in it.
+
+    A rule stays that has a twin in the group.
+    """
+    alike = [(rule, *twins(rule, public.grid)) for rule in public.fitted_rules]
+    factors = []
+    for allowed in groups:
+        changed = public.factors.copy()
+        others = np.flatnonzero([allowed.isdisjoint(each) for each in alike])
+        changed[public.layout.of_rules(others)] = FORBIDDEN
+        factors.append(changed)
+    return factors
 
 
 def _total(arrays: Sequence[Ints], length: int) -> Ints:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from fedrulefit.core.arrays import Ints
 from fedrulefit.errors import FitError, ProtocolError, one_line
@@ -23,6 +23,24 @@ Answer = TypeVar("Answer")
 Replied = TypeVar("Replied", bound=m.Reply)
 Talk: TypeAlias = Generator[Mapping[str, m.Request], Mapping[str, m.Reply], Answer]
 """Yields requests, is sent the replies, and returns what they add up to."""
+
+
+STEPS: Final = {
+    "join": "sites join",
+    "keys": "sites exchange keys",
+    "histograms": "noisy histograms",
+    "rules": "sites grow rules",
+    "votes": "sites vote on the rules",
+    "terms": "sites receive the merged rules",
+    "path": "cross-validation",
+    "fit": "fit together",
+    "summary": "supports of the rules",
+    "between": "differences between sites",
+    "evaluation": "held-out patients",
+    "results": "each site's own results",
+    "done": "done",
+}
+"""What each step is, in words."""
 
 
 @dataclass(frozen=True)

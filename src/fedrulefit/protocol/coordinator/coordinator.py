@@ -19,6 +19,7 @@ from fedrulefit.core.curvature import Query
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.newton import Newton
 from fedrulefit.core.rounding import EXACT, Rounding
+from fedrulefit.core.rules import Rule
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.model import Model
 from fedrulefit.model.publish import round_model
@@ -41,6 +42,8 @@ class Coordinator:
         Names of the sites that take part.
     grid : Grid, optional
         Known cut-offs: then no histogram is asked for.
+    rules : sequence of Rule, optional
+        Known candidates, on a known grid: then the sites' own are not used.
     run : str, optional
         Name of the run; by default derived from the study and the sites. Runs
         between hospitals need names of their own.
@@ -56,21 +59,30 @@ class Coordinator:
         sites: Sequence[str],
         *,
         grid: Grid | None = None,
+        rules: Sequence[Rule] | None = None,
         run: str | None = None,
         secure: bool = False,
         dropouts: Literal["wait", "continue"] = "wait",
     ) -> None:
         if not sites:
             raise FitError("a run needs at least one site")
+        if rules is not None and grid is None:
+            raise FitError("known rules need the grid that they are on")
+        if rules is not None and study.settings.penalty == "cv":
+            raise FitError("known rules need a number as 'penalty': folds have rules of their own")
         if len(set(sites)) != len(sites):
             raise FitError("two sites have the same name: names must differ")
+        if study.plan.problem:
+            raise FitError(study.plan.problem)
         listed = tuple(sorted(sites))
         self.study = study
         self.run = run or _name_run(study, listed)
         self.secure = secure
         self.dropouts = dropouts
         self._asker = Asker(study, listed, self.run, secure=secure, dropouts=dropouts)
+        self.candidates: tuple[Rule, ...] = ()
         self._grid = grid
+        self._rules = rules
         self._talk = self._conversation()
         self._started = False
 
@@ -104,7 +116,8 @@ class Coordinator:
             min_votes = _most_votes(joined)
             yield from asker.exchange_keys()
         counted = yield from self._agree_on_grid()
-        candidates = yield from collect_rules(asker, counted, min_votes)
+        candidates = yield from collect_rules(asker, counted, min_votes, known=self._rules)
+        self.candidates = candidates.allowed
         if self.study.settings.solver == "fedda":
             solution = yield from fit_by_averaging(asker, candidates)
         else:

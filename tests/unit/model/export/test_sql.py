@@ -20,6 +20,7 @@ from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import LinearTerm, RuleTerm
 from fedrulefit.model.export.dialects import DIALECTS
 from fedrulefit.study import Study
+from fedrulefit.table.spelling import read_number
 from tests.databases import Column
 from tests.random_models import GOLDEN, expected, random_columns, random_model
 from tests.samples import make_frame
@@ -148,6 +149,31 @@ def test_numbers_in_any_type_of_column(database: Any) -> None:
     if database.dialect != "sqlite":
         cells = [float("nan"), float("inf"), -float("inf")]
         assert fires(database, model, "number", cells) == [False, True, False]
+
+
+def test_spellings_of_a_number(database: Any) -> None:
+    """What ``read_number`` reads, the query does, and nothing else."""
+    rng = np.random.default_rng(5)
+    cells = ["1,234", "1,2345", "0,123", "1.234", "1.234.567", "1 234 567", "1'234.5", "1 234'567"]
+    cells += ["1.234,5", "1,234.5", "1,234,567.5", "1,23,456", "12,34.5", "1.23,4", "007,5", ",5"]
+    cells += ["1,234,567", "1234,567", "1 23", "1,", "5,e", "+1 234", "- 5", "1.234.56", "1..2"]
+    for x in (10 ** rng.uniform(0, 8, 150)).round(2).tolist():
+        whole, point, fraction = f"{x:,.2f}".partition(".")
+        spelt = whole.replace(",", str(rng.choice([",", ".", " ", "'", "", "\u00a0"])))
+        end = str(rng.choice(["", f",{fraction}", f".{fraction}", f",{fraction}7", point]))
+        cells.append(str(rng.choice(["", "-", "+"])) + spelt + end)
+        place = int(rng.integers(len(cells[-1])))  # a slip of the pen
+        cells.append(cells[-1][:place] + str(rng.choice([*",. '"])) + cells[-1][place + 1 :])
+    wide = (-1e9, 1e9)
+    axis = Axis("number", np.empty(0), 1, False, wide, 0.4, 0.0, 7e8)
+    model = one_covariate({"kind": "number", "range": list(wide)}, axis, 1)
+    model = dataclasses.replace(model, terms=(LinearTerm(0, 1.0, 1.0),))
+    rows = score_all(database, model, {"x": Column("text", cells)}, linear_predictor=True)
+    numbers = [read_number(cell) for cell in cells]
+    assert 100 < sum(number is None for number in numbers) < len(cells) - 100
+    for cell, row, number in zip(cells, rows, numbers, strict=True):
+        assert (row["flags"] == "") == (number is not None), cell
+        assert row["log_odds"] == pytest.approx(7e8 if number is None else number), cell
 
 
 def test_extreme_log_odds_neither_overflow_nor_fail(database: Any) -> None:

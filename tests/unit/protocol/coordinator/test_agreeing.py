@@ -12,7 +12,7 @@ import pytest
 from fedrulefit.core.bins import SpreadSums, sum_spreads
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rules import Condition, Rule, conjoin, interval, level_rules
-from fedrulefit.errors import ProtocolError
+from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import fill_ballot, make_grid, pack_votes, same_grid
 from fedrulefit.protocol.coordinator import Coordinator, agreeing
@@ -71,9 +71,23 @@ def test_a_rule_grown_on_a_folds_patients_is_forbidden_where_that_fold_judges() 
     first, second = (Rule((Condition(0, interval(0, k)),)) for k in (1, 2))
     opposite = Rule((Condition(0, interval(2, 3)),))
     public = Public(STUDY).with_grid(grid).with_rules((first, second))
-    factors = _forbid(public, {opposite})
+    factors, anything = _forbid(public, [{opposite}, {first, second}])
     # `second` stays: its negation was grown, which carries the same information.
     assert factors.tolist() == [0.0, FORBIDDEN, 1.0]
+    assert anything.tolist() == [0.0, 1.0, 1.0]
+
+
+def test_more_rules_than_sites_take_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were grown, sent, and refused by every site, without a word on what to do."""
+    monkeypatch.setattr(agreeing, "MAX_RULES", 10)
+    with pytest.raises(FitError, match="of at most 10: lower 'n_trees', 'mean_leaves' or 'max_c"):
+        run(study=make_study(n_trees=1, mean_leaves=2.0, single_cutoffs=True))
+
+
+def test_a_run_that_cannot_keep_the_plan_does_not_begin() -> None:
+    study = STUDY.with_settings(max_candidates=1)
+    with pytest.raises(FitError, match="levels of categories and 0 times “x is missing”"):
+        Coordinator(study, ["north"])
 
 
 def test_each_fold_is_fitted_with_the_rules_grown_without_it() -> None:

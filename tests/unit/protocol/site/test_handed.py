@@ -232,6 +232,27 @@ def test_no_more_candidates_than_the_sites_sent() -> None:
     assert check(m.VoteRequest(HEAD, every, senders(west=3))) == "votes"
 
 
+def test_no_more_single_cut_offs_than_the_study_plans() -> None:
+    """The plan follows from the study: whoever leaves it has more rules than the sites sent."""
+    thinned = CUTS.with_settings(max_candidates=20)
+    public = Public(thinned).with_grid(GRID)
+    planned = free_rules(thinned, GRID, None)
+    assert planned < set(FREE_RULES)
+    assert len(planned) <= 20
+
+    def asked(rules: Iterable[Rule], **told: int) -> str | None:
+        merged = merge_rules([rules], GRID, drop_complements=False)
+        request = m.VoteRequest(dataclasses.replace(HEAD, study=thinned.digest), merged, ())
+        return check(dataclasses.replace(request, senders=senders(**told)), public=public)
+
+    assert asked({*planned, *GROWN[:3]}) is None
+    assert asked(FREE_RULES) == "votes"
+    # As many as the sites say that they sent: these could be a tree's.
+    beyond = sorted(set(FREE_RULES) - planned)[:3]
+    assert asked({*planned, *beyond}) is None
+    assert asked({*planned, *beyond}, west=0) == "votes"
+
+
 def test_a_site_cannot_say_that_it_sent_more_than_trees_can_grow() -> None:
     few = CUTS.with_settings(n_trees=1, mean_leaves=2.0)
     most = most_rules(few.settings)

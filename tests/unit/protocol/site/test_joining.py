@@ -20,7 +20,7 @@ from fedrulefit.study import Study
 from fedrulefit.table.patients import Table
 from tests.hospitals import ALL, TABLES, THREE, change, granted, make_site, named, refused
 from tests.oracles import YES_NO
-from tests.samples import SOLVERS, Talk, make_study
+from tests.samples import SOLVERS, Talk, make_study, repeat
 
 EXACT_STUDY = make_study(**SOLVERS["exact"])
 
@@ -177,6 +177,15 @@ def join_by_hand(
     finally:
         assert masking.asked == 1, "the masks are asked first"
     return None
+
+
+@pytest.mark.parametrize("max_rows", [1, 1000])
+def test_each_row_counts_no_more_than_sums_can_bear(max_rows: int) -> None:
+    """However many a patient has: they are added one by one."""
+    for most, code in ((1024.0, None), (1025.0, "policy")):
+        facts = {**EXACT_STUDY.model_dump(), "weight": {"column": "w", "max": most}}
+        study = repeat(Study.model_validate(facts), max_rows)
+        assert join_by_hand(study=study) == code
 
 
 @pytest.mark.parametrize("n_held", [0, 20])

@@ -145,7 +145,7 @@ def test_the_ledger_and_the_person_are_told_what_a_patient_with_several_rows_cos
     site = Site("north", own, study, policy=policy, approver=approve)
     site.handle(join(study))
     site.handle(m.GridRequest(head(study)))
-    assert "one patient with all rows, up to 3, 10 for replacing one" in " ".join(said)
+    assert "one patient with up to 3 rows, 10 for replacing one" in " ".join(said)
     rows = [row for row in site.ledger.releases if row.message == "GridReply"]
     assert [(row.sensitivity, row.scale, row.epsilon) for row in rows] == [(3.0, 3.0, 1.0)] * 5
 
@@ -423,6 +423,43 @@ def test_a_vote_is_yes_where_all_four_groups_are_large_enough(
     assert votes[2:4].tolist() == [dealt, n_held > 0]
     assert len(votes) == count_ballot(2, 3)
     assert reply.signature == b"", "masked and signed later"
+
+
+@pytest.mark.parametrize(("min_count", "subsample"), [(5, 1.0), (8, 0.7), (12, 0.7)])
+def test_equal_rows_of_a_patient_send_and_elect_the_rules_of_the_patient(
+    grid: Grid, min_count: int, subsample: float
+) -> None:
+    study, policy = (
+        make_study(
+            n_trees=15, subsample=subsample
+        ),  # later trees may break ties between splits in another way
+        Policy.model_validate({**OPEN.model_dump(), "min_count": min_count}),
+    )
+    plain = make_patients(study)
+    named = dataclasses.replace(plain.learnt, patients=np.arange(70))  # drawn as patients are
+    once = dataclasses.replace(plain, learnt=named)
+    rows = np.repeat(np.arange(70), 2)
+    assert once.learnt.outcome is not None
+    cells = once.learnt.values[rows], once.learnt.outcome[rows], once.learnt.weights[rows]
+    often, blind = (
+        Patients(Public(told), learnt, once.held_out, np.full(140, NEVER), 5)
+        for told, learnt in ((repeat(study, 2), Table(*cells, rows)), (study, Table(*cells)))
+    )
+
+    def ask(patients: Patients) -> tuple[set[Rule], Any]:
+        known = Known(patients).take_in(m.RulesRequest(HEAD, grid))
+        work, _ = make_work(patients, policy)
+        sent: Any = work.answer(m.RulesRequest(HEAD, grid), known)
+        votes: Any = work.answer(m.VoteRequest(HEAD, every, ()), known)
+        return set(sent.rules), unpack_votes(votes.votes)[: len(every)].tolist()
+
+    open_work, _ = make_work(once)
+    known = Known(once).take_in(m.RulesRequest(HEAD, grid))
+    reply: Any = open_work.answer(m.RulesRequest(HEAD, grid), known)
+    every: tuple[Rule, ...] = reply.rules
+    assert ask(often) == ask(once)
+    assert 0 < sum(ask(once)[1]) < len(every)
+    assert sum(ask(blind)[1]) > sum(ask(often)[1]), "rows hide the few"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

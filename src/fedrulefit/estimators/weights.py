@@ -1,0 +1,103 @@
+"""What a patient counts in the fit: ``sample_weight`` times the weight of the patient's class.
+
+In: what the user gave. Out: one weight per patient, and how large one can be. Noise is scaled to
+that bound, so it must be public: it is where a study or ``class_weight`` declares it, and is not
+where it is read off the patients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.errors import DataError
+from fedrulefit.study import Study
+
+ClassWeight = Mapping[Any, float] | Literal["balanced"] | None
+"""The weight of each class, as scikit-learn takes it."""
+
+
+@dataclass(frozen=True, eq=False)
+class PatientWeights:
+    """What each patient counts.
+
+    Parameters
+    ----------
+    values : (n_rows,) float64
+    largest : float
+        None can be larger.
+    from_data : bool
+        Whether `largest` was read off the patients.
+    """
+
+    values: Floats
+    largest: float
+    from_data: bool
+
+
+def weigh_patients(
+    sample_weight: Floats | None,
+    class_weight: ClassWeight,
+    classes: npt.NDArray[Any],
+    outcome: Floats,
+    *,
+    study: Study | None,
+) -> PatientWeights | None:
+    """Return what each patient counts; None where all count 1.
+
+    Parameters
+    ----------
+    sample_weight : (n_rows,) float64, optional
+    class_weight : mapping of class to float, "balanced" or None
+        "balanced" gives both classes half of the total weight, of all sites together.
+    classes : (2,) array
+    outcome : (n_rows,) float64
+        1.0 for the second class.
+    study : Study or None
+        May declare the largest sample weight.
+    """
+    declared = None if study is None else study.weight
+    if declared is not None and sample_weight is None:
+        raise DataError("the study has patient weights: pass them as sample_weight")
+    if sample_weight is None and class_weight is None:
+        return None
+    own = np.ones(len(outcome)) if sample_weight is None else sample_weight
+    most = 1.0 if sample_weight is None else float(own.max()) or 1.0
+    if declared is not None:
+        if most > declared.max:
+            raise DataError(f"a weight is above the study's public bound {declared.max:g}")
+        most = declared.max
+    by_class = _weigh_classes(class_weight, classes, outcome, own)
+    return PatientWeights(
+        own * by_class[outcome.astype(np.intp)],
+        most * (float(by_class.max()) or 1.0),
+        from_data=class_weight == "balanced" or (sample_weight is not None and declared is None),
+    )
+
+
+def _weigh_classes(
+    class_weight: ClassWeight, classes: npt.NDArray[Any], outcome: Floats, own: Floats
+) -> Floats:
+    """Return the weight of either class, shape (2,)."""
+    if class_weight == "balanced":
+        totals = np.bincount(outcome.astype(np.intp), own, minlength=2)
+        if not totals.min() > 0:
+            raise ValueError("no patient of one class has a weight above 0: nothing to learn")
+        return np.asarray(own.sum() / (2 * totals), dtype=np.float64)
+    if class_weight is None:
+        return np.ones(2)
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(f"class_weight must be None, 'balanced' or a dict, not {class_weight!r}")
+    known = classes.tolist()
+    foreign = [label for label in class_weight if label not in known]
+    if foreign and not class_weight.keys() >= set(known):
+        raise ValueError(f"class_weight names {foreign[0]!r}, but the classes of y are {known}")
+    given = np.array([class_weight.get(label, 1.0) for label in known], dtype=np.float64)
+    if not (np.isfinite(given) & (given >= 0)).all():
+        raise ValueError("class_weight must hold finite numbers that are not negative")
+    return given

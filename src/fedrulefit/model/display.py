@@ -1,0 +1,147 @@
+"""How a model shows itself: one line, and a table of its rules for a notebook.
+
+In: a model. Out: text, and HTML that stands by itself. The HTML has no script and no colour of its
+own, so it reads on light and dark pages; whatever others named (study, covariates, levels) is
+escaped.
+
+The terms are listed most important first. Those whose effect is 1.00 when rounded count for little:
+they are folded away under a line that says how many they are, and how little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from fedrulefit.core.arrays import Bools, Floats
+from fedrulefit.errors import printable
+from fedrulefit.model.terms import LinearTerm, Term
+from fedrulefit.model.wording import name_rows, tell_rows
+from fedrulefit.numerals import format_effect, is_little
+
+if TYPE_CHECKING:
+    from fedrulefit.model.model import Model
+
+MOST_ROWS: Final = 25
+"""Most terms of the table that is open; further ones are folded away."""
+
+_LEFT: Final = ' style="text-align: left"'
+_RIGHT: Final = ' style="text-align: right; padding-left: 1em"'
+
+
+class Shown:
+    """What a model says of itself where it is printed, or is the last line of a cell."""
+
+    def __repr__(self: Model) -> str:  # type: ignore[misc]
+        """Return one line: what it is of, its size, and what it was learnt from."""
+        return f"<Model of {printable(repr(self.study.outcome.column))}: {describe_size(self)}>"
+
+    def _repr_html_(self: Model) -> str:  # type: ignore[misc]
+        """Return the table of rules, for a notebook."""
+        return write_html(self)
+
+
+def describe_size(model: Model) -> str:
+    """Return how many terms a model has, and what it was learnt from."""
+    origin, n_sites = model.provenance, len(model.provenance.sites)
+    kind = "synthetic " if model.study.synthetic else ""
+    return (
+        f"{_count(len(model.rule_terms), 'rule')} and "
+        f"{_count(len(model.linear_terms), 'linear term')}, from {origin.patients:,.0f} "
+        f"{kind}{name_rows(model.study)} of {_count(n_sites, 'site')}, λ = {origin.penalty:.3g}"
+    )
+
+
+def fold_little(effects: Iterable[float]) -> Bools:
+    """Return which terms to fold away, shape (n_terms,): not all of them."""
+    little = np.array([is_little(effect) for effect in effects], dtype=np.bool_)
+    return little & ~little.all()
+
+
+def tell_little(model: Model, importance: Floats) -> str:
+    """Return how many terms count for little, and how little.
+
+    `importance` is that of these terms, shape (n_little,).
+    """
+    share = 100 * float(importance.sum()) / (float(model.importance.sum()) or 1.0)
+    told = "less than 0.1 %" if share < 0.1 else f"{share:.1f} %"
+    several = len(importance) != 1
+    return (
+        f"and {_count(len(importance), 'term')} with {'' if several else 'an '}"
+        f"{model.study.family.words.effect}{'s' * several} of 1.00 when rounded, "
+        f"{'together ' * several}{told} of the importance"
+    )
+
+
+def write_html(model: Model) -> str:
+    """Return the model as HTML: what it is, and its terms as a table."""
+    words, label = model.study.family.words, model.study.outcome
+    folded = fold_little(map(model.effect, model.terms)).tolist()
+    main, little = (
+        [term for term, fold in zip(model.terms, folded, strict=True) if fold is away]
+        for away in (False, True)
+    )
+    open_rows, more = main[:MOST_ROWS], main[MOST_ROWS:]
+    parts = [
+        "<div>",
+        f"<p><strong>Model of {_safe(label.label or label.column)}</strong>: "
+        f"{_safe(describe_size(model))}</p>",
+        _table(model, open_rows) if model.terms else "<p>The model has no terms.</p>",
+    ]
+    if more:
+        parts.append(_fold(f"and {_count(len(more), 'further term')}", _table(model, more)))
+    if little:
+        summary = tell_little(model, np.array([term.importance for term in little]))
+        parts.append(_fold(summary, _table(model, little)))
+    parts.append(f"<p>{_safe(words.effect_meaning)}</p>")
+    parts.extend(f"<p>{_safe(note)}</p>" for note in _notes(model) if note)
+    return "\n".join([*parts, "</div>"])
+
+
+def _notes(model: Model) -> tuple[str, ...]:
+    judged = "" if model.evaluation is None else model.evaluation.words()
+    return model.of_missing, judged, tell_rows(model.study)
+
+
+def _table(model: Model, terms: Sequence[Term]) -> str:
+    """Return rows of terms; importance is scaled so that the largest of the model is 100."""
+    words, largest = model.study.family.words, model.importance.max(initial=0.0) or 1.0
+    between = ["between sites"] if model.tells_between else []
+    heads = ["rule or linear term", words.effect, "importance", "support", *between]
+    lines = ["<table>", f"<thead>{_row(heads, 'th')}</thead>", "<tbody>"]
+    for term in terms:
+        cells = [
+            model.describe(term),
+            format_effect(model.effect(term)),
+            f"{100 * term.importance / largest:.0f}",
+            "linear" if isinstance(term, LinearTerm) else _percent(model.support(term)),
+            *[_percent(model.between_sites(term)) for _ in between],
+        ]
+        lines.append(_row(cells, "td"))
+    return "\n".join([*lines, "</tbody>", "</table>"])
+
+
+def _row(cells: Sequence[str], tag: str) -> str:
+    first, *others = (_safe(cell) for cell in cells)
+    numbers = "".join(f"<{tag}{_RIGHT}>{cell}</{tag}>" for cell in others)
+    return f"<tr><{tag}{_LEFT}>{first}</{tag}>{numbers}</tr>"
+
+
+def _fold(summary: str, content: str) -> str:
+    return f"<details><summary>{_safe(summary)}</summary>\n{content}\n</details>"
+
+
+def _safe(text: str) -> str:
+    return escape(printable(text))
+
+
+def _percent(share: float) -> str:
+    return "not told" if math.isnan(share) else f"{100 * share:.0f} %"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
