@@ -51,9 +51,9 @@ MUTANTS ?= --sample 200 --seconds 900
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.mutants $(MUTANTS)
 
-# Longer statistical studies on the real data sets; see docs/real-data.md.
-study: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m study -s
+# Against peers on the real data sets, see docs/real-data.md; a stopped run goes on.
+study: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks.real
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.run

@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.metrics import log_loss, roc_auc_score
-from tests.studies import real_data
 
+from benchmarks.real import patients
 from benchmarks.simulation import MODELS, draw
 from fedrulefit import FederatedRuleFitClassifier, Study
 
@@ -57,7 +57,7 @@ def draw_split(study: Study, model: str, seed: int) -> Split:
 
 
 def load_real(folder: Path, name: str, most: int) -> tuple[Study, pd.DataFrame]:
-    study, frame = real_data.load(folder, name)
+    study, frame = patients.load(folder, name)
     large = frame["site"].value_counts().index[:5]
     frame = frame[frame["site"].isin(large)]
     return study, frame.sample(n=min(most, len(frame)), random_state=0)
@@ -80,7 +80,7 @@ def find_studies(n_splits: int) -> Iterator[tuple[Study, list[Split]]]:
     folder = os.environ.get("FEDRULEFIT_DATA")
     for name, most in REAL.items() if folder else ():
         study, frame = load_real(Path(folder or ""), name, most)
-        yield study, list(real_data.splits(frame, n_splits))
+        yield study, list(patients.splits(frame, n_splits))
     for model, n_features in SIMULATED:
         study = simulate(model, n_features)
         yield study, [draw_split(study, model, seed) for seed in range(n_splits)]

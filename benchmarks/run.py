@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks import work
 from benchmarks.measure import Measured, measure
+from benchmarks.peers import EBM, PEERS
 from fedrulefit.experiments.units import machine
 
 LIMIT = 400
@@ -53,8 +54,8 @@ def peers(data: str, n_rows: int) -> dict[str, Measured | None]:
             found[name] = measure(work.h2o_rulefit, data, n_rows, n_trees)
     else:
         print("(H2O is left out: it needs the package h2o and Java)")
-    for name in ("logistic regression", "LightGBM", "EBM"):
-        if name != "EBM" or find_spec("interpret"):
+    for name in PEERS:
+        if name != EBM or find_spec("interpret"):
             found[name] = measure(work.pooled_peer, data, n_rows, name)
     return found
 

@@ -148,28 +148,20 @@ def h2o_rulefit(data: str, n_rows: int, n_trees: int) -> Work:
 
 
 def pooled_peer(data: str, n_rows: int, name: str) -> Work:
-    """Fit a pooled scikit-learn, LightGBM or EBM model with its defaults."""
+    """Fit one of :mod:`benchmarks.peers` on the pooled data."""
+    import lightgbm  # noqa: F401 - loaded before the clock starts
+
+    from benchmarks import peers
+
+    if name == peers.EBM:
+        import interpret.glassbox  # noqa: F401
     frame, fresh = _data(data, n_rows)
-    if data == "demo":
-        frame, fresh = _plain(frame), _plain(fresh)
-    X, y = frame.drop(columns="y").to_numpy(float), frame["y"].to_numpy()
-    if name == "logistic regression":
-        from sklearn.linear_model import LogisticRegressionCV
-
-        model: Any = LogisticRegressionCV()
-    elif name == "LightGBM":
-        import lightgbm
-
-        model = lightgbm.LGBMClassifier(verbosity=-1)
-    else:
-        from interpret.glassbox import ExplainableBoostingClassifier
-
-        model = ExplainableBoostingClassifier(random_state=0, n_jobs=1)
+    categories = ["sex"] if data == "demo" else []
 
     def work() -> dict[str, Any]:
-        model.fit(X, y)
-        chance = model.predict_proba(fresh.drop(columns="y").to_numpy(float))[:, 1]
-        return _judge(fresh["y"], chance, terms=None)
+        model = peers.fit_peer(name, frame.drop(columns="y"), frame["y"], categories=categories)
+        chance = model.predict_proba(fresh.drop(columns="y"))[:, 1]
+        return _judge(fresh["y"], chance, terms=peers.count_terms(name, model))
 
     return work
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from benchmarks.real import patients
 from scipy import optimize, stats
 from scipy.special import expit
 
@@ -40,7 +41,6 @@ from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
 from tests.oracles import dense, fires
 from tests.samples import SOLVERS, make_sites, make_study, make_tables
-from tests.studies import real_data
 
 FALSE_ALARM = 1e-6
 """Most probable that a test here fails although the protocol is right."""
@@ -344,7 +344,7 @@ def test_the_default_policy_tells_no_label() -> None:
 
 
 def real_tables(folder: Path, name: str, **settings: Any) -> tuple[Study, dict[str, Table]]:
-    study, frame = real_data.load(folder, name)
+    study, frame = patients.load(folder, name)
     study = study.with_settings(**settings)
     sites = frame["site"].astype(str)
     return study, {

@@ -33,6 +33,7 @@ from fedrulefit.model import Model
 from fedrulefit.privacy.ledger import Ledger, now
 from fedrulefit.study import Settings, Study
 from fedrulefit.table.check import inspect_table
+from fedrulefit.table.excel_file import split_sheet
 from fedrulefit.table.patients import Table
 from fedrulefit.table.sources import Source, read_columns
 
@@ -207,7 +208,8 @@ def _name_site(site: str) -> tuple[str, Path]:
     name, separator, path = site.partition("=")
     if separator and name and not Path(site).exists():
         return name, Path(path)
-    return Path(site).stem, Path(site)
+    file, _ = split_sheet(Path(site))
+    return Path(file.name.removesuffix(".gz")).stem, Path(site)
 
 
 def _split_by_column(path: Path, site_column: str) -> dict[str, Source]:
@@ -240,17 +242,19 @@ def _load_sites(sources: dict[str, Source], study: Study, *, quiet: bool) -> dic
     """Check all tables before anything starts; tell every error of every site."""
     tables: dict[str, Table] = {}
     lines: list[str] = []
-    warnings: Counter[str] = Counter()
+    warnings: dict[str, list[str]] = {}
     for name, source in sources.items():
         inspection = inspect_table(source, study, where=f"site {name}")
         lines += [f"  site {name}: {finding}" for finding in inspection.errors]
-        warnings.update(f"site {name}: {finding}" for finding in inspection.warnings)
+        for finding in inspection.warnings:
+            warnings.setdefault(str(finding), []).append(name)
         if inspection.table is not None:
             tables[name] = inspection.table
     if lines:
         raise DataError("\n".join(["these tables do not fit the study:", *lines]))
-    for warning in warnings if not quiet else ():
-        stderr().print(Text.assemble(("Warning: ", "yellow"), printable(warning)))
+    for warning, names in warnings.items() if not quiet else ():
+        told = f"site{'s' * (len(names) > 1)} {', '.join(names)}: {warning}"
+        stderr().print(Text.assemble(("Warning: ", "yellow"), printable(told)))
     return tables
 
 

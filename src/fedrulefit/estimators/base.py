@@ -95,13 +95,13 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         if whose is None:
             check_repeated(table)
         study = self._planned(self._study(weighed, rows_each(table, labels)))
+        if study.settings.penalty == "cv":
+            check_folds(table.people.outcome, study.settings.folds)
         _warn_of_width(study, table.weights.sum(), len(np.unique(labels)))
         self._learn(study, table, labels)
         return self
 
     def _learn(self, study: Study, table: Table, labels: npt.NDArray[np.str_]) -> None:
-        if study.settings.penalty == "cv":
-            check_folds(table, study.settings.folds)
         tables = {name: table.take(labels == name) for name in np.unique(labels).tolist()}
         tell = tell_progress(type(self).__name__, self.verbose)
         if self._earlier is not None:

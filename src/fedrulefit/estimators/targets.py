@@ -15,7 +15,6 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.errors import DataError
 from fedrulefit.table.columns import from_array
 from fedrulefit.table.patient_column import number_patients
-from fedrulefit.table.patients import Table
 
 
 def encode_classes(y: Any, *, asker: object) -> tuple[npt.NDArray[Any], Floats]:
@@ -64,7 +63,7 @@ def read_patients(patients: Any, n_rows: int) -> Ints | None:
     """Return a number for the patient of every row, shape (n_rows,); None where none is given."""
     if patients is None:
         return None
-    labels = _read_column(patients, "patients", example="patient")
+    labels = _read_column(patients, "patients", example="patient_id")
     check_consistent_length(labels, np.empty(n_rows))
     places = number_patients(labels if labels.dtype.kind in "iu" else from_array(labels))
     if (places < 0).any():
@@ -72,15 +71,21 @@ def read_patients(patients: Any, n_rows: int) -> Ints | None:
     return places
 
 
-def check_folds(table: Table, n_folds: int) -> None:
-    """Warn where cross-validation has fewer patients of an outcome than folds."""
-    outcome = table.people.outcome
+def check_folds(outcome: Floats, n_folds: int) -> None:
+    """Warn where cross-validation has fewer patients of an outcome than folds.
+
+    Parameters
+    ----------
+    outcome : (n_patients,) float64
+        Of each patient once.
+    n_folds : int
+    """
     n_fewer = int(min(outcome.sum(), len(outcome) - outcome.sum()))
     if n_fewer < n_folds:
         warnings.warn(
             f"cross-validation in {n_folds} folds has only {n_fewer} patients of one outcome, so "
             "chance chooses 'penalty': give it a number, or lower 'folds'",
-            stacklevel=5,
+            stacklevel=4,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ from fedrulefit.study import Level, Number, Study
 from fedrulefit.table.codes import CODES, find_codes, is_unknown_word
 from fedrulefit.table.columns import Columns, Raw
 from fedrulefit.table.findings import Finding, error, list_codes, list_levels, warning
-from fedrulefit.table.numbers import look_at_spelling, number_faults
+from fedrulefit.table.numbers import look_at_spelling, number_faults, spelling_findings
 from fedrulefit.table.reading import Cell, Reading, read_column
 from fedrulefit.table.spelling import is_plain_number
 
@@ -109,16 +109,14 @@ def check_covariates(
     return values
 
 
-def _check_spelling(columns: Columns, study: Study, values: Floats) -> Iterator[Finding]:
+def _check_spelling(columns: Columns, study: Study, values: Floats) -> list[Finding]:
     """Look at how numbers are spelled; one column says what a point may mean in another."""
     spellings = {
         name: look_at_spelling(columns.arrays[name], values[:, j])
         for j, (name, covariate) in enumerate(study.covariates.items())
         if isinstance(covariate, Number) and name in columns.arrays
     }
-    commas = any(spelling.n_commas for spelling in spellings.values())
-    for name, spelling in spellings.items():
-        yield from spelling.find(name, columns.n_rows, commas=commas)
+    return spelling_findings(spellings, columns.n_rows)
 
 
 def _check_numbers(

@@ -24,7 +24,7 @@ from fedrulefit.table.columns import Raw
 from fedrulefit.table.header import fold
 from fedrulefit.table.measures import KNOWN, Measure, widen
 from fedrulefit.table.names import names_codes, names_order
-from fedrulefit.table.numbers import MIXED_SEPARATORS, is_date, is_limit, look_at_spelling
+from fedrulefit.table.numbers import is_date, is_limit, look_at_spelling
 from fedrulefit.table.spelling import is_either, is_plain_number, read_number
 from fedrulefit.table.toml_text import toml_level, toml_string
 from fedrulefit.table.words import find_order, says_no, says_yes
@@ -200,9 +200,7 @@ def _is_number(column: _Column) -> bool:
 
 def _left_out_number(column: _Column, *, commas: bool) -> str:
     x = column.x
-    spelling = look_at_spelling(column.raw, column.numbers.values)
-    found = spelling.find(column.name, column.raw.size, commas=commas)
-    if any(finding.code == MIXED_SEPARATORS.code for finding in found):
+    if look_at_spelling(column.raw, column.numbers.values).is_doubtful(commas=commas):
         return (
             "has points that may separate thousands, in a table with decimal commas: write numbers "
             "with a decimal point, and thousands without a separator"

@@ -6,7 +6,7 @@ A message names a word or a code only from a public list (:mod:`fedrulefit.table
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.table.cells import factorise
 from fedrulefit.table.codes import is_unknown_word
 from fedrulefit.table.columns import Raw
-from fedrulefit.table.findings import Finding, FindingKind, error, list_codes, warning
+from fedrulefit.table.findings import Finding, FindingKind, error, list_codes, list_names, warning
 from fedrulefit.table.spelling import (
     has_decimal_comma,
     has_grouped_point,
@@ -38,7 +38,7 @@ MIXED_SEPARATORS: Final = error(
 )
 READ_COMMA: Final = warning(
     "read-comma",
-    "{n} of {all} cells were read as numbers with a decimal comma or thousands separators",
+    "numbers with a decimal comma or separated thousands were read as such in: {names}",
     "3,5 counts as 3.5 and 1 234 as 1234: nothing to do if that is right",
 )
 DATES: Final = error(
@@ -142,11 +142,20 @@ class Spelling:
     n_points: int = 0
     all_points: bool = False
 
-    def find(self, name: str, n_rows: int, *, commas: bool) -> list[Finding]:
-        """Return what is in doubt, or to be known; `commas`: other columns have decimal commas."""
-        if self.n_points and (self.n_commas or (commas and self.all_points)):
-            return [MIXED_SEPARATORS.of(name, n=self.n_points, all=n_rows)]
-        return [READ_COMMA.of(name, n=self.n_odd, all=n_rows)] if self.n_odd else []
+    def is_doubtful(self, *, commas: bool) -> bool:
+        """Whether points may separate thousands; `commas`: other columns have decimal commas."""
+        return self.n_points > 0 and (self.n_commas > 0 or (commas and self.all_points))
+
+
+def spelling_findings(spellings: Mapping[str, Spelling], n_rows: int) -> list[Finding]:
+    """Return what is in doubt, or to be known, of the spelling of a table's numbers, by column."""
+    commas = any(spelling.n_commas for spelling in spellings.values())
+    doubtful = [name for name, found in spellings.items() if found.is_doubtful(commas=commas)]
+    odd = [name for name, found in spellings.items() if found.n_odd and name not in doubtful]
+    findings = [
+        MIXED_SEPARATORS.of(name, n=spellings[name].n_points, all=n_rows) for name in doubtful
+    ]
+    return [*findings, READ_COMMA.of(names=list_names(odd))] if odd else findings
 
 
 def look_at_spelling(raw: Raw, values: Floats) -> Spelling:

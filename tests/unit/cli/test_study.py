@@ -118,3 +118,18 @@ def test_ctrl_c_while_it_loads_leaves_no_traceback() -> None:
         [sys.executable, "-c", STOPPED], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_fit_names_sites_after_files_and_says_a_warning_once(tmp_path: Path) -> None:
+    frame = make_frame().drop(columns=["Aufnahme", "PLZ"])
+    for site in ("nord.csv.gz", "süd.v2.csv"):
+        frame.to_csv(tmp_path / site, index=False)
+    study, model = tmp_path / "study.toml", tmp_path / "model.json"
+    assert run("study", "draft", tmp_path / "nord.csv.gz", "-o", study).exit_code == 0
+    sites = ["--site", tmp_path / "nord.csv.gz", "--site", tmp_path / "süd.v2.csv"]
+    quick = ["--set", "n_trees=5", "--set", "penalty=0.05", "--no-report"]
+    fitted = run("fit", "-s", study, *sites, "-o", model, *quick)
+    assert fitted.exit_code == 0, fitted.output
+    told = " ".join(fitted.stderr.split())
+    assert "Warning: sites nord, süd.v2: not in the study, and ignored: 'pat_id'" in told
+    assert told.count("not in the study") == 1

@@ -78,7 +78,7 @@ def test_the_model_reads_each_column_as_the_estimator_did(case: Awkward) -> None
     assert not later.count(Cell.UNSEEN, Cell.BELOW, Cell.ABOVE)
 
 
-@pytest.mark.filterwarnings("ignore::fedrulefit.errors.ReadingWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("case", READ, ids=lambda case: case.name)
 def test_each_patient_gets_a_prediction(case: Awkward) -> None:
     frame = as_frame(case.column, case.series)

@@ -139,7 +139,8 @@ def test_a_column_as_a_file(name: str, tmp_path: Path) -> None:
     assert bool(said) == bool(expected.draft_says)
     assert expected.draft_says in said
     inspection = inspect_table(path, study)
-    assert {f.code for f in inspection.findings if f.column == case.column} == expected.finds
+    found = {f.code for f in inspection.findings if f.code not in ("extra-column", "few-patients")}
+    assert found == expected.finds
     learn(study, inspection)
 
 
