@@ -65,8 +65,6 @@ class Awkward:
         The name of the column.
     range : tuple of float, optional
         Of a number.
-    as_file : AsFile, optional
-        None where a file would hold the same as another case's.
     """
 
     name: str
@@ -78,7 +76,6 @@ class Awkward:
     options: Mapping[str, Any] = field(default_factory=dict)
     column: str = "x"
     range: tuple[float, float] | None = None
-    as_file: AsFile | None = None
 
     @property
     def series(self) -> Any:
@@ -188,7 +185,8 @@ COLUMNS: Final[tuple[Awkward, ...]] = (
     Awkward("counts from 0", cycle(0, 1, 2, 3, 0, 0), ints, "number", range=(0, 3)),
     Awkward("pain from 0 to 9", cycle(*range(10)), ints, "number"),
     Awkward("postcodes as numbers", cycle(*(10115 + 97 * i for i in range(40))), ints, "number"),
-    Awkward("very large numbers", cycle("1e300", "2e299", "7e300"), floats, "number"),
+    Awkward("very large numbers", cycle("1e300", "2e299", "7e300"), floats, None,
+            says="holds numbers beyond 1e+100"),
     Awkward("infinity", put(WEIGHTS, "inf", 7), floats, None, says="holds infinity"),
     Awkward(
         "a number that is always the same", cycle("7"), ints, "number",

@@ -99,7 +99,7 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
             study = self._planned(study)
             _warn_of_width(study, table.weights.sum(), len(np.unique(labels)))
         if study.settings.penalty == "cv":
-            check_folds(outcome[counted], study.settings.folds)
+            check_folds(table.people.outcome, study.settings.folds)
         self._learn(study, table, labels)
         return self
 

@@ -47,7 +47,8 @@ def infer_table(
         As the estimators document them.
     """
     source = name_columns(X, None, asker=asker, reset=True)
-    names = list(source) if isinstance(source, Mapping) else column_names(source)
+    columns = source if isinstance(source, Mapping) else column_names(source)
+    names = [str(name).strip() for name in columns]  # as tables are read
     asked = resolve_asked(names, categorical=categorical, ordered=ordered, missing=missing)
     found = infer_covariates(source, rows=rows, asked=asked)
     if found.notes:

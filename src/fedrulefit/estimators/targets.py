@@ -72,7 +72,14 @@ def read_patients(patients: Any, n_rows: int) -> Ints | None:
 
 
 def check_folds(outcome: Floats, n_folds: int) -> None:
-    """Warn where cross-validation has fewer patients of an outcome than folds."""
+    """Warn where cross-validation has fewer patients of an outcome than folds.
+
+    Parameters
+    ----------
+    outcome : (n_patients,) float64
+        Of each patient once.
+    n_folds : int
+    """
     n_fewer = int(min(outcome.sum(), len(outcome) - outcome.sum()))
     if n_fewer < n_folds:
         warnings.warn(

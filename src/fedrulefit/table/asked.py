@@ -104,7 +104,7 @@ def _find(column: Any, names: Sequence[str], of: str) -> str:
         if not 0 <= place < len(names):
             raise DataError(f"{of}= names column {column}; X has columns 0 to {len(names) - 1}")
         return names[place]
-    if column not in names:
-        hint = did_you_mean(str(column), names)
-        raise DataError(f"{of}= names a column that X does not have: {hint}")
-    return str(column)
+    name = str(column).strip()
+    if name not in names or isinstance(column, bool):
+        raise DataError(f"{of}= names a column that X does not have: {did_you_mean(name, names)}")
+    return name

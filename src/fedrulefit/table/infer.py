@@ -25,7 +25,7 @@ from typing import Final
 
 import numpy as np
 
-from fedrulefit.core.arrays import MAX_CODES, Bools, Floats
+from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.errors import DataError
 from fedrulefit.study import (
     Category,
@@ -41,13 +41,18 @@ from fedrulefit.table.asked import Asked
 from fedrulefit.table.cells import match_levels, parse_numbers
 from fedrulefit.table.columns import Declared, Raw
 from fedrulefit.table.guess import yes_and_no
-from fedrulefit.table.infer_text import guess_text
+from fedrulefit.table.infer_text import guess_text, refuse_many_levels
 from fedrulefit.table.notes import Note, note_levels, note_number, note_twins
 from fedrulefit.table.reading import read_column
 from fedrulefit.table.sources import Source, read_columns
 from fedrulefit.table.texts import read_texts
 
 _INFINITY: Final = "column {name} holds infinity: replace it by a number or NaN"
+_LARGEST: Final = 1e100
+_TOO_LARGE: Final = (
+    f"column {{name}} holds numbers beyond {_LARGEST:g}, too large to be squared and added up: "
+    "give them in another unit, or name them in missing= if they stand for a missing value"
+)
 _DATES: Final = (
     "column {name} holds dates or times: give a number instead, such as the age, or the days "
     "since another date, (frame['discharge'] - frame['admission']).dt.days; or drop it"
@@ -142,7 +147,7 @@ def _take_levels(
     """Return the covariate of a column whose type lists its levels."""
     levels = _without(declared.levels, codes)
     if declared.ordered and name not in asked.categorical and len(levels) > 1:
-        _check_number_of_levels(name, levels)
+        refuse_many_levels(name, len(levels))
         return Ordered(levels=levels, missing=tuple(codes)), note_levels(name, levels)
     return _make_levels(name, levels, codes), note_levels(name, levels)
 
@@ -166,7 +171,7 @@ def _no_first(levels: Sequence[str]) -> Sequence[str]:
 
 def _make_levels(name: str, levels: Sequence[Level], codes: Sequence[Level]) -> Covariate:
     """Return a category, or yes/no of two levels."""
-    _check_number_of_levels(name, levels)
+    refuse_many_levels(name, len(levels))
     if len(levels) == 2:
         return YesNo(no=levels[0], yes=levels[1], missing=tuple(codes))
     if len(levels) < 2:
@@ -174,19 +179,13 @@ def _make_levels(name: str, levels: Sequence[Level], codes: Sequence[Level]) -> 
     return Category(levels=tuple(levels), missing=tuple(codes))
 
 
-def _check_number_of_levels(name: str, levels: Sequence[Level]) -> None:
-    if len(levels) > MAX_CODES:
-        raise DataError(
-            f"column {name!r} has {len(levels)} different texts, at most {MAX_CODES} can be "
-            "levels of a category: drop the column, group its levels, or make it a number"
-        )
-
-
 def _take_numbers(name: str, x: Floats, codes: Sequence[Level]) -> Covariate:
     """Return the covariate of a column of numbers."""
     if np.isinf(x).any():
         raise DataError(_INFINITY.format(name=repr(name)))
     known = x[~np.isnan(x)]
+    if len(known) and np.abs(known).max() > _LARGEST:
+        raise DataError(_TOO_LARGE.format(name=repr(name)))
     binary = len(known) and np.isin(known, (0.0, 1.0)).all()
     if binary and not {"0", "1"} & set(map(level_key, codes)):
         return YesNo(missing=tuple(codes))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedrulefit.core.arrays import MAX_CODES
 from fedrulefit.errors import DataError
 from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.table.codes import is_unknown_word
@@ -55,7 +56,8 @@ def guess_text(name: str, texts: Texts, *, is_text: bool, told: bool) -> Guess:
     Raises
     ------
     DataError
-        Where neither a number nor levels would be right: dates, limits, doubtful commas.
+        Where neither a number nor levels would be right: dates, limits, doubtful commas; and
+        where there are too many levels.
     """
     n_rows, n_numbers = texts.n_rows, texts.count(*NUMBERS)
     if 2 * texts.count(Look.DATE) > n_rows:
@@ -73,6 +75,7 @@ def guess_text(name: str, texts: Texts, *, is_text: bool, told: bool) -> Guess:
         )
     mostly_numbers = 2 * n_numbers > n_rows and not texts.of(Look.CODE)
     if not mostly_numbers or _are_levels(texts, is_text=is_text):
+        refuse_many_levels(name, texts.n_levels)
         return Guess(is_number=False, notes=note_text(name, texts, is_text=is_text))
     n_marked = n_rows - n_numbers - texts.count(Look.WORD)
     if n_marked:
@@ -83,6 +86,15 @@ def guess_text(name: str, texts: Texts, *, is_text: bool, told: bool) -> Guess:
             f"missing={{{name!r}: [...]}}{_or_levels(name)}"
         )
     return _guess_number(name, texts, is_text=is_text, told=told)
+
+
+def refuse_many_levels(name: str, n_levels: int) -> None:
+    """Refuse more levels than a category can have."""
+    if n_levels > MAX_CODES:
+        raise DataError(
+            f"column {name!r} has {n_levels} different texts, at most {MAX_CODES} can be "
+            "levels of a category: drop the column, group its levels, or make it a number"
+        )
 
 
 def _count_doubtful(texts: Texts) -> int:
@@ -98,7 +110,7 @@ def _are_levels(texts: Texts, *, is_text: bool) -> bool:
     """Whether text of numbers is meant as levels: a few whole ones, which come again and again."""
     if texts.of(Look.DECIMAL, Look.SPELLED):
         return False
-    few = len(texts.levels) <= FEW_LEVELS and 2 * len(texts.levels) <= texts.n_rows
+    few = texts.n_levels <= FEW_LEVELS and 2 * texts.n_levels <= texts.n_rows
     # Of cells of several types, numbers are what they are: only "3+" makes levels of them.
     return few and (is_text or bool(texts.of(Look.MARKED)))
 

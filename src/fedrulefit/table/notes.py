@@ -52,7 +52,7 @@ class Note:
 
 def note_text(name: str, texts: Texts, *, is_text: bool) -> tuple[Note, ...]:
     """Return notes on a column read as levels; `is_text`: no cell is a number by its type."""
-    n_levels, n_rows = len(texts.levels), texts.n_rows
+    n_levels, n_rows = texts.n_levels, texts.n_rows
     if n_levels == 0:
         return (Note((name,), "has no value in any row", "drop it"),)
     if n_levels > FEW_LEVELS and 2 * n_levels > n_rows:

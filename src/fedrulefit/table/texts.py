@@ -39,6 +39,10 @@ class Look(Enum):
 
 NUMBERS: Final = (Look.WHOLE, Look.DECIMAL, Look.SPELLED)
 
+_START: Final = re.compile(r"[-+−.,\d]")
+"""How a number or a date begins."""
+
+_DIGIT: Final = re.compile(r"\d")
 _CODE: Final = re.compile(r"0\d+")
 _DATE: Final = re.compile(
     r"(?:\d{4}([-/.])\d{1,2}(?:\1\d{1,2})?|\d{1,2}([-/.])\d{1,2}\2\d{2,4})(?:[T ]\d{1,2}:.*)?"
@@ -70,12 +74,17 @@ class Texts:
 
     def count(self, *looks: Look) -> int:
         """Return how many rows hold such a text."""
-        return sum(self.rows[text] for text in self.of(*looks))
+        return sum(self.rows[text] for text, look in self.looks.items() if look in looks)
 
     @property
     def n_rows(self) -> int:
         """How many rows hold a text at all."""
         return sum(self.rows.values())
+
+    @cached_property
+    def n_levels(self) -> int:
+        """How many levels the texts are."""
+        return len(set(map(level_key, self.looks)))
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
@@ -103,10 +112,12 @@ def find_look(text: str) -> Look:
         return Look.CODE
     if is_plain_number(text) and not math.isnan(float(text)):
         return Look.WHOLE if float(text).is_integer() else Look.DECIMAL
+    if not _START.match(text):
+        return Look.MARKED if _DIGIT.search(text) else Look.WORD
     if _DATE.fullmatch(text):
         return Look.DATE
     if is_either(text):
         return Look.EITHER
     if read_number(text) is not None and text.casefold() not in MISSING_WORDS:
         return Look.SPELLED
-    return Look.MARKED if any(map(str.isdigit, text)) else Look.WORD
+    return Look.MARKED if _DIGIT.search(text) else Look.WORD

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 
 from fedrulefit import RuleFitClassifier
 from fedrulefit.errors import FedRuleFitError, ReadingWarning
-from fedrulefit.study import Covariate, Number
+from fedrulefit.estimators.naming import column_names, name_columns
+from fedrulefit.study import Covariate, Number, Outcome, Study
+from fedrulefit.table.asked import resolve_asked
+from fedrulefit.table.check import load_columns
+from fedrulefit.table.infer import infer_covariates
+from fedrulefit.table.reading import Cell, read_column
 from tests.awkward import COLUMNS, Awkward
+
+
+class Asker(BaseEstimator):
+    """Stands for an estimator that is told the names of columns."""
 
 
 def fit(case: Awkward) -> RuleFitClassifier:
@@ -48,6 +58,31 @@ def test_each_column_becomes_what_it_says(case: Awkward) -> None:
     assert case.says in "".join(said)
     (covariate,) = fitted.study_.covariates.values()
     check_covariate(covariate, case)
+
+
+READ: Final = [case for case in COLUMNS if case.kind is not None]
+
+
+@pytest.mark.parametrize("case", READ, ids=lambda case: case.name)
+def test_the_model_reads_each_column_as_the_estimator_did(case: Awkward) -> None:
+    """What trained a model and what it is asked about later have one reading."""
+    frame = name_columns(as_frame(case.column, case.series), None, asker=Asker(), reset=True)
+    names = column_names(frame) or list(frame)
+    found = infer_covariates(frame, asked=resolve_asked(names, **case.options))
+    outcome = Outcome(column="died")
+    study = Study(name="test", outcome=outcome, covariates=dict(found.covariates))
+    (name,) = found.covariates
+    columns = load_columns(frame, study)
+    later = read_column(columns.arrays[name], study.covariates[name])
+    np.testing.assert_array_equal(later.values, found.values[:, 0])
+    assert not later.count(Cell.UNSEEN, Cell.BELOW, Cell.ABOVE)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("case", READ, ids=lambda case: case.name)
+def test_each_patient_gets_a_prediction(case: Awkward) -> None:
+    frame = as_frame(case.column, case.series)
+    assert np.isfinite(fit(case).predict_proba(frame)).all()
 
 
 def check_covariate(covariate: Covariate, case: Awkward) -> None:

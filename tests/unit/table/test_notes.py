@@ -120,6 +120,13 @@ def test_columns_of_an_array_are_named_by_position() -> None:
     assert by_name.study_.covariates == model.study_.covariates
 
 
+def test_blanks_around_a_name_do_not_count() -> None:
+    frame = pd.DataFrame({" blood ": RNG.integers(1, 5, N)})
+    for name in (" blood ", "blood"):
+        model = RuleFitClassifier(categorical=[name], **QUICK).fit(frame, Y)
+        assert model.study_.covariates["blood"].levels == (1, 2, 3, 4)
+
+
 @pytest.mark.filterwarnings("ignore::fedrulefit.errors.ReadingWarning")
 def test_arrays_of_text_or_of_objects_are_read_column_by_column() -> None:
     """They once ended in "could not convert string to float: 'female'"."""
