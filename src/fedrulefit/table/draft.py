@@ -32,7 +32,7 @@ from fedrulefit.table.columns import Columns, Raw
 from fedrulefit.table.excel_file import split_sheet
 from fedrulefit.table.findings import Finding
 from fedrulefit.table.guess import Guess, count_values, guess_column, yes_and_no
-from fedrulefit.table.names import OUTCOME_NAMES, left_out_by_name, names_survival
+from fedrulefit.table.names import OUTCOME_NAMES, left_out_by_name, names_patient, names_survival
 from fedrulefit.table.numbers import look_at_spelling
 from fedrulefit.table.repeats import REPEATED_ROWS, count_repeats, find_twins
 from fedrulefit.table.sources import Source, read_columns
@@ -96,6 +96,7 @@ def draft_study(
     if site_column is not None and site_column not in columns.names:
         raise StudyError(f"site column {site_column!r} {_not_there(site_column, columns)}")
     chosen = _find_outcome(columns, outcome)
+    patient = _find_patient(columns)
     guesses = _guess_covariates(columns, chosen, site_column)
     kept = [column for column, guess in guesses.items() if guess.lines]
     if not kept:
@@ -106,6 +107,7 @@ def draft_study(
     parts = [
         *_draft_head(name or _title(source)),
         *_draft_outcome(chosen, columns.arrays[chosen]),
+        *_draft_patient(patient),
         *(line for column, guess in guesses.items() for line in _join(column, guess)),
         *_draft_settings(),
     ]
@@ -115,6 +117,7 @@ def draft_study(
         left_out=tuple((c, g.left_out) for c, g in guesses.items() if g.left_out),
         guesses=(
             *((chosen, words) for words in _guesses_of_outcome(chosen, columns.arrays[chosen])),
+            *((column, "stands in several rows: whose row it is?") for column in patient),
             *((column, words) for column, guess in guesses.items() for words in guess.said),
         ),
         warnings=tuple(map(str, _odd(columns, [*kept, chosen]))),
@@ -241,6 +244,24 @@ def _guesses_of_outcome(column: str, raw: Raw) -> Iterator[str]:
     positive, _, doubt = _guess_event(column, raw)
     if doubt:
         yield f"{toml_level(positive)} taken as the event: {doubt}"
+
+
+def _find_patient(columns: Columns) -> tuple[str, ...]:
+    """Return the column that may say whose a row is, if one stands in several rows."""
+    for column, raw in columns.arrays.items():
+        n_distinct = len(set(raw.tolist()))
+        if names_patient(column) and 2 < n_distinct < columns.n_rows:
+            return (column,)
+    return ()
+
+
+def _draft_patient(patient: tuple[str, ...]) -> Iterator[str]:
+    for column in patient:
+        yield f"# CHECK: {toml_string(column)} stands in several rows. If it says whose a row is:"
+        yield "# [patient]"
+        yield f"# column = {toml_string(column)}"
+        yield "# max_rows = 10  # the most rows of one patient, public: agreed on, not counted"
+        yield ""
 
 
 def _join(column: str, guess: Guess) -> Iterator[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 _CELL: Final = re.compile(rb'<c r="([A-Z]{1,3})([0-9]{1,7})"')
 _ENCRYPTED: Final = "EncryptedPackage".encode("utf-16-le")
 """What stands in a workbook with a password, in the list of its parts."""
+
+_DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError)
+"""What is raised by a zip file that is damaged, locked, or packed in a way that Python cannot."""
 
 _CHUNK: Final = 1 << 20
 
@@ -80,13 +84,13 @@ def read_workbook(
         from python_calamine import CalamineError, CalamineWorkbook, PasswordError
     except ImportError:
         raise UnreadableError(EXCEL_FILE.of(path=path)) from None
-    _check_parts(path)
     try:
+        _check_parts(path)
         with CalamineWorkbook.from_path(path) as book:
             rows = _read_rows(path, book, sheet)
     except PasswordError:
         raise UnreadableError(LOCKED_WORKBOOK.of(path=path)) from None
-    except CalamineError:
+    except (CalamineError, *_DAMAGED):
         raise UnreadableError(DAMAGED_WORKBOOK.of(path=path)) from None
     names = tuple(_plain(cell).strip() for cell in rows[0])
     if not any(names):

@@ -39,6 +39,10 @@ _IDENTIFIER: Final = _word(
     "nom", "nombre", "patient", "pat_?no", "pat_?nr", "case_?no", "fall_?nr", "fallnummer",
     "patientennummer", "patientennr", "record", "phone", "telefon", "email", "address", "adresse",
 )  # fmt: skip
+_PATIENT: Final = _word(
+    "id", "pid", "mrn", "patient", "patient_?id", "pat_?id", "pat_?no", "pat_?nr", "case_?no",
+    "fall_?nr", "fallnummer", "patientennummer", "patientennr", "subject", "subject_?id",
+)  # fmt: skip
 _POSTCODE: Final = _word(
     "zip", "zip_?code", "post_?code", "postal", "postal_?code", "plz", "postleitzahl",
     "code_?postal", "postnummer", "postcodes",
@@ -74,6 +78,11 @@ def left_out_by_name(column: str, site_column: str | None) -> str:
     if _IDENTIFIER.search(column):
         return "looks like an identifier or a name"
     return ""
+
+
+def names_patient(column: str) -> bool:
+    """Whether a name suggests that the column says whose a row is: ``patient_id``."""
+    return _PATIENT.search(column) is not None
 
 
 def names_survival(column: str) -> bool:

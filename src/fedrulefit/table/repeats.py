@@ -14,6 +14,7 @@ Oracle: pairs counted in loops, copied rows and independent ones
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
@@ -82,21 +83,25 @@ def count_repeats(values: Floats) -> int:
     values : (n_rows, n_columns) float64
     """
     n_rows, n_columns = values.shape
-    codes = [pd.factorize(values[:, j])[0] for j in range(n_columns)]
-    hashes = [_hash(column, seed) for seed, column in enumerate(codes)]
-    if not hashes:
+    if not n_columns:
         return 0
-    whole: npt.NDArray[np.uint64] = np.stack(hashes).sum(axis=0, dtype=np.uint64)
+    whole = np.zeros(n_rows, np.uint64)
+    n_alike = np.empty(n_columns)
+    for j in range(n_columns):
+        codes = pd.factorize(values[:, j])[0]
+        whole += _hash(codes, seed=j)
+        n_alike[j] = _count_pairs(codes)
     n_repeats = int(n_rows - np.unique(whole).size)
     if not n_repeats:
         return 0
     n_equal = _count_pairs(whole)
-    all_pairs = n_rows * (n_rows - 1) / 2
-    chances = np.array([_count_pairs(column) / all_pairs for column in codes])
+    chances = n_alike / (n_rows * (n_rows - 1) / 2)
     least = SURPLUS if 2 * n_repeats < n_rows else LARGE_SURPLUS
-    telling = [j for j in np.argsort(chances)[:MOST_COLUMNS] if chances[j] < 1]
-    for j in telling:
-        agreeing = n_equal / _count_pairs(whole - hashes[j])
+    for j in np.argsort(chances)[:MOST_COLUMNS]:
+        if chances[j] == 1:
+            break
+        others = whole - _hash(pd.factorize(values[:, j])[0], seed=int(j))
+        agreeing = n_equal / _count_pairs(others)
         if (agreeing - chances[j]) / (1 - chances[j]) < least:
             return 0
     return n_repeats
@@ -123,7 +128,8 @@ def find_twins(values: Floats) -> list[tuple[int, int]]:
             continue
         if len(distinct) * MANY_VALUES > len(values):
             codes = _ranks(values[:, j])
-        first = seen.setdefault(codes.astype(np.int64).tobytes(), j)
+        key = blake2b(codes.astype(np.int64).tobytes()).digest()
+        first = seen.setdefault(key, j)
         if first != j:
             twins.append((first, j))
     return twins

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedrulefit.study import Study
 from fedrulefit.table.check import inspect_table
 from tests.tables import N, codes, make_columns, make_study
 
@@ -129,3 +130,5 @@ def test_twins_and_repeats_are_questions() -> None:
     twice = {name: np.r_[x, x[:5]] for name, x in apart.items()}
     assert codes(apart, study) == {}
     assert codes(twice, study) == {"repeated-rows": "warning"}
+    told = Study.model_validate({**study.model_dump(), "patient": {"column": "id", "max_rows": 2}})
+    assert codes({**twice, "id": np.r_[:N, :5]}, told) == {}

@@ -310,3 +310,16 @@ def test_a_point_in_a_table_with_decimal_commas_may_separate_thousands(tmp_path:
     columns["lactate"] = ["1,5", "2.25", "0,9", "1,1"] * 15
     columns["platelets"] = [f"{100 + i % 40}.25" for i in range(N)]
     assert told(columns)[0] == {}
+
+
+def test_a_column_of_patients_with_several_rows_is_pointed_out() -> None:
+    columns = make_columns(patient_id=[i // 2 for i in range(N)])
+    left_out, guesses, text = told(columns)
+    assert "patient_id" in left_out
+    assert guesses["patient_id"] == ["stands in several rows: whose row it is?"]
+    settled = text.replace("# [patient]", "[patient]").replace("# column =", "column =")
+    study = Study.from_mapping(tomllib.loads(settled.replace("# max_rows", "max_rows")))
+    assert study.patient is not None
+    assert study.patient.column == "patient_id"
+    assert load_table(columns, study).patients is not None
+    assert "[patient]" not in told(make_columns(patient_id=list(range(N))))[2]

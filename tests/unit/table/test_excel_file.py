@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import zipfile
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
@@ -79,6 +81,32 @@ def test_files_that_are_no_workbook(tmp_path: Path) -> None:
     assert refuse(write_csv(tmp_path / "c.xlsx", b"PK\x03\x04rest")) == "damaged-workbook"
     assert refuse(write_csv(tmp_path / "c.xls", b"\xd0\xcf\x11\xe0rest")) == "damaged-workbook"
     assert refuse(write_workbook(tmp_path / "e.xlsx", {"A": []})) == "empty-workbook"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_mutated_workbook_is_read_or_refused_in_words(tmp_path: Path, seed: int) -> None:
+    """A wrong checksum was a traceback of Python's zipfile."""
+    rng = random.Random(seed)
+    good = write_workbook(tmp_path / "t.xlsx", {"A": ROWS * 5}).read_bytes()
+    for _ in range(60):
+        bad = bytearray(good[: rng.choice([len(good), rng.randrange(4, len(good))])])
+        for _ in range(rng.randint(1, 5)):
+            bad[rng.randrange(4, len(bad))] = rng.randrange(256)
+        path = write_csv(tmp_path / "bad.xlsx", bytes(bad))
+        with suppress(UnreadableError):
+            read_columns(path)
+
+
+def test_dates_that_no_calendar_has(tmp_path: Path) -> None:
+    path = write_workbook(tmp_path / "t.xlsx", {"A": [["born"], [date(2020, 1, 1)], ["x"]]})
+    with zipfile.ZipFile(path) as parts:
+        texts = {name: parts.read(name) for name in parts.namelist()}
+    sheet = "xl/worksheets/sheet0.xml"
+    texts[sheet] = texts[sheet].replace(b"<v>43831</v>", b"<v>1e12</v>")
+    with zipfile.ZipFile(path, "w") as parts:
+        for name, text in texts.items():
+            parts.writestr(name, text)
+    assert read_columns(path).n_rows == 2
 
 
 def test_a_cell_far_out_does_not_fill_the_memory(
