@@ -48,7 +48,7 @@ class Path:
     penalties : (n_path,) float64
         λ, falling.
     deviance, error : (n_path,) float64
-        Mean held-out deviance over folds, and its standard error.
+        Mean deviance of the patients left out of each fold, and its standard error.
     n_terms, n_rules : (n_path,) int
         Terms (but the baseline) and rules other than 0 in the fit to all patients.
     points : tuple of Point

@@ -117,7 +117,7 @@ class PathPoint:
     penalty : float
         λ.
     deviance, error : float
-        Mean held-out deviance over folds, and its standard error.
+        Mean deviance of the patients left out of each fold, and its standard error.
     terms, rules : int
         Terms and rules that a fit to all patients keeps.
     """

@@ -271,7 +271,7 @@ class Settings(Frozen):
         "min",
         paper=UNUSED,
         group="Cross-validation",
-        meaning="`min`: λ of least held-out deviance. `1se`: the largest λ within one standard "
+        meaning="`min`: λ of least cross-validated deviance. `1se`: the largest λ within one standard "
         "error of it.",
     )
     max_rules: int | None = setting(
