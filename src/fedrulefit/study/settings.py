@@ -271,8 +271,8 @@ class Settings(Frozen):
         "min",
         paper=UNUSED,
         group="Cross-validation",
-        meaning="`min`: λ of least cross-validated deviance. `1se`: the largest λ within one standard "
-        "error of it.",
+        meaning="`min`: λ of least cross-validated deviance. `1se`: the largest λ within one "
+        "standard error of it.",
     )
     max_rules: int | None = setting(
         None,
