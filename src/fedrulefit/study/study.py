@@ -120,9 +120,9 @@ class Study(Frozen):
     @property
     def family(self) -> Family:
         """What the model's linear predictor means for this outcome."""
-        from fedrulefit.core.families import family_of
+        from fedrulefit.core.families import FAMILIES
 
-        return family_of(self.outcome.kind)
+        return FAMILIES[self.outcome.kind]()
 
     @property
     def names(self) -> tuple[str, ...]:

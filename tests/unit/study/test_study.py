@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedrulefit.core.families import FAMILIES, family_of
+from fedrulefit.core.families import FAMILIES, YesNo
 from fedrulefit.errors import StudyError
 from fedrulefit.study import PRESETS, Outcome, Settings, Study, level_key, resolve_settings
 from tests.samples import make_study, study_facts
@@ -470,4 +470,4 @@ def test_an_outcome_of_which_no_kind_is_told_is_yes_no() -> None:
     study = make_study()
     assert "kind" not in study_facts()["outcome"]
     assert study.outcome.kind == "yes/no"
-    assert study.family is family_of("yes/no")
+    assert isinstance(study.family, YesNo)

@@ -107,8 +107,16 @@ def _fill(
     for term in terms[1:]:
         predictor = graph.add("Add", predictor, term)
     graph.add("Identity", predictor, output=results[0])
-    graph.add(model.study.family.link.onnx, predictor, output=results[1])
+    graph.add("Identity", _link(graph, model, predictor), output=results[1])
     graph.add("Identity", graph.beside([given.unusual for given in inputs]), output=results[2])
+
+
+def _link(graph: _Graph, model: Model, predictor: str) -> str:
+    """Return the prediction that follows from F."""
+    for kind, second in model.study.family.link.onnx:
+        operands = [predictor] if second is None else [predictor, graph.constant(second)]
+        predictor = graph.add(kind, *operands)
+    return predictor
 
 
 class _Graph:

@@ -77,6 +77,7 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
         check_converges(objective, solution.history[0], n_rounds, asker.settings)
     asker.progress = Progress("summary", n_rounds, n_rounds, objective)
     certificate = certify(
+        public.layout,
         slopes,
         solution.weight,
         coef,

@@ -40,7 +40,7 @@ class EvaluateRequest(SumRequest):
         *(
             kind
             for family in FAMILIES.values()
-            for kind in (family.judge.sums, family.judge.within_sums)
+            for kind in (family.judge_type.sums, family.judge_type.within_sums)
         ),
         SubgroupSums,
     )
