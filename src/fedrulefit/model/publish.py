@@ -191,10 +191,16 @@ def round_model(model: Model, rounding: Rounding) -> Model:
     return replace(
         model,
         intercept=round_step(model.intercept, find_step(model.intercept, whole)),
+        baseline=_round_baseline(model.baseline, whole),
         terms=tuple(sorted(kept, key=lambda term: -term.importance)),
         provenance=replace(_round_origin(origin, cells, model), by_site=by_site),
         distribution=model.distribution and tuple(map(cells.round_shares, model.distribution)),
     )
+
+
+def _round_baseline(baseline: tuple[float, ...], information: float) -> tuple[float, ...]:
+    """Return a baseline no finer than the intercept."""
+    return tuple(round_step(own, find_step(own, information)) for own in baseline)
 
 
 def _hide_few_held_out(model: Model, rounding: Rounding, unit: float) -> Model:
@@ -232,6 +238,7 @@ class _Cells:
     rounding: Rounding
     unit: float
     family: Family
+    mean: float
 
     @classmethod
     def of(cls, model: Model, rounding: Rounding, judged: Evaluation | None) -> _Cells:
@@ -248,6 +255,7 @@ class _Cells:
             rounding,
             unit,
             model.study.family,
+            float(model.study.family.link.inverse(np.array([model.intercept]))[0]),
         )
 
     @property
@@ -275,11 +283,13 @@ class _Cells:
 
         In patients of the largest weight, and at least one.
         """
-        if events is None or patients <= 0:
-            rate = (self.events or self.least) / self.patients
+        if not self.family.counts_events:
+            mean = self.mean
+        elif events is None or patients <= 0:
+            mean = (self.events or self.least) / self.patients
         else:
-            rate = events / patients
-        return max(self.family.information(patients, rate) / self.unit, 1.0)
+            mean = events / patients
+        return max(self.family.information(patients, mean) / self.unit, 1.0)
 
     def round_sites(
         self, counts: Sequence[Counts], whole: Sequence[Counts] | None = None

@@ -51,8 +51,6 @@ class _Families(Mapping[str, "type[Family]"]):
 FAMILIES: Final = _Families(
     {
         "yes/no": "fedrulefit.core.families.yesno:YesNo",
-
-
     }
 )
 """Every family by the ``kind`` of an outcome in the study file; a study makes it with the public

@@ -163,6 +163,9 @@ class Family(ABC):
     """Columns of the baseline block: unpenalised, always in the model; one is the intercept,
     of several each begins a predictor of its own."""
 
+    counts_events: bool = False
+    """Whether :meth:`events` are what people call events: they are then told, as counts."""
+
     n_tallies: int = 1
     """Numbers of :meth:`tallies` per patient."""
 
@@ -199,6 +202,16 @@ class Family(ABC):
         So that no group that is told of is of one kind of patients. Shape (n_rows,).
         """
 
+    def tell_nothing_to_learn(self, patients: float, events: float) -> str:
+        """Return why there is nothing to learn from all sites' patients; empty if there is."""
+        del patients, events
+        return ""
+
+    def join_baseline(self, baseline: Floats) -> float:
+        """Return the intercept of F, of which :attr:`link` speaks, from (n_baseline,) numbers."""
+        (intercept,) = baseline.tolist()
+        return float(intercept)
+
     @abstractmethod
     def tallies(self, outcome: Floats) -> Floats:
         """Return what is added up of patients inside and outside rules, each within ±1.
@@ -229,7 +242,7 @@ class Family(ABC):
 
     @abstractmethod
     def information(self, patients: float, mean: float) -> float:
-        """Return the summed ∂²ℓ/∂F² of so many patients whose outcomes have this mean."""
+        """Return the summed ∂²ℓ/∂F² of so many patients for whom this is predicted, rightly."""
 
     @abstractmethod
     def effect(self, coefficient: float) -> float:

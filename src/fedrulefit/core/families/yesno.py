@@ -85,6 +85,7 @@ class YesNo(Family):
     judge_type = YesNoJudge
     judge = YesNoJudge()
     averages = True
+    counts_events = True
     effect_javascript = "Math.exp"
     tell_javascript = """(p) => {
     if (p > 0 && p < 0.001) return "below 0.1 %";
@@ -105,6 +106,12 @@ class YesNo(Family):
         """Return the outcome itself, shape (n_rows,)."""
         del weights
         return outcome
+
+    def tell_nothing_to_learn(self, patients: float, events: float) -> str:
+        """Return that there is one class only."""
+        if 0 < events < patients:
+            return ""
+        return "all patients of all sites are of one outcome class: nothing to learn"
 
     def tallies(self, outcome: Floats) -> Floats:
         """Return the outcome itself, shape (n_rows, 1)."""

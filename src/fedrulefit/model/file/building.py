@@ -54,6 +54,7 @@ def assemble(file: FilePart, study: Study) -> Model:
         study=study,
         grid=grid,
         intercept=file.intercept,
+        baseline=_baseline(file.baseline, study.family),
         terms=terms,
         privacy=PrivacyBill(
             **{**bill.model_dump(), "exact": tuple(bill.exact), "sums": tuple(bill.sums)},
@@ -77,6 +78,13 @@ def assemble(file: FilePart, study: Study) -> Model:
     )
     _check_effects(model)
     return model
+
+
+def _baseline(baseline: Sequence[float], family: Family) -> tuple[float, ...]:
+    expected = family.n_baseline if family.n_baseline > 1 else 0
+    if len(baseline) != expected:
+        raise ModelFileError(f"a baseline of {len(baseline)} numbers, where {expected} belong")
+    return tuple(baseline)
 
 
 def _rounding(part: RoundingPart) -> Rounding:

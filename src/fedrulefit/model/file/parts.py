@@ -406,6 +406,11 @@ class FilePart(Part):
     )
     grid: list[AxisPart] = Field(description="One entry per covariate, in the study's order.")
     intercept: float = Field(description="β₀.")
+    baseline: list[float] = Field(
+        default=[],
+        description="Where patients have several linear predictors, such as one for each "
+        "interval of time: each one's baseline less β₀. Left out where there is one.",
+    )
     terms: list[Annotated[RulePart | LinearPart, Field(discriminator="kind")]] = Field(
         description="Terms with a coefficient other than 0, most important first."
     )
