@@ -39,7 +39,11 @@ from fedrulefit.table import (
     frames,
     header,
     numbers,
-    outcome,
+    outcome_count,
+    outcome_levels,
+    outcome_number,
+    outcome_time,
+    outcome_yes_no,
     parquet_file,
     patient_column,
     repeats,
@@ -54,7 +58,12 @@ HERE: Final = Path(__file__).resolve().parent
 
 STUDY_PARTS: Final = (
     ("Top level", study.Study),
-    ("`[outcome]`", study.Outcome),
+    ('`[outcome]` with `kind = "yes/no"`, or without a kind', study.YesNoOutcome),
+    ('`[outcome]` with `kind = "number"`', study.NumberOutcome),
+    ('`[outcome]` with `kind = "count"`', study.CountOutcome),
+    ('`[outcome]` with `kind = "time"`', study.TimeOutcome),
+    ('`[outcome]` with `kind = "ordered"`', study.OrderedOutcome),
+    ('`[outcome]` with `kind = "classes"`', study.ClassesOutcome),
     ('`[covariates.NAME]` with `kind = "number"`', study.Number),
     ('`[covariates.NAME]` with `kind = "category"`', study.Category),
     ('`[covariates.NAME]` with `kind = "ordered"`', study.Ordered),
@@ -66,7 +75,8 @@ STUDY_PARTS: Final = (
 
 FINDING_ROOMS: Final = (
     sources, size_limit, text_file, csv_file, excel_file, parquet_file, frames,
-    header, check, numbers, covariates, outcome, weights, patient_column, repeats,
+    header, check, numbers, covariates, outcome_yes_no, outcome_number, outcome_count,
+    outcome_time, outcome_levels, weights, patient_column, repeats,
 )  # fmt: skip
 """The modules that declare findings, in the order in which a table walks through them."""
 
