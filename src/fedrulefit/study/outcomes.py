@@ -22,14 +22,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from fedrulefit.core.arrays import MAX_CODES
-from fedrulefit.core.families import family_of
+from fedrulefit.core.families import FAMILIES, make_family
 from fedrulefit.errors import StudyError
 from fedrulefit.study.fields import Frozen
 from fedrulefit.study.levels import Level, level_key
@@ -92,6 +91,11 @@ class _Outcome(Frozen):
         """The same as :attr:`title`."""
         return self.title
 
+    @property
+    def definition(self) -> str:
+        """The columns and what they mean, in a clause."""
+        raise NotImplementedError
+
     def family(self) -> Family:
         """Return what the linear predictor means for this outcome."""
         raise NotImplementedError
@@ -131,9 +135,14 @@ class YesNoOutcome(_Outcome):
                 raise ValueError("'expected_rate' must be two shares, e.g. [0.05, 0.40]")
         return self
 
+    @property
+    def definition(self) -> str:
+        """The column, and which value is the event."""
+        return f"column “{self.column}”, event {self.positive!r}, otherwise {self.negative!r}"
+
     def family(self) -> Family:
         """Return the logistic family."""
-        return family_of(self.kind)
+        return _make(self.kind)
 
 
 class NumberOutcome(_Outcome):
@@ -174,11 +183,17 @@ class NumberOutcome(_Outcome):
         """The column itself."""
         return (self.column,)
 
+    @property
+    def definition(self) -> str:
+        """The column and its range."""
+        low, high = self.range
+        return f"column “{self.column}”, {low:g} to {high:g} {self.unit}".rstrip()
+
     def family(self) -> Family:
         """Return the family of numbers in this range."""
         low, high = self.range
         robust, unit, step = self.robust, self.unit, self.step
-        return _make("number:Number", low, high, robust=robust, unit=unit, step=step)
+        return _make("number", low, high, robust=robust, unit=unit, step=step)
 
 
 class CountOutcome(_Outcome):
@@ -232,10 +247,16 @@ class CountOutcome(_Outcome):
         """All columns."""
         return tuple(self.columns.values())
 
+    @property
+    def definition(self) -> str:
+        """The column of counts, and that of their exposure."""
+        over = f" over “{self.exposure}” ({self.exposure_unit})" if self.exposure else ""
+        return f"column “{self.column}”, a count{over.replace(' ()', '')}, at most {self.most}"
+
     def family(self) -> Family:
         """Return the family of counts up to this bound."""
         return _make(
-            "count:Count",
+            "count",
             self.most,
             max_exposure=1.0 if self.max_exposure is None else self.max_exposure,
             per=self.per,
@@ -337,9 +358,19 @@ class TimeOutcome(_Outcome):
         """The shortest time that a patient counts as followed."""
         return self.horizons[-1] / INSTANT
 
+    @property
+    def definition(self) -> str:
+        """The columns, which value is the event, and where follow-up ends."""
+        late = f", from “{self.entry}” on" if self.entry else ""
+        end = f"{self.horizons[-1]:g} {self.unit}".rstrip()
+        return (
+            f"time “{self.time}”{late}, event “{self.event}” {self.positive!r}, otherwise "
+            f"{self.negative!r}; followed to {end} at most"
+        )
+
     def family(self) -> Family:
         """Return the family of times with these intervals and horizons."""
-        return _make("time:Time", self.inner_cuts, self.horizons, unit=self.unit)
+        return _make("time", self.inner_cuts, self.horizons, unit=self.unit)
 
 
 class _LevelledOutcome(_Outcome):
@@ -360,9 +391,14 @@ class _LevelledOutcome(_Outcome):
             raise ValueError("'levels' names one level twice (1, 1.0 and \"1\" are the same)")
         return self
 
+    @property
+    def definition(self) -> str:
+        """The column and its levels."""
+        return f"column “{self.column}”, {', '.join(str(level) for level in self.levels)}"
+
     def family(self) -> Family:
-        """Refuse: there is none yet."""
-        raise _not_yet(self.kind)
+        """Return the family of these levels."""
+        return _make(self.kind, self.levels)
 
 
 class OrderedOutcome(_LevelledOutcome):
@@ -451,18 +487,11 @@ def _check_two_values(positive: Level, negative: Level) -> None:
         )
 
 
-def _make(home: str, *args: Any, **kwargs: Any) -> Family:
-    """Return a family by its module and class; it is loaded when a study first asks for it."""
-    module, _, name = home.partition(":")
-    place = f"fedrulefit.core.families.{module}"
-    try:
-        family = getattr(import_module(place), name)
-    except ModuleNotFoundError as missing:
-        if missing.name != place:
-            raise
-        raise _not_yet(module) from None
-    made: Family = family(*args, **kwargs)
-    return made
+def _make(kind: str, *args: Any, **facts: Any) -> Family:
+    """Return the family of a kind; it is loaded when a study first asks for it."""
+    if kind not in FAMILIES:
+        raise _not_yet(kind)
+    return make_family(kind, *args, **facts)
 
 
 def _not_yet(kind: str) -> StudyError:

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -54,8 +54,8 @@ class Link:
         The mean of the outcome → F.
     sql : callable
         An expression for F, and how the database writes a number → an expression for the mean.
-    onnx : sequence of (str, float or None)
-        The ONNX operators that make F the mean, each with its second operand if it has one.
+    onnx : tuple of (str,) or (str, float)
+        The ONNX operators that make F the mean, one after another; some take a number, too.
     javascript : str
         A function from F to the mean.
     """
@@ -64,7 +64,7 @@ class Link:
     inverse: Callable[[Floats], Floats]
     forward: Callable[[Floats], Floats]
     sql: Callable[[str, Callable[[float], str]], str]
-    onnx: Sequence[tuple[str, float | None]]
+    onnx: tuple[tuple[str] | tuple[str, float], ...]
     javascript: str
 
 

@@ -20,7 +20,12 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
-from fedrulefit.core.families.ratios import LEAST_SPAN, ratio_ticks
+from fedrulefit.core.families.ratios import (
+    LEAST_SPAN,
+    TELL_SHARE_JAVASCRIPT,
+    ratio_ticks,
+    tell_share,
+)
 from fedrulefit.core.families.yesno_judge import YesNoJudge
 
 STEEPEST: Final = 708.0
@@ -42,7 +47,7 @@ LOGISTIC: Final = Link(
     inverse=expit,
     forward=logit,
     sql=_write_sql,
-    onnx=(("Sigmoid", None),),
+    onnx=(("Sigmoid",),),
     javascript="(f) => (f >= 0 ? 1 / (1 + Math.exp(-f)) : Math.exp(f) / (1 + Math.exp(f)))",
 )
 
@@ -87,11 +92,7 @@ class YesNo(Family):
     averages = True
     counts_events = True
     effect_javascript = "Math.exp"
-    tell_javascript = """(p) => {
-    if (p > 0 && p < 0.001) return "below 0.1 %";
-    if (p < 1 && p > 0.999) return "above 99.9 %";
-    return (100 * p).toFixed(1) + " %";
-  }"""
+    tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     most_slope = 1.0
     most_curvature = 0.25
@@ -156,7 +157,7 @@ class YesNo(Family):
 
     def tell(self, prediction: float) -> str:
         """Return a probability in percent."""
-        return f"{100 * prediction:.1f} %"
+        return tell_share(prediction)
 
     def tell_move(self, most: float) -> str:
         """Return how far log-odds and risk can move: σ is steepest at ½."""
