@@ -276,17 +276,33 @@ class Measures:
             if np.isnan(low) != np.isnan(high) or np.isnan(low) < np.isnan(value):
                 raise ValueError("a measure knows half of its interval")
 
+    @property
+    def with_outcome(self) -> float:
+        """Patients with the outcome."""
+        return self.events
+
+    @property
+    def fewest(self) -> float:
+        """Patients with the outcome, or those without: which are fewer."""
+        return min(self.events, self.patients - self.events)
+
+    @property
+    def counts(self) -> tuple[float, float]:
+        """Patients, and those with the outcome."""
+        return self.patients, self.events
+
     def rounded(self, base: float) -> Measures:
         """Return counts as multiples of `base` and the rest with three decimals.
 
         Exact measures of few patients give away the table that they were computed from.
         """
         facts = {name: round(value, 3) for name, value in vars(self).items()}
-        counts = round_to(np.array([self.patients, self.events]), base)
+        counts = round_to(np.array(self.counts), base)
         return Measures(**facts).with_counts(*counts.tolist())
 
-    def with_counts(self, patients: float, events: float) -> Measures:
+    def with_counts(self, *counts: float) -> Measures:
         """Return the same with rounded counts, and the share that follows from them."""
+        patients, events = counts
         observed = round(min(events / patients, 1.0), 3) if patients > 0 else float("nan")
         return replace(self, patients=patients, events=events, observed=observed)
 
