@@ -207,7 +207,8 @@ class Judge(ABC, Generic[Sums, Measures]):
     def round(self, found: Measures, rounding: Rounding, unit: float) -> Measures:
         """Return measures as they may be published: rounded counts, and the rest coarse."""
         counts = (rounding.count(x, unit) for x in found.counts)
-        return found.rounded(rounding.multiple * unit).with_counts(*counts)
+        told: Measures = found.rounded(rounding.multiple * unit).with_counts(*counts)
+        return told
 
     @abstractmethod
     def publish(

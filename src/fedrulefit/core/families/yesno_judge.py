@@ -16,6 +16,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import yesno_hospitals, yesno_published, yesno_within
+from fedrulefit.core.families.hospitals import SUMMARY_COLUMNS
 from fedrulefit.core.families.judge import Column, Facts, Judge, Summary
 from fedrulefit.core.families.yesno_calibration import FEWEST
 from fedrulefit.core.families.yesno_measures import (
@@ -61,13 +62,7 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         Column("observed", "Observed share with the outcome", holds="rate"),
         Column("expected", "Predicted share"),
     )
-    summary_columns = (
-        Column("hospitals", "Hospitals"),
-        Column("mean", "Mean over hospitals"),
-        Column("low", "95 % interval of the mean", upto="high"),
-        Column("new_low", "A further hospital (95 % prediction interval)", upto="new_high"),
-        Column("tau", "Differences beyond chance, τ"),
-    )
+    summary_columns = SUMMARY_COLUMNS
     group_columns = (
         Column("above", "Predicted risk", upto="below", holds="edge"),
         Column("predicted", "Its mean, estimated"),

@@ -41,6 +41,8 @@ from scipy.special import expit
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.crossing import find_crossing
+from fedrulefit.core.families.grouping import group_bins, group_ends
+from fedrulefit.core.families.intervals import check_interval
 from fedrulefit.core.families.yesno_calibration import calibrate
 from fedrulefit.core.families.yesno_sums import ScoreSums
 from fedrulefit.core.rounding import round_to
@@ -196,13 +198,12 @@ def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> list[Group]:
     Each is of neighbouring bins.
     """
     weight = sums.cases + sums.others
-    middle = (np.cumsum(weight) - 0.5 * weight) / weight.sum()
-    group = np.minimum((middle * n_groups).astype(np.int64), n_groups - 1)
+    group = group_bins(weight, n_groups)
     parts = (weight, weight * bin_means(sums), sums.cases)
     in_group, chances, cases = (np.bincount(group, part, n_groups) for part in parts)
     held = in_group > 0
     found = np.flatnonzero(held)
-    above, below = (sums.ends[np.searchsorted(group, found, side)] for side in ("left", "right"))
+    above, below = group_ends(group, sums.ends, found)
     patients: Floats = in_group[held].astype(np.float64)
     observed = cases[held] / patients
     columns = [
@@ -271,10 +272,7 @@ class Measures:
             (self.slope_low, self.slope, self.slope_high),
             (self.intercept_low, self.intercept, self.intercept_high),
         ):
-            if low > value or value > high:
-                raise ValueError("a measure lies outside of its interval")
-            if np.isnan(low) != np.isnan(high) or np.isnan(low) < np.isnan(value):
-                raise ValueError("a measure knows half of its interval")
+            check_interval(low, value, high)
 
     @property
     def with_outcome(self) -> float:
