@@ -61,7 +61,6 @@ from fedrulefit.core.rounding import (
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import Counts, LinearTerm, Model, Provenance, RuleTerm, Term
 from fedrulefit.model.evaluation import Evaluation
-from fedrulefit.privacy.policy import MIN_COUNT
 
 AnyTerm = TypeVar("AnyTerm", RuleTerm, LinearTerm)
 
@@ -207,7 +206,7 @@ def _hide_few_held_out(model: Model, rounding: Rounding, unit: float) -> Model:
     """Return the model without what its rules tell of too few held-out patients."""
     judged = model.evaluation
     told = judged and judged.rounded(rounding, unit)
-    least = max(MIN_COUNT, rounding.smallest, rounding.multiple) * unit
+    least = rounding.least(unit)
     whole = Counts(0, 0) if judged is None else _total(judged.total)
 
     def hide(term: RuleTerm) -> RuleTerm:
@@ -223,7 +222,7 @@ def _hide_few_held_out(model: Model, rounding: Rounding, unit: float) -> Model:
 
 def _total(found: Any) -> Counts:
     """Return how many patients were judged."""
-    return Counts(found.patients, found.events)
+    return Counts(found.patients, found.with_outcome)
 
 
 @dataclass(frozen=True)

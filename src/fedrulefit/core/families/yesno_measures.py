@@ -42,6 +42,8 @@ from scipy.special import expit
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.crossing import find_crossing
 from fedrulefit.core.families.areas import find_ends
+from fedrulefit.core.families.grouping import group_bins, group_ends
+from fedrulefit.core.families.intervals import check_interval
 from fedrulefit.core.families.yesno_calibration import calibrate
 from fedrulefit.core.families.yesno_sums import ScoreSums
 from fedrulefit.core.rounding import round_to
@@ -161,13 +163,12 @@ def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> list[Group]:
     Each is of neighbouring bins.
     """
     weight = sums.cases + sums.others
-    middle = (np.cumsum(weight) - 0.5 * weight) / weight.sum()
-    group = np.minimum((middle * n_groups).astype(np.int64), n_groups - 1)
+    group = group_bins(weight, n_groups)
     parts = (weight, weight * bin_means(sums), sums.cases)
     in_group, chances, cases = (np.bincount(group, part, n_groups) for part in parts)
     held = in_group > 0
     found = np.flatnonzero(held)
-    above, below = (sums.ends[np.searchsorted(group, found, side)] for side in ("left", "right"))
+    above, below = group_ends(group, sums.ends, found)
     patients: Floats = in_group[held].astype(np.float64)
     observed = cases[held] / patients
     columns = [
@@ -236,10 +237,22 @@ class Measures:
             (self.slope_low, self.slope, self.slope_high),
             (self.intercept_low, self.intercept, self.intercept_high),
         ):
-            if low > value or value > high:
-                raise ValueError("a measure lies outside of its interval")
-            if np.isnan(low) != np.isnan(high) or np.isnan(low) < np.isnan(value):
-                raise ValueError("a measure knows half of its interval")
+            check_interval(low, value, high)
+
+    @property
+    def with_outcome(self) -> float:
+        """Patients with the outcome."""
+        return self.events
+
+    @property
+    def fewest(self) -> float:
+        """Patients with the outcome, or those without: which are fewer."""
+        return min(self.events, self.patients - self.events)
+
+    @property
+    def counts(self) -> tuple[float, float]:
+        """Patients, and those with the outcome."""
+        return self.patients, self.events
 
     def rounded(self, base: float) -> Measures:
         """Return counts as multiples of `base` and the rest with three decimals.
@@ -247,11 +260,12 @@ class Measures:
         Exact measures of few patients give away the table that they were computed from.
         """
         facts = {name: round(value, 3) for name, value in vars(self).items()}
-        counts = round_to(np.array([self.patients, self.events]), base)
+        counts = round_to(np.array(self.counts), base)
         return Measures(**facts).with_counts(*counts.tolist())
 
-    def with_counts(self, patients: float, events: float) -> Measures:
+    def with_counts(self, *counts: float) -> Measures:
         """Return the same with rounded counts, and the share that follows from them."""
+        patients, events = counts
         observed = round(min(events / patients, 1.0), 3) if patients > 0 else float("nan")
         return replace(self, patients=patients, events=events, observed=observed)
 
