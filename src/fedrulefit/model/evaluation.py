@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families import Family, family_of
+from fedrulefit.core.families import Family, make_family
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.sums import Packing
 from fedrulefit.model import frames
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ALL_SITES: Final = "all sites"
-_YES_NO: Final = family_of("yes/no")
+_YES_NO: Final = make_family("yes/no")
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 from pydantic import Field
 
-from fedrulefit.core.families import family_of
+from fedrulefit.core.families import make_family
 from fedrulefit.core.families.yesno_sums import EDGES, N_BINS, ScoreSums, sum_log_odds
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model.evaluation import Evaluation
@@ -79,7 +79,7 @@ def _upgrade_evaluation(facts: Any) -> dict[str, Any] | None:
     means = np.clip(summed / (with_it + without_it), 0, 1)
     log_odds, odds_squares = sum_log_odds(means, with_it, without_it, means < 0.5)
     sums = ScoreSums(cases, others, float(chances.sum()), squares, loss, log_odds, odds_squares)
-    judge = family_of("yes/no").judge
+    judge = make_family("yes/no").judge
     sites = {site: read_measures(found, judge, site) for site, found in old.sites.items()}
     return evaluation_facts(Evaluation(sums, sites)) if sums.total > 0 else None
 
