@@ -60,6 +60,21 @@ def estimate_ratio(value: float, error: float, n: float) -> Estimate:
     return value, math.exp(low), math.exp(high)
 
 
+def spread_of_logs(influence: float, n: float) -> float:
+    """Return the standard error of the logarithm of a mean loss, or of a ratio of two.
+
+    It is as of five patients fewer, roughly: what is off most adds most, and few samples have it.
+
+    Parameters
+    ----------
+    influence : float
+        Mean square of what one patient moves it by, times n.
+    n : float
+        Patients.
+    """
+    return math.sqrt(max(influence, 0.0) / n) * n / max(n - 5, 1)
+
+
 def estimate_explained(left: float, whole: float, influence: float, n: float) -> Estimate:
     """Return an explained share with its interval.
 
@@ -74,7 +89,7 @@ def estimate_explained(left: float, whole: float, influence: float, n: float) ->
     """
     if not whole > 0:
         return UNKNOWN
-    ratio, low, high = estimate_ratio(left / whole, math.sqrt(max(influence, 0.0) / n), n)
+    ratio, low, high = estimate_ratio(left / whole, spread_of_logs(influence, n), n)
     return 1 - ratio, 1 - high, 1 - low
 
 

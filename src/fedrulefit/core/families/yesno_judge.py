@@ -18,6 +18,7 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import yesno_hospitals, yesno_published, yesno_within
 from fedrulefit.core.families.hospitals import SUMMARY_COLUMNS
 from fedrulefit.core.families.judge import Column, Facts, Judge, Summary
+from fedrulefit.core.families.telling import tell_gaps, tell_interval, tell_known
 from fedrulefit.core.families.yesno_calibration import FEWEST
 from fedrulefit.core.families.yesno_measures import (
     FEWEST_RANKED,
@@ -32,7 +33,6 @@ from fedrulefit.core.families.yesno_measures import (
 from fedrulefit.core.families.yesno_sums import ScoreSums, add_scores, coarsen, count_scores
 from fedrulefit.core.families.yesno_within import Within, WithinSums
 from fedrulefit.core.rounding import EXACT, Rounding
-from fedrulefit.numerals import write_minus
 
 _HAD_OR_NOT: Final = "had, or had not, the outcome"
 
@@ -171,7 +171,7 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
             ("events", f"{found.events:g}"),
             ("AUC (95 % CI)", _tell_area(found)),
             ("Brier", f"{found.brier:.3f}"),
-            ("slope", _tell_number(found.slope, 2)),
+            ("slope", tell_known(found.slope, 2)),
         ]
 
     def tell_summary(self, sites: Sequence[Measures]) -> str:
@@ -180,11 +180,7 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
 
     def tell_unknown(self, found: Mapping[str, Measures]) -> str:
         """Return which measures of whom are not known, and why."""
-        gaps: dict[str, list[str]] = {}
-        for name, measures in found.items():
-            for gap in _list_gaps(measures):
-                gaps.setdefault(gap, []).append(name)
-        return " ".join(f"Not told of {_join(names)}: {gap}." for gap, names in gaps.items())
+        return tell_gaps({name: _list_gaps(measures) for name, measures in found.items()})
 
     def tell_span(self, sites: Sequence[Measures]) -> str:
         """Return from what to what the sites' AUCs go, in a sentence."""
@@ -200,30 +196,18 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
 
 def _tell_area(found: Measures) -> str:
     """Return the AUC, with its interval where that is known."""
-    if np.isnan(found.auc_low):
-        return _tell_number(found.auc, 3)
-    return f"{found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f})"
+    return tell_interval(found.auc_low, found.auc, found.auc_high, 3)
 
 
 def _tell_slope(found: Measures) -> str:
     """Return the calibration slope, with its interval where that is known."""
-    if np.isnan(found.slope):
-        return _tell_number(found.slope, 2)
-    return write_minus(f"{found.slope:.2f} ({found.slope_low:.2f} to {found.slope_high:.2f})")
+    return tell_interval(found.slope_low, found.slope, found.slope_high, 2)
 
 
 def _tell_level(found: Measures) -> str:
     """Return how sure the intervals are, where any is known."""
     none = np.isnan(found.auc_low) and np.isnan(found.slope)
     return "" if none else "; in brackets 95 % intervals"
-
-
-def _tell_number(value: float, digits: int) -> str:
-    return "not known" if np.isnan(value) else f"{value:.{digits}f}"
-
-
-def _join(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _list_gaps(found: Measures) -> list[str]:
