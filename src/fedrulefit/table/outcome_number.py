@@ -147,5 +147,5 @@ def check_number(columns: Columns, outcome: NumberOutcome) -> tuple[Floats | Non
         if n_between:
             facts = {"n": n_between, "all": numbers.n_known, "step": f"{outcome.step:g}"}
             findings.append(OUTCOME_STEP.of(name, **facts))
-    y = np.clip(numbers.values, low, high)
-    return y, findings + check_constant(name, y)
+    findings += check_constant(name, numbers.values)
+    return np.clip(numbers.values, low, high), findings

@@ -157,7 +157,7 @@ def _check_entries(
     x, last = entries.values, outcome.horizons[-1]
     faults = (
         (TIME_NEGATIVE, entries.count(x < 0)),
-        (ENTRY_LATE, entries.count(times.known & (x > times.values))),
+        (ENTRY_LATE, entries.count(times.known & (times.values >= 0) & (x > times.values))),
         (ENTRY_BEYOND, entries.count(x >= last)),
     )
     name = str(outcome.entry)
