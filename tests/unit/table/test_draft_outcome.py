@@ -47,9 +47,9 @@ EACH: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "an event beside a time": ({"time": TIMES, "died": [0, 1] * 30}, {"outcome": "died"}, "yes/no"),
     "a pair": ({"x": TIMES, "y": ["a", "b"] * 30}, {"outcome": "x,y"}, "time"),
-    "a pair by options": ({"x": TIMES, "y": ["a", "b"] * 30}, {"time": "x", "event": "yn"}, "time"),
+    "a pair by options": ({"x": TIMES, "y": ["a", "b"] * 30}, {"time": "x", "event": "y"}, "time"),
     "a time alone": ({"x": TIMES, "status": [1, 2] * 30}, {"time": "x"}, "time"),
-    "an event alone": ({"days": TIMES, "y": [1, 0] * 30}, {"event": "yn"}, "time"),
+    "an event alone": ({"days": TIMES, "y": [1, 0] * 30}, {"event": "y"}, "time"),
     "a time by its name": (
         {"lenfol": TIMES, "status": [1, 0] * 30},
         {"outcome": "lenfol"},
