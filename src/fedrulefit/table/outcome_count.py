@@ -65,8 +65,7 @@ def _read_counts(raw: Raw, outcome: CountOutcome) -> tuple[Floats, list[Finding]
     findings += [kind.of(name, n=n, all=numbers.n_known) for kind, n in faults if n]
     if not faults[0][1]:
         findings += check_bounds(name, numbers, 0, outcome.most, outcome.unit)
-    y = np.clip(x, 0, outcome.most)
-    return y, findings + check_constant(name, y)
+    return np.clip(x, 0, outcome.most), findings + check_constant(name, x)
 
 
 def _read_exposures(raw: Raw, outcome: CountOutcome) -> tuple[Floats, list[Finding]]:

@@ -15,14 +15,15 @@ from fedrulefit.table.codes import find_codes
 from fedrulefit.table.columns import Columns, Raw
 from fedrulefit.table.covariates import MOSTLY_OUT_OF_RANGE, OUT_OF_RANGE
 from fedrulefit.table.findings import Finding, FindingKind, error, list_codes, warning
-from fedrulefit.table.numbers import UNKNOWN_WORD, number_faults
+from fedrulefit.table.numbers import NOT_A_NUMBER, UNKNOWN_WORD, number_faults
 from fedrulefit.table.outcome_yes_no import ONE_CLASS, OUTCOME_MISSING
 
 OUTCOME_CODE: Final = error(
     "outcome-code",
     "{n} of {all} values are {codes}, which the outcome cannot be: this looks like a code for a "
     "missing value, but would count as one",
-    "fill the outcome in, or leave these patients out; if they are values, widen the study's range",
+    "fill the outcome in, or leave these patients out; if they are values, the study's bounds "
+    "do not fit",
 )
 OUTCOME_CODE_INSIDE: Final = warning(
     "outcome-code-inside",
@@ -36,7 +37,11 @@ OUTCOME_STEP: Final = warning(
     "check the values, or take 'step' out of the study, with all sites",
 )
 
-_FILL_IN: Final = "fill it in, or leave these patients out"
+_FILL_IN: Final = {
+    UNKNOWN_WORD.code: "fill it in, or leave these patients out",
+    NOT_A_NUMBER.code: "take out units and remarks, and leave out patients without an outcome",
+}
+"""Advice that does not name a code in the study: an outcome has none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +98,7 @@ def read_numbers(
 
 
 def _advise(fault: Finding) -> Finding:
-    """Return a fault without the advice to name a code in the study: an outcome has none."""
-    return replace(fault, advice=_FILL_IN) if fault.code == UNKNOWN_WORD.code else fault
+    return replace(fault, advice=_FILL_IN.get(fault.code, fault.advice))
 
 
 def _find_codes(
@@ -143,5 +147,5 @@ def check_number(columns: Columns, outcome: NumberOutcome) -> tuple[Floats | Non
         if n_between:
             facts = {"n": n_between, "all": numbers.n_known, "step": f"{outcome.step:g}"}
             findings.append(OUTCOME_STEP.of(name, **facts))
-    y = np.clip(numbers.values, low, high)
-    return y, findings + check_constant(name, y)
+    findings += check_constant(name, numbers.values)
+    return np.clip(numbers.values, low, high), findings

@@ -17,6 +17,7 @@ from fedrulefit.study import TimeOutcome
 from fedrulefit.table.cells import match_levels
 from fedrulefit.table.columns import Columns, Raw
 from fedrulefit.table.findings import Finding, error, warning
+from fedrulefit.table.names import names_censoring
 from fedrulefit.table.outcome_number import OutcomeNumbers, read_numbers
 from fedrulefit.table.outcome_yes_no import OUTCOME_MISSING, check_words, tell_values
 
@@ -140,7 +141,8 @@ def _read_events(raw: Raw, outcome: TimeOutcome) -> tuple[Floats, list[Finding]]
     events, unknown = match_levels(raw, (outcome.negative, outcome.positive))
     n_unknown = int(unknown.sum())
     n_missing = int(np.isnan(events).sum()) - n_unknown
-    findings = check_words(name, outcome)
+    # In a column called "censored" a no is the event.
+    findings = [] if names_censoring(name) else check_words(name, outcome)
     if n_missing:
         findings.append(OUTCOME_MISSING.of(name, n=n_missing, all=events.size))
     if n_unknown:
@@ -155,7 +157,7 @@ def _check_entries(
     x, last = entries.values, outcome.horizons[-1]
     faults = (
         (TIME_NEGATIVE, entries.count(x < 0)),
-        (ENTRY_LATE, entries.count(times.known & (x > times.values))),
+        (ENTRY_LATE, entries.count(times.known & (times.values >= 0) & (x > times.values))),
         (ENTRY_BEYOND, entries.count(x >= last)),
     )
     name = str(outcome.entry)
