@@ -167,6 +167,12 @@ class NumberOutcome(_Outcome):
         description="False: the mean is predicted (squared error). True: a value far from its "
         "prediction counts less (pseudo-Huber loss), for outcomes with outliers.",
     )
+    outlier: float | None = Field(
+        default=None,
+        gt=0,
+        description="With `robust`: from which error on, in the unit. Left out, a twentieth of "
+        "the range.",
+    )
     label: str = Field(default="", description=_LABEL)
 
     @model_validator(mode="after")
@@ -192,8 +198,15 @@ class NumberOutcome(_Outcome):
     def family(self) -> Family:
         """Return the family of numbers in this range."""
         low, high = self.range
-        robust, unit, step = self.robust, self.unit, self.step
-        return _make("number", low, high, robust=robust, unit=unit, step=step)
+        return _make(
+            "number",
+            low,
+            high,
+            robust=self.robust,
+            outlier=self.outlier,
+            unit=self.unit,
+            step=self.step,
+        )
 
 
 class CountOutcome(_Outcome):

@@ -51,6 +51,7 @@ class _Families(Mapping[str, "type[Family]"]):
 FAMILIES: Final = _Families(
     {
         "yes/no": "fedrulefit.core.families.yesno:YesNo",
+        "number": "fedrulefit.core.families.number:Number",
     }
 )
 """Every family by the ``kind`` of an outcome in the study file; a study makes it with the public
