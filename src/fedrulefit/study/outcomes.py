@@ -82,6 +82,11 @@ class _Outcome(Frozen):
         return ()
 
     @property
+    def averages(self) -> bool:
+        """Whether the paper's solver can learn it: a patient's slope has a bound of its own."""
+        return False
+
+    @property
     def title(self) -> str:
         """The outcome in words: its label, or the name of its column."""
         return self.label or self.column
@@ -136,6 +141,11 @@ class YesNoOutcome(_Outcome):
         return self
 
     @property
+    def averages(self) -> bool:
+        """It can: it is the paper's."""
+        return True
+
+    @property
     def definition(self) -> str:
         """The column, and which value is the event."""
         return f"column “{self.column}”, event {self.positive!r}, otherwise {self.negative!r}"
@@ -188,6 +198,11 @@ class NumberOutcome(_Outcome):
     def numeric(self) -> tuple[str, ...]:
         """The column itself."""
         return (self.column,)
+
+    @property
+    def averages(self) -> bool:
+        """It can where large errors count linearly."""
+        return self.robust
 
     @property
     def definition(self) -> str:
