@@ -16,8 +16,6 @@ from fedrulefit.core.families.count_sums import STEP, CountSums
 
 MOST, LONGEST, PER = 20.0, 365.0, 30.0
 JUDGE = CountJudge(MOST, LONGEST, PER, unit="admissions", exposure_unit="days")
-LEAST = 1 + MOST * STEP
-"""Tolerance: what rounding can move a patient's mean deviance or error by."""
 
 
 @st.composite
@@ -25,9 +23,8 @@ def patients(draw: st.DrawFn) -> Any:
     """Rates per 30 days, counts, exposures in days, weights and sites of some patients."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n_rows = draw(st.integers(20, 500))
-    rate = np.exp(
-        rng.normal(np.log(draw(st.floats(0.05, 0.4))), draw(st.floats(0.05, 0.9)), n_rows)
-    )
+    place, spread = np.log(draw(st.floats(0.05, 0.4))), draw(st.floats(0.05, 0.9))
+    rate = np.exp(rng.normal(place, spread, n_rows))
     exposure = rng.uniform(20, LONGEST, n_rows)
     true = rate ** draw(st.floats(0.3, 1.5)) * draw(st.floats(0.5, 2))
     more = rng.gamma(2, 0.5, n_rows) if draw(st.booleans()) else 1.0
@@ -97,10 +94,11 @@ def test_the_slope_is_that_of_statsmodels_on_the_patients(made: Any) -> None:
     usual = sm.GLM(
         count, sm.add_constant(at), family=sm.families.Poisson(), offset=np.log(exposure)
     ).fit()
-    error = max(fit.bse[1], usual.bse[1])
-    assert abs(found.slope - fit.params[1]) <= 0.02 + 0.3 * error
     width = (found.slope_high - found.slope_low) / 2
-    assert width >= 1.9 * usual.bse[1] * 0.9
+    assert abs(found.slope - fit.params[1]) <= 0.02 + 0.5 * width
+    if at.std() > 0.3 and count.sum() >= 50:
+        assert abs(found.slope - fit.params[1]) <= 0.02 + 0.2 * width
+        assert width >= 0.85 * 1.96 * usual.bse[1]
 
 
 @settings(max_examples=100, deadline=None)

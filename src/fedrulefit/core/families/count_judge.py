@@ -18,7 +18,7 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import count_measures, count_published, explained_within
 from fedrulefit.core.families.count_measures import FEWEST_EVENTS, Group, Measures, Scale
 from fedrulefit.core.families.count_sums import CountSums, add_counts, coarsen, count_events
-from fedrulefit.core.families.explained_within import Within, WithinSums
+from fedrulefit.core.families.explained_within import ExplainedSums, Within
 from fedrulefit.core.families.hospitals import (
     PLAIN,
     SUMMARY_COLUMNS,
@@ -62,7 +62,7 @@ class CountJudge(Judge[CountSums, Measures]):
 
     sums = CountSums
     measures = Measures
-    within_sums = WithinSums
+    within_sums = ExplainedSums
     within = Within
 
     measure_columns = (
@@ -153,14 +153,14 @@ class CountJudge(Judge[CountSums, Measures]):
         """Return all measures: :func:`count_measures.measure`."""
         return count_measures.measure(sums, self.scale)
 
-    def place_within(self, sums: CountSums, least: float) -> WithinSums:
+    def place_within(self, sums: CountSums, least: float) -> ExplainedSums:
         """Return what one site adds: :func:`explained_within.place_explained`."""
         if sums.total <= 0 or float(sums.people_with.sum()) < max(least, FEWEST_EVENTS):
             return explained_within.NOBODY
         parts = count_measures.explain(sums, self.scale.most, within=True)
         return explained_within.place_explained(*parts, sums.total, least)
 
-    def measure_within(self, total: WithinSums) -> Within | None:
+    def measure_within(self, total: ExplainedSums) -> Within | None:
         """Return the mean D² within hospitals: :func:`explained_within.measure_within`."""
         return explained_within.measure_within(total)
 
