@@ -47,8 +47,8 @@ class Link:
         The mean of the outcome → F.
     sql : callable
         An expression for F, and how the database writes a number → an expression for the mean.
-    onnx : str
-        The ONNX operator that makes F the mean.
+    onnx : tuple of (str,) or (str, float)
+        The ONNX operators that make F the mean, one after another; some take a number, too.
     javascript : str
         A function from F to the mean.
     """
@@ -57,7 +57,7 @@ class Link:
     inverse: Callable[[Floats], Floats]
     forward: Callable[[Floats], Floats]
     sql: Callable[[str, Callable[[float], str]], str]
-    onnx: str
+    onnx: tuple[tuple[str] | tuple[str, float], ...]
     javascript: str
 
 
@@ -126,39 +126,39 @@ class Words:
 
 
 class Family(ABC):
-    """A kind of outcome; its instances have no state."""
+    """A kind of outcome; its instances know what is public of it, and nothing else."""
 
     kind: ClassVar[str]
     """As ``outcome.kind`` in the study file."""
 
-    link: ClassVar[Link]
-    words: ClassVar[Words]
+    link: Link
+    words: Words
 
-    judge: ClassVar[Judge[Any, Any]]
+    judge: Judge[Any, Any]
     """How predictions are judged on patients that a model was not learnt from."""
 
-    effect_javascript: ClassVar[str]
+    effect_javascript: str
     """:meth:`effect` as a JavaScript function."""
 
-    tell_javascript: ClassVar[str]
+    tell_javascript: str
     """A JavaScript function from a prediction to its text."""
 
-    least_span: ClassVar[float]
+    least_span: float
     """A change of F so small that a drawing need not stretch it."""
 
-    n_baseline: ClassVar[int] = 1
+    n_baseline: int = 1
     """Columns of the baseline block: unpenalised, always in the model; one is the intercept."""
 
-    most_slope: ClassVar[float]
+    most_slope: float
     """Largest |∂ℓ/∂F| of any patient."""
 
-    most_curvature: ClassVar[float]
+    most_curvature: float
     """Largest ∂²ℓ/∂F² of any patient."""
 
-    most_conjugate: ClassVar[float]
+    most_conjugate: float
     """Largest |ℓ*| of any patient, at any shrunk slope."""
 
-    separated: ClassVar[float] = -math.inf
+    separated: float = -math.inf
     """A mean loss below it is reached only on the way to infinite coefficients, where solvers
     stop; −∞ for a loss that finite ones minimise."""
 
@@ -208,5 +208,8 @@ class Family(ABC):
         """Return what it means for a patient that F moves by at most `most`, in a clause."""
 
     @abstractmethod
-    def start(self, outcome: Floats, weights: Floats) -> float | None:
-        """Return the constant F of least loss; None where no finite one is (nothing to learn)."""
+    def start(self, outcome: Floats, weights: Floats) -> float | Floats | None:
+        """Return the constant F of least loss; None where no finite one is (nothing to learn).
+
+        Where the baseline has several columns, one constant for each, shape (n_baseline,).
+        """

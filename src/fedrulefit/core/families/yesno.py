@@ -20,6 +20,7 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.ratios import TELL_SHARE_JAVASCRIPT, ratio_ticks, tell_share
 from fedrulefit.core.families.yesno_judge import YesNoJudge
 
 STEEPEST: Final = 708.0
@@ -41,7 +42,7 @@ LOGISTIC: Final = Link(
     inverse=expit,
     forward=logit,
     sql=_write_sql,
-    onnx="Sigmoid",
+    onnx=(("Sigmoid",),),
     javascript="(f) => (f >= 0 ? 1 / (1 + Math.exp(-f)) : Math.exp(f) / (1 + Math.exp(f)))",
 )
 
@@ -83,11 +84,7 @@ class YesNo(Family):
     words = WORDS
     judge = YesNoJudge()
     effect_javascript = "Math.exp"
-    tell_javascript = """(p) => {
-    if (p > 0 && p < 0.001) return "below 0.1 %";
-    if (p < 1 && p > 0.999) return "above 99.9 %";
-    return (100 * p).toFixed(1) + " %";
-  }"""
+    tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = math.log(1.5)
     most_slope = 1.0
     most_curvature = 0.25
@@ -133,14 +130,11 @@ class YesNo(Family):
 
     def effect_ticks(self, low: float, high: float) -> list[tuple[float, float]]:
         """Return powers of two, or of four and so on: five or six at most."""
-        step = max(1, math.ceil((high - low) / math.log(2) / 5))
-        first = math.ceil(low / math.log(2) / step) * step
-        last = math.floor(high / math.log(2) / step) * step
-        return [(k * math.log(2), 2.0**k) for k in range(first, last + 1, step)]
+        return ratio_ticks(low, high)
 
     def tell(self, prediction: float) -> str:
         """Return a probability in percent."""
-        return f"{100 * prediction:.1f} %"
+        return tell_share(prediction)
 
     def tell_move(self, most: float) -> str:
         """Return how far log-odds and risk can move: σ is steepest at ½."""
