@@ -18,8 +18,9 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 
+from fedrulefit.core.families.areas import logit_effect
 from fedrulefit.core.families.judge import Summary
 from fedrulefit.core.families.yesno_measures import Measures
 from fedrulefit.core.heterogeneity import FEWEST, Across, combine
@@ -34,17 +35,8 @@ _WELL_KNOWN: Final = 10
 
 
 def area_effect(found: Measures) -> Effect | None:
-    """Return the logit of a hospital's AUC, and its standard error; None if unknown.
-
-    Where the interval ends at 1, its lower half tells the error.
-    """
-    low, centre, high = found.auc_low, found.auc, found.auc_high
-    if not 0 < low < centre < 1:
-        return None
-    near, far = logit(np.array([centre, low]))
-    if not high < 1:
-        return float(near), float((near - far) / Z95)
-    return float(near), float((logit(high) - far) / (2 * Z95))
+    """Return the logit of a hospital's AUC, and its standard error; None if unknown."""
+    return logit_effect(found.auc_low, found.auc, found.auc_high)
 
 
 def slope_effect(found: Measures) -> Effect | None:
