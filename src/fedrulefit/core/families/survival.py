@@ -14,7 +14,7 @@ last digit. With P patients at risk during a part, Kaplan and Meier's own lies b
 Intervals are Rothman's (1978): Wilson's, of as many patients as have Greenwood's variance.
 Without censoring they are Wilson's.
 
-Oracle: lifelines on the patients themselves (``tests/properties/test_time_measures.py``).
+Oracle: scikit-survival on the patients themselves (``tests/properties/test_time_measures.py``).
 """
 
 from __future__ import annotations
@@ -119,12 +119,16 @@ def estimate_survival(events: Floats, through: Floats, partial: Floats) -> Curve
     stay = through + partial
     size = stay + events
     with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.where(size > 0, stay / size, np.nan)
+        factor = np.where(size > 0, stay / size, 1.0)
         spread = np.where(events > 0, events / (size * stay), 0.0)
     one = np.ones((*events.shape[:-1], 1))
+    survival = np.concatenate([one, np.cumprod(factor, axis=-1)], axis=-1)
+    # Nobody is left to follow, but for that all had the event.
+    gap = np.logical_or.accumulate((size <= 0) & (survival[..., 1:] > 0), axis=-1)
+    survival[..., 1:][gap] = np.nan
     fewest = np.minimum.accumulate(size, axis=-1)
     return Curve(
-        np.concatenate([one, np.cumprod(factor, axis=-1)], axis=-1),
+        survival,
         np.concatenate([0 * one, np.cumsum(spread, axis=-1)], axis=-1),
         np.concatenate([size[..., :1], fewest], axis=-1),
     )

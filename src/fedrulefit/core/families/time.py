@@ -43,7 +43,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
-from scipy.special import xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
@@ -108,7 +107,7 @@ def _find_predictor(pace: Floats) -> Floats:
 def _depth(pace: Floats) -> Floats:
     """Return ψ* at a slope from 0 to 16."""
     low, over = np.minimum(pace, PACE), np.maximum(pace / PACE - 1, 0.0)
-    depth: Floats = xlogy(low, low) - low
+    depth: Floats = low * np.log(np.maximum(low, 1e-300)) - low
     depth += (pace - low) * (_BEND + over) - PACE * over**2 / 2
     return depth
 
