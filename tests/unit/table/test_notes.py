@@ -204,3 +204,21 @@ def test_several_codes_count_as_numbers() -> None:
         "77 (20 rows), 88 (20 rows), 99 (20 rows) may stand for a missing value, and count as "
         "numbers"
     ]
+
+
+def test_all_columns_that_cannot_be_read_are_told_at_once() -> None:
+    """Each was told only when the one before was mended."""
+    frame = pd.DataFrame(
+        {
+            "admitted": pd.date_range("2024-01-01", periods=N),
+            "age": RNG.integers(20, 90, N),
+            "crp": ["<0.5" if i % 9 == 0 else f"{i / 3:.1f}" for i in range(N)],
+        }
+    )
+    with pytest.raises(DataError) as refusal:
+        infer_covariates(frame)
+    head, *lines = str(refusal.value).splitlines()
+    assert head == "2 columns of X cannot be read:"
+    assert [line.strip().split()[1] for line in lines] == ["'admitted'", "'crp'"]
+    with pytest.raises(DataError, match="^column 'admitted' holds dates"):
+        infer_covariates(frame.drop(columns="crp"))
