@@ -175,6 +175,20 @@ def test_outcomes_that_cannot_be_used() -> None:
     assert draft(columns, outcome="status").outcome.column == "status"
 
 
+def test_titles_above_the_names_are_pointed_out(tmp_path: Path) -> None:
+    """It was only said to check the spelling of the outcome."""
+    path = tmp_path / "t.csv"
+    table = pd.DataFrame(make_columns()).to_csv(index=False)
+    n_columns = table.splitlines()[0].count(",") + 1
+    path.write_text("Export of ward 3" + "," * (n_columns - 1) + "\n" + table)
+    words = f"only 1 of {n_columns} columns have a name; the first row must hold the names"
+    with pytest.raises(StudyError, match=words):
+        draft_study(path, outcome="died", name=None)
+    path.write_text("Export of ward 3\n" + table)
+    with pytest.raises(DataError, match="take out titles above the column names"):
+        draft_study(path, outcome="died", name=None)
+
+
 def test_tables_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no column can be a covariate"):
         draft({"died": [0, 1] * 5})
