@@ -553,8 +553,9 @@ def test_explain_a_typed_patient(model: Path) -> None:
         (["absent.csv"], "does not exist"),
         ([], "either a table or --value"),
         (["rural.csv", "--value", "age=71"], "either a table or --value"),
-        (["--value", "age"], "--value takes NAME=VALUE, not 'age'; names are: age, sex, ISS, GCS"),
-        (["--value", "height=180"], "names are: age, sex, ISS, GCS"),
+        (["--value", "age"], "--value takes NAME=VALUE, such as --value age=71"),
+        (["--value", "Age=71"], "the model has no covariate 'Age'; it has age, sex, ISS, GCS"),
+        (["--value", "height=180"], "no covariate 'height'; it has age, sex, ISS, GCS"),
     ],
 )
 def test_explain_explains_what_is_wrong(
