@@ -33,6 +33,7 @@ from fedrulefit.estimators.linear import TermsMixin
 from fedrulefit.estimators.naming import name_columns
 from fedrulefit.estimators.reading import (
     check_counts,
+    check_study,
     infer_table,
     read_declared,
     refuse_beside_study,
@@ -84,6 +85,7 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         return None
 
     def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any, patients: Any) -> Any:
+        check_study(self.study)
         given: Floats | None = None
         if sample_weight is not None:
             given = _check_sample_weight(

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.errors import DataError, ReadingWarning
+from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.table.columns import from_array
 from fedrulefit.table.guess import yes_and_no
 from fedrulefit.table.patient_column import number_patients
@@ -77,7 +78,16 @@ def read_sites(sites: Any, n_rows: int) -> npt.NDArray[np.str_]:
     check_consistent_length(labels, np.empty(n_rows))
     if pd.isna(labels).any():
         raise DataError("sites has missing entries: every patient belongs to one site")
-    return np.array([str(label) for label in labels])
+    names = np.array([str(label) for label in labels])
+    n_sites = len(np.unique(names))
+    if 2 * n_sites > n_rows > MIN_COUNT:
+        warnings.warn(
+            f"sites names {n_sites:,} sites for {n_rows:,} rows: it wants the hospital of every "
+            "row, and patients= says whose each row is",
+            UserWarning,
+            stacklevel=4,
+        )
+    return names
 
 
 def read_patients(patients: Any, n_rows: int) -> Ints | None:

@@ -171,3 +171,9 @@ def test_coarse_columns_are_the_same_by_chance_and_no_reason_to_warn() -> None:
     coarse = rng.integers(0, 3, (300, 3)).astype(float)
     assert len(np.unique(coarse, axis=0)) < 30
     assert warned(coarse, rng.random(300) < 0.5) == []
+
+
+def test_a_site_for_nearly_every_row_is_pointed_out() -> None:
+    """Identifiers of patients were taken for 300 hospitals of one patient."""
+    with pytest.warns(UserWarning, match=r"sites names 300 sites for 300 rows: .* patients="):
+        FederatedRuleFitClassifier(noise=False, **FEW).fit(X, Y, sites=np.arange(300))
