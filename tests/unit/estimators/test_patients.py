@@ -157,8 +157,9 @@ def test_a_warning_counts_rows_that_are_the_same_and_shows_no_value() -> None:
     assert "patients=" in words
     assert warned(*repeated(rows), patients=rows) == []
     assert warned(X, Y) == []
-    few = np.r_[np.arange(300), np.arange(10)]
-    assert warned(*repeated(few)) == []
+    # Of so many columns even a few equal rows are copies, as drafts and checks have it.
+    (words,) = warned(*repeated(np.r_[np.arange(300), np.arange(10)]))
+    assert words.startswith("10 of 310")
     # Another outcome, or another value, is another row; a missing value is the same as another.
     values, y = repeated(rows)
     assert warned(values, np.r_[y[:300], ~y[300:]]) == []
