@@ -149,7 +149,6 @@ def _write_count(columns: Columns, roles: Mapping[str, str], said: Said) -> Iter
         yield f"max_exposure = {widen(0.0, float(x.max()))[1]:g}  # CHECK: the largest"
         yield f"exposure_unit = {toml_string(_find_unit(exposure, x)[0])}  # CHECK: which unit?"
         yield "# per = 100  # rates are told per so much exposure"
-    yield '# dispersion = "negative binomial"  # where counts scatter more than by chance'
     yield from _missing_lines(seen, said)
     yield LABEL
 
