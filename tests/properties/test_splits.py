@@ -300,8 +300,8 @@ def test_terms_slopes_and_the_conjugate_are_those_of_the_naive_twins() -> None:
         assert terms.sums[k] == sum(round(float(u) * x) for u, x in zip(units, z, strict=True))
         squares = [naive_units(heavy * x**2) for heavy, x in zip(w.tolist(), z, strict=True)]
         assert terms.squares[k] == sum(squares)
-    added = sum_slopes(YES_NO, design, y, w, predictor, bounds)
-    slopes = SimpleNamespace(**SlopeSums.packing(bounds).split(added))
+    added = sum_slopes(YES_NO, design, y, w, predictor, Bounds(bounds))
+    slopes = SimpleNamespace(**SlopeSums.packing(Bounds(bounds)).split(added))
     each = [
         naive_units(heavy * (float(expit(f)) - label), FINE_BITS)
         for heavy, f, label in zip(w.tolist(), predictor, y.tolist(), strict=True)

@@ -9,7 +9,7 @@ value, gain, count or order of trees.
 ==============================  =============================================
 paper                           here
 ==============================  =============================================
-:math:`F_0^{(m)}`               ``init_score``, the constant of least loss at the site
+:math:`F_0^{(m)}`               the constants of least loss at the site
 :math:`r_i^{(m,c)}`             minus the gradient given to LightGBM
 :math:`T_c^{(m)}`               :func:`draw_leaf_counts`
 :math:`\hat\gamma_{ct}^{(m)}`   mean residual: Newton leaf with Hessian = weight
@@ -133,7 +133,7 @@ def grow_trees(
         return []
     booster = _make_booster(
         matrix,
-        init_score=np.full(len(codes), start),
+        init_score=np.full(len(codes), start[0] if len(start) == 1 else 0.0),
         params={
             "learning_rate": learning_rate,
             # A hair below, for the rounding of LightGBM's own sums.
@@ -147,7 +147,7 @@ def grow_trees(
         },
     )
     seen = None if place is None else _draw_patients(place, subsample, bagging_seed)
-    _boost(booster, leaf_counts, family, outcome, weights, seen)
+    _boost(booster, leaf_counts, partial(_slope, family, outcome, start), weights, seen)
     # Boosted trees repeat their splits.
     read = cache(partial(_read_split, columns, grid))
     dumped = booster.dump_model()["tree_info"]
@@ -238,8 +238,7 @@ def _draw_patients(place: Ints, share: float, seed: int) -> Iterator[Floats]:
 def _boost(
     booster: Any,
     leaf_counts: Ints,
-    family: Family,
-    outcome: Floats,
+    slope_at: Callable[[Floats], Floats],
     weights: Floats,
     seen: Iterator[Floats] | None,
 ) -> None:
@@ -247,10 +246,9 @@ def _boost(
 
     `seen` tells which rows each tree sees; all, or what LightGBM draws, if not given.
     """
-    alone = np.ones(len(outcome))
 
     def objective(predictor: Floats, _: Any) -> tuple[Any, Any]:
-        slope = family.slope(predictor, outcome, alone)
+        slope = slope_at(predictor)
         counted = weights if seen is None else weights * next(seen)
         return counted * (np.rint(slope / RESIDUAL_STEP) * RESIDUAL_STEP), counted
 
@@ -260,6 +258,18 @@ def _boost(
             booster.reset_parameter({"num_leaves": n_leaves})
             last = n_leaves
         booster.update(fobj=objective)
+
+
+def _slope(family: Family, outcome: Floats, start: Floats, predictor: Floats) -> Floats:
+    """Return what a patient's loss rises by with the trees, shape (n_rows,).
+
+    Of several predictors trees move all alike: they begin at the best constants.
+    """
+    alone = np.ones(len(outcome))
+    if len(start) == 1:
+        return family.slope(predictor, outcome, alone)
+    slopes: Floats = family.slope(np.add.outer(predictor, start), outcome, alone).sum(axis=1)
+    return slopes
 
 
 def _read_node(node: dict[str, Any], read: _Reader) -> Split | None:

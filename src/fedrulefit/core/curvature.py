@@ -82,18 +82,24 @@ class CurvatureSums(Sum):
     weight: float = quantity("Σ w of the patients in training")
     held_weight: float = quantity("Σ w of the held-out patients")
     losses: Floats = quantity(
-        "Σ w·loss along the way to the point", shape="n_steps", bits=LOSS_BITS, most="2049·w"
+        "Σ w·loss along the way to the point",
+        shape="n_steps",
+        bits=LOSS_BITS,
+        scale="s",
+        most="w·most loss",
     )
-    held_loss: float = quantity("Σ w·loss of the held-out patients", bits=LOSS_BITS, most="2049·w")
+    held_loss: float = quantity(
+        "Σ w·loss of the held-out patients", bits=LOSS_BITS, scale="s", most="w·most loss"
+    )
     gradient: Floats = quantity(
-        "Σ w·x·slope", shape="n_terms", bits=FINE_BITS, scale="b", most="b·w"
+        "Σ w·x·slope", shape="n_terms", bits=FINE_BITS, scale="s·b", most="w·b·most slope"
     )
     hessian: Floats = quantity(
         "Σ w·curvature·x·xᵀ of the active terms, upper triangle",
         shape="n_triangle",
         bits=2 * ROOT_BITS,
-        scale="w_max·b_j·b_k",
-        most="w·b_j·b_k/4",
+        scale="s·w_max·b_j·b_k",
+        most="w·b_j·b_k·most curvature",
     )
 
     @classmethod
@@ -103,7 +109,7 @@ class CurvatureSums(Sum):
 
         def of_pairs() -> Floats:
             own = bounds.terms[query.active]
-            scale: Floats = bounds.weight * pack_triangle(np.outer(own, own))
+            scale: Floats = bounds.unit * bounds.weight * pack_triangle(np.outer(own, own))
             return scale
 
         return Packing(
@@ -113,7 +119,11 @@ class CurvatureSums(Sum):
                 "n_terms": len(bounds.terms),
                 "n_triangle": n_active * (n_active + 1) // 2,
             },
-            {"b": bounds.terms, "w_max·b_j·b_k": of_pairs},
+            {
+                "s": np.array(bounds.unit),
+                "s·b": bounds.unit * bounds.terms,
+                "s·w_max·b_j·b_k": of_pairs,
+            },
             {"query": query},
         )
 
@@ -133,13 +143,15 @@ def sum_curvature(
     old, new = columns.predictor(query.start), columns.predictor(query.end)
     counted = round_units(weights).astype(np.int64)
     along = [_along(old, new, t) for t in STEPS]
+    scaled = weights / bounds.unit
     losses = [
-        round_units(family.value(point, outcome, weights), LOSS_BITS).astype(np.int64)
+        round_units(family.value(point, outcome, scaled), LOSS_BITS).astype(np.int64)
         for point in along
     ]
-    slopes = round_units(family.slope(new, outcome, weights), FINE_BITS)
-    slope = np.where(training, slopes, 0.0)
-    curvature = np.where(training, family.curvature(new, outcome, weights / bounds.weight), 0.0)
+    counts = training if new.ndim == 1 else training[:, None]
+    slopes = round_units(family.slope(new, outcome, scaled), FINE_BITS)
+    slope = np.where(counts, slopes, 0.0)
+    curvature = np.where(counts, family.curvature(new, outcome, scaled / bounds.weight), 0.0)
     active = design.take(query.active)
     return CurvatureSums.packing(query, bounds).pack(
         weight=int(counted[training].sum()),
@@ -147,7 +159,7 @@ def sum_curvature(
         losses=np.array([each[training].sum() for each in losses]),
         held_loss=int(losses[-1][~training].sum()),
         gradient=design.sum_columns(slope, bounds.terms),
-        hessian=pack_triangle(active.sum_squares(np.sqrt(curvature), bounds.terms[query.active])),
+        hessian=pack_triangle(active.sum_products(curvature, bounds.terms[query.active])),
     )
 
 

@@ -5,7 +5,9 @@ vectors. Nothing here leaves the site.
 
 Columns come in the order of the coefficient vector: baseline, rules, linear terms
 (:mod:`fedrulefit.core.layout`). The baseline is a block of any columns that are always in the
-model; by default one of ones, the intercept.
+model; by default one of ones, the intercept. Where each of several begins a predictor of its own
+(``parts``), patient i has the predictors :math:`F_{ik} = a_k + f_i`, as if the patient stood in a
+row for each k; vectors over patients then have shape (n_rows, parts).
 
 A rule takes one bit per patient, eight patients a byte, so that 100,000
 patients × 3,000 rules are 38 MB; a dense float matrix would be 2.4 GB. Both
@@ -21,7 +23,7 @@ takes no more than a bounded block: :meth:`Design.unpacked`.
 
 What is summed over sites (:mod:`fedrulefit.core.fixed`) is made by three products that
 do not depend on which patients stand together: :meth:`Design.predictor`,
-:meth:`Design.sum_columns` and :meth:`Design.sum_squares`. All their sums are of whole
+:meth:`Design.sum_columns` and :meth:`Design.sum_products`. All their sums are of whole
 numbers below 2⁵³, exact in any order.
 
 Oracles: the dense matrix (``tests/properties/test_design.py``), and Python's integers
@@ -69,12 +71,19 @@ class Design:
     linear : (n_rows, n_linear) float64
     matrix : (n_rows, n_terms) float64 or None
         The same as a plain matrix, where it was asked for and small enough.
+    parts : int
+        Predictors of each patient; where several, one for each column of a baseline of ones.
     """
 
     baseline: Floats
     bits: Bits
     linear: Floats
     matrix: Floats | None = None
+    parts: int = 1
+
+    def __post_init__(self) -> None:
+        if self.parts not in (1, self.baseline.shape[1]):
+            raise ValueError("several predictors need a baseline column each")
 
     @property
     def n_rows(self) -> int:
@@ -110,16 +119,18 @@ class Design:
         return predictor
 
     def predictor(self, coef: Floats) -> Floats:
-        """Return X·w, shape (n_rows,): each patient's depends on that patient alone.
+        """Return X·w, shape (n_rows,) or (n_rows, parts): each patient's own.
 
         Coefficients are rounded (:func:`~fedrulefit.core.fixed.round_coef`), so that rules
         add up exactly in whatever order the library adds them.
         """
         rounded, at = round_coef(coef), self.layout
         predictor = self._dot_rules(rounded[at.rules])
-        for block, own in self._plain:
+        for block, own in self._plain[self.parts > 1 :]:
             for column, slope in zip(block.T, rounded[own], strict=True):
                 predictor += slope * column
+        if self.parts > 1:
+            return np.add.outer(predictor, rounded[at.baseline])
         return predictor
 
     def _dot_rules(self, coef: Floats) -> Floats:
@@ -148,13 +159,17 @@ class Design:
 
         Parameters
         ----------
-        units : (n_rows,) float64
+        units : (n_rows,) or (n_rows, parts) float64
             Whole numbers.
         bounds : (n_terms,) float64
             Largest size of each term; 1 for rules. Other terms are divided by it, and their
             products rounded to a whole number for each patient.
         """
         at = self.layout
+        if units.ndim > 1:
+            total = self.sum_columns(units.sum(axis=1), bounds)
+            total[at.baseline] = units.astype(np.int64).sum(axis=0)
+            return total
         total = np.zeros(at.n_terms, dtype=np.int64)
         step = _exact_rows(float(np.abs(units).max(initial=1.0)))
         for start in range(0, self.n_rows, step):
@@ -169,6 +184,31 @@ class Design:
                 products = block[rows] / bounds[own]
                 products *= units[rows, None]
                 total[own] += np.rint(products, out=products).sum(axis=0).astype(np.int64)
+        return total
+
+    def sum_products(self, curvature: Floats, bounds: Floats) -> Ints:
+        """Return Xᵀ·V·X exactly, shape (n_terms, n_terms), in units of 2⁻⁴⁰ of bound × bound.
+
+        Parameters
+        ----------
+        curvature : (n_rows,) or (n_rows, parts) float64
+            What each patient counts, not negative.
+        bounds : (n_terms,) float64
+            Largest size of each term; 1 for rules and baselines of several parts.
+        """
+        if curvature.ndim == 1:
+            return self.sum_squares(np.sqrt(curvature), bounds)
+        at, whole = self.layout, curvature.sum(axis=1)
+        roots = np.sqrt(whole)
+        total = self.sum_squares(roots, bounds)
+        # The parts of what the rounded root counts, not of the root itself: else the matrix
+        # could have a direction of negative curvature.
+        counted = np.rint(roots * 2.0**ROOT_BITS) ** 2 / np.maximum(whole, 1e-300)
+        total[at.baseline] = total[:, at.baseline] = 0
+        for k, column in enumerate(np.rint(curvature * counted[:, None]).T):
+            crossed = self.sum_columns(column, bounds)
+            total[k, at.effects] = total[at.effects, k] = crossed[at.effects]
+            total[k, k] = int(column.astype(np.int64).sum())
         return total
 
     def sum_squares(self, roots: Floats, bounds: Floats) -> Ints:
@@ -219,7 +259,8 @@ class Design:
         if not self.layout.holds(terms):
             raise ValueError("terms must begin with the whole baseline, and increase")
         bits = np.ascontiguousarray(self.bits[:, self.layout.rules_among(terms)])
-        return Design(self.baseline, bits, self.linear[:, self.layout.linear_among(terms)])
+        linear = self.linear[:, self.layout.linear_among(terms)]
+        return Design(self.baseline, bits, linear, parts=self.parts)
 
     @cached_property
     def largest(self) -> Floats:
@@ -230,18 +271,24 @@ class Design:
 
     def unpacked(self) -> Design:
         """Return the same design as a plain matrix, unless that would be large."""
-        if self.n_rows * self.n_terms > MATRIX_CELLS:
+        if self.n_rows * self.n_terms > MATRIX_CELLS or self.parts > 1:
             return self
         matrix = np.hstack([self.baseline, self.dense_rules(), self.linear])
         return Design(self.baseline, self.bits, self.linear, matrix)
 
 
 def build_design(
-    codes: Codes, rules: Sequence[Rule], linear: Floats, baseline: Floats | None = None
+    codes: Codes,
+    rules: Sequence[Rule],
+    linear: Floats,
+    baseline: Floats | None = None,
+    *,
+    parts: int = 1,
 ) -> Design:
     """Evaluate `rules` on the patients, one bit each.
 
-    Without `baseline`, shape (n_rows, n_baseline), the design has an intercept.
+    Without `baseline`, shape (n_rows, n_baseline), the design has a column of ones for each of
+    the patients' predictors (`parts`): the intercept, where there is one.
 
     Every distinct condition is evaluated once; a rule is the bitwise *and* of
     its conditions.
@@ -258,7 +305,8 @@ def build_design(
                 known[condition] = np.packbits(hit, bitorder="little")
             column &= known[condition]
         bits[:, k] = column
-    return Design(intercept(n_rows) if baseline is None else baseline, bits, linear)
+    own = np.ones((n_rows, parts)) if baseline is None else baseline
+    return Design(own, bits, linear, parts=parts)
 
 
 def intercept(n_rows: int) -> Floats:

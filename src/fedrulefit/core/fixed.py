@@ -17,7 +17,7 @@ too large for the sum is treated by the hospital that holds it. Hence:
 contribution of a patient of weight w  unit                 largest
 =====================================  ===================  ==================================
 weights, counts                        2⁻³²                 w
-loss ℓ                                 2⁻³⁰                 w·most_value(2048)
+loss ℓ                                 2⁻³⁰                 w·most_value(largest F)
 mean loss of a site (FedDA)            2⁻³²                 w·most_value(500)
 conjugate ℓ*                           2⁻³²                 w·most_conjugate
 spreads, in half ranges                2⁻⁴⁰                 w
@@ -26,7 +26,9 @@ root of the curvature ℓ'', times x/b   2⁻²⁰; squared 2⁻⁴⁰   √(mos
 =====================================  ===================  ==================================
 
 b is the largest size of the term on public grounds (:class:`Bounds`); how large a loss and its
-derivatives can be is told by the outcome's family (:class:`~fedrulefit.core.families.Family`).
+derivatives can be is told by the outcome's family (:class:`~fedrulefit.core.families.Family`),
+and so is a public power of two s of which they are multiples, 1 for a yes/no outcome: the units
+above are those of ℓ/s.
 For a yes/no outcome a loss is at most 2049·w, a slope w, and a root ½·√(w/largest weight).
 
 A predictor is exact, too: coefficients are rounded to 2⁻⁴¹, so the rules that hold for a
@@ -69,7 +71,7 @@ LARGEST_TERM: Final = 64.0
 """No linear term is larger: the grid sees to it."""
 
 LARGEST_PREDICTOR: Final = 2048.0
-"""No predictor is larger: Σ |β|·(largest size of the term) stays below."""
+"""No predictor is larger, of any family: Σ |β|·(largest size of the term) stays below."""
 
 LARGEST_MEAN: Final = 500.0
 """No mean is larger that a site sends times its weight, in units of 2⁻³² (FedDA)."""
@@ -88,10 +90,14 @@ class Bounds:
         Largest size of each term: 1 for baseline and rules; above 0.
     weight : float
         Most that one patient counts.
+    unit : float
+        What losses and their derivatives are multiples of
+        (:attr:`~fedrulefit.core.families.base.Family.unit`).
     """
 
     terms: Floats
     weight: float = 1.0
+    unit: float = 1.0
 
 
 def round_units(contributions: Floats, bits: int = UNIT_BITS) -> Floats:
@@ -140,14 +146,14 @@ def largest_predictor(coef: Floats, bounds: Floats) -> float:
 
 def most_units(family: Family) -> float:
     """Return the most units that a patient of weight 1 adds to any sum (the table above)."""
-    return max(
-        2.0**LOSS_BITS * family.most_value(LARGEST_PREDICTOR),
-        2.0**UNIT_BITS * family.most_value(LARGEST_MEAN),
+    of_losses = max(
+        2.0**LOSS_BITS * family.most_value(family.largest_predictor),
+        2.0**UNIT_BITS * family.most_value(LARGEST_MEAN) if family.averages else 0.0,
         2.0**UNIT_BITS * family.most_conjugate,
         2.0**FINE_BITS * family.most_slope,
         2.0 ** (2 * ROOT_BITS) * family.most_curvature,
-        2.0**FINE_BITS,
     )
+    return max(of_losses / family.unit, 2.0**FINE_BITS)
 
 
 def capacity(family: Family, n_sites: int) -> float:

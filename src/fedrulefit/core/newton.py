@@ -18,7 +18,7 @@ solves the penalised quadratic for the active terms, and names the next point.
 Active are the terms with a coefficient and those whose gradient comes near its
 penalty (the strong rule); since the gradient is known for all terms, none is
 left out in the end. No point lies beyond what sites answer
-(:data:`~fedrulefit.core.fixed.LARGEST_PREDICTOR`): a longer step is shortened.
+(:attr:`~fedrulefit.core.families.base.Family.largest_predictor`): a longer step is shortened.
 
 Oracle: scikit-learn's and a dense solver's optimum, any partition into sites
 (``tests/unit/core/test_newton.py``, ``tests/properties``).
@@ -35,7 +35,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.curvature import STEPS, CurvatureSums, Query, unpack_triangle
 from fedrulefit.core.families import Family
-from fedrulefit.core.fixed import LARGEST_PREDICTOR, LOSS_BITS, largest_predictor
+from fedrulefit.core.fixed import LOSS_BITS, largest_predictor
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
@@ -323,7 +323,7 @@ class Newton:
         Flat directions, in which columns cancel out, are given up first. At last the step is
         shortened; if hardly any is left, there is no better point to ask for.
         """
-        most = LARGEST_PREDICTOR * (1 - ROUNDING)
+        most = self.family.largest_predictor * (1 - ROUNDING)
         for ridge in RIDGES:
             new = self._solve(ridge)
             there = largest_predictor(new, self._bounds)

@@ -7,13 +7,14 @@ before a patient is touched, so a refusal tells nothing of them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.families import Family
-from fedrulefit.core.fixed import LARGEST_PREDICTOR, Bounds, largest_predictor
+from fedrulefit.core.fixed import Bounds, largest_predictor
 from fedrulefit.core.grid import Grid, term_bounds
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.rules import Rule, check_rules
@@ -112,7 +113,7 @@ class Public:
     def bounds(self) -> Bounds:
         """How large the numbers of a patient's row can be: a term, and what the row counts."""
         weight = self.study.most_row if self.by_patients else SITE_WEIGHT
-        return Bounds(term_bounds(self.grid, self.layout), weight)
+        return Bounds(term_bounds(self.grid, self.layout), weight, self.family.unit)
 
     @cached_property
     def factors(self) -> Floats:
@@ -150,8 +151,9 @@ class Public:
         check_length(coef, len(terms), "coefficients")
         self.check_size(terms, coef)
 
-    def check_size(self, terms: Ints, coef: Floats, *, most: float = LARGEST_PREDICTOR) -> None:
+    def check_size(self, terms: Ints, coef: Floats, *, most: float = math.inf) -> None:
         """Refuse coefficients with which a patient's numbers could outgrow a sum."""
+        most = min(most, self.family.largest_predictor)
         largest = largest_predictor(coef, self.bounds.terms[terms])
         if not largest <= most:
             raise ProtocolError(

@@ -25,9 +25,10 @@ from tests.oracles import (
     split,
 )
 
-from fedrulefit.core.certificate import SlopeSums, certify, choose_scales, sum_slopes
+from fedrulefit.core.certificate import SlopeSums, certify, choose_scales, sum_conjugate, sum_slopes
 from fedrulefit.core.design import Design
 from fedrulefit.core.fedda import Schedule, client_update, server_update, soft_threshold
+from fedrulefit.core.fixed import Bounds, from_units
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.importance import TermSums, squares_of, sum_terms, term_importance
 from fedrulefit.core.layout import Layout
@@ -141,19 +142,30 @@ def test_the_path_walks_from_the_baseline_alone() -> None:
     assert path.deviance[path.chosen] < path.deviance[0]
 
 
-def test_the_certificate_knows_the_residual_and_no_gap() -> None:
-    """Two scales cannot balance two columns: nothing is promised that does not hold."""
+def test_the_certificate_of_two_columns_has_a_residual_and_a_gap() -> None:
+    """What two scales cannot balance is paid for, by the largest baseline there may be."""
     X, y, w = make_data(8)
     penalties = 0.01 * FACTORS
     best = fista(X, y, w, penalties)
     ((design, *_),) = make_sites(X, y, w, (300,))
-    bounds = bounds_of([(design, y, w)]).terms
-    for coef, most in ((best, 1e-8), (np.zeros(len(best)), np.inf)):
-        slopes = SlopeSums.packing(bounds).read(sum_slopes(YES_NO, design, y, w, X @ coef, bounds))
-        assert choose_scales(LAYOUT, slopes, w.sum(), penalties) is None
-        proof = certify(slopes, w.sum(), coef, penalties, objective=1.0, conjugate=None)
-        assert proof.gap is None
+    bounds, lowest = bounds_of([(design, y, w)]).terms, objective(X, y, w, best, penalties)
+    for coef, most in ((best, 1e-8), (0.9 * best, np.inf), (np.zeros(len(best)), np.inf)):
+        slopes = SlopeSums.packing(Bounds(bounds)).read(
+            sum_slopes(YES_NO, design, y, w, X @ coef, Bounds(bounds))
+        )
+        scales = choose_scales(LAYOUT, slopes, w.sum(), penalties)
+        assert scales is not None
+        assert scales[0] == scales[1]
+        value = objective(X, y, w, coef, penalties)
+        conjugate = float(from_units(sum_conjugate(YES_NO, y, w, X @ coef, scales)))
+        proof = certify(
+            design.layout, slopes, w.sum(), coef, penalties, objective=value, conjugate=conjugate
+        )
+        assert proof.gap is not None
+        assert proof.gap >= value - lowest - 1e-8
         assert proof.residual <= most
+        if most < 1:
+            assert proof.gap <= 1e-6
     gradient = X.T @ (w * (0.5 - y)) / w.sum()
     assert proof.residual >= np.abs(gradient[LAYOUT.baseline]).max() - ROUNDING
 
@@ -172,7 +184,9 @@ def test_one_baseline_column_of_any_numbers_has_a_gap(column: str) -> None:
     lowest = objective(X, y, w, best, penalties)
     bounds = bounds_of([(design, y, w)]).terms
     for coef in (best, 0.9 * best, np.zeros(len(best))):
-        slopes = SlopeSums.packing(bounds).read(sum_slopes(YES_NO, design, y, w, X @ coef, bounds))
+        slopes = SlopeSums.packing(Bounds(bounds)).read(
+            sum_slopes(YES_NO, design, y, w, X @ coef, Bounds(bounds))
+        )
         scales = choose_scales(design.layout, slopes, w.sum(), penalties)
         assert scales is not None
         falling, rising = scales

@@ -21,7 +21,7 @@ from fedrulefit.core.certificate import (
     tell_distance,
 )
 from fedrulefit.core.fedda import Schedule, client_update, server_update, soft_threshold
-from fedrulefit.core.fixed import from_units
+from fedrulefit.core.fixed import Bounds, from_units
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import ROUNDING
 
@@ -33,8 +33,8 @@ def certificate(X: Any, y: Any, w: Any, coef: Any, penalties: Any, n_sites: int 
     sizes = [len(X)] if n_sites == 1 else [1, 40, len(X) - 41]
     sites = split(X, 6, y, w, sizes)
     bounds = bounds_of(sites).terms
-    parts = [sum_slopes(YES_NO, d, y_, w_, d.dot(coef), bounds) for d, y_, w_ in sites]
-    slopes = SlopeSums.packing(bounds).read(np.sum(parts, axis=0))
+    parts = [sum_slopes(YES_NO, d, y_, w_, d.dot(coef), Bounds(bounds)) for d, y_, w_ in sites]
+    slopes = SlopeSums.packing(Bounds(bounds)).read(np.sum(parts, axis=0))
     scales = choose_scales(sites[0][0].layout, slopes, float(w.sum()), penalties)
     conjugate = None
     if scales is not None:
@@ -42,7 +42,15 @@ def certificate(X: Any, y: Any, w: Any, coef: Any, penalties: Any, n_sites: int 
         each = [sum_conjugate(YES_NO, y_, w_, d.dot(coef), scales) for d, y_, w_ in sites]
         conjugate = float(from_units(sum(each)))
     value = objective(X, y, w, coef, penalties)
-    return certify(slopes, float(w.sum()), coef, penalties, objective=value, conjugate=conjugate)
+    return certify(
+        sites[0][0].layout,
+        slopes,
+        float(w.sum()),
+        coef,
+        penalties,
+        objective=value,
+        conjugate=conjugate,
+    )
 
 
 @pytest.mark.parametrize("penalty", [0.002, 0.02, 0.1])
@@ -151,7 +159,9 @@ def test_slopes_of_both_groups_are_the_gradient() -> None:
     ((design, *_),) = split(X, 6, y, w, [len(X)])
     coef = np.linspace(-1, 1, X.shape[1])
     bounds = bounds_of([(design, y, w)]).terms
-    slopes = SlopeSums.packing(bounds).read(sum_slopes(YES_NO, design, y, w, X @ coef, bounds))
+    slopes = SlopeSums.packing(Bounds(bounds)).read(
+        sum_slopes(YES_NO, design, y, w, X @ coef, Bounds(bounds))
+    )
     np.testing.assert_allclose(
         slopes.falling + slopes.rising, X.T @ (w * (expit(X @ coef) - y)), rtol=1e-10, atol=1e-10
     )
@@ -222,13 +232,21 @@ def test_scales_of_a_dual_point_by_hand(
 
 def test_a_certificate_by_hand() -> None:
     found = certify(
-        slopes([-4.0, -3.0, 0.5], [4.5, 2.0, 0.5]), 2.0, np.array([1.0, 2.0, 0.0]),
+        Layout(1, 2, 0), slopes([-4.0, -3.0, 0.5], [4.5, 2.0, 0.5]), 2.0, np.array([1.0, 2.0, 0.0]),
         np.array([0.0, 0.25, 0.375]), objective=0.5, conjugate=-0.75,
     )  # fmt: skip
     # Gradients 0.25, −0.5 and 0.5; with the penalty −0.5 + 0.25 and 0.5 − 0.375.
     assert found == Certificate(residual=0.25, gap=0.125)
     facts: dict[str, Any] = {"objective": 0.5, "conjugate": -1.5}
-    none = certify(slopes([0.0], [0.0]), 2.0, np.zeros(1), np.zeros(1), **facts)
+    none = certify(Layout(1, 0, 0), slopes([0.0], [0.0]), 2.0, np.zeros(1), np.zeros(1), **facts)
     assert none.gap == 0, "below the rounding of losses it is not negative"
-    free = certify(slopes([0.0], [0.0]), 2.0, np.zeros(1), np.zeros(1), objective=1, conjugate=None)
+    free = certify(
+        Layout(1, 0, 0),
+        slopes([0.0], [0.0]),
+        2.0,
+        np.zeros(1),
+        np.zeros(1),
+        objective=1,
+        conjugate=None,
+    )
     assert free.gap is None

@@ -14,7 +14,7 @@ from fedrulefit.core.certificate import (
     sum_conjugate,
     sum_slopes,
 )
-from fedrulefit.core.fixed import from_units
+from fedrulefit.core.fixed import Bounds, from_units
 from fedrulefit.core.newton import Newton
 
 SIZES = {
@@ -38,12 +38,14 @@ def test_two_thousand_rules_in_a_few_rounds(n_sites: int, penalty: float) -> Non
         values.append(newton.point.objective)
     design = split(X, 2000, y, w, [len(X)])[0][0]
     coef, penalties, bounds = newton.point.coef, penalty * factors, bounds_of(sites).terms
-    added = sum_slopes(YES_NO, design, y, w, design.dot(coef), bounds)
-    slopes = SlopeSums.packing(bounds).read(added)
+    added = sum_slopes(YES_NO, design, y, w, design.dot(coef), Bounds(bounds))
+    slopes = SlopeSums.packing(Bounds(bounds)).read(added)
     scales = choose_scales(design.layout, slopes, len(y), penalties)
     assert scales is not None
     conjugate = float(from_units(sum_conjugate(YES_NO, y, w, design.dot(coef), scales)))
-    proof = certify(slopes, len(y), coef, penalties, objective=values[-1], conjugate=conjugate)
+    proof = certify(
+        design.layout, slopes, len(y), coef, penalties, objective=values[-1], conjugate=conjugate
+    )
     assert proof.gap is not None
     best = values[-1] - proof.gap  # no more than the true optimum
     gaps = (np.array(values) - best) / best

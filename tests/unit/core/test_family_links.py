@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.families import EXAMPLES
 
 from fedrulefit.core.families import FAMILIES, Family
 from fedrulefit.model.export.dialects import find_dialect
 
-every_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+every_family = pytest.mark.parametrize("family", EXAMPLES.values(), ids=EXAMPLES)
 F = np.concatenate([np.linspace(-40, 40, 81), [-1e4, -709.0, 709.0, 1e4]])
 
 
@@ -38,20 +39,27 @@ def test_the_onnx_operator_is_the_inverse(family: Family) -> None:
     helper = pytest.importorskip("onnx.helper")
     runtime = pytest.importorskip("onnxruntime")
     double = helper.TensorProto.DOUBLE if hasattr(helper, "TensorProto") else 11
+    steps = list(enumerate(family.link.onnx))
+    numbers = {f"number{k}": number for k, (_, *rest) in steps for number in rest}
+    nodes = [
+        helper.make_node(kind, [f"f{k}", *(f"number{k}" for _ in rest)], [f"f{k + 1}"])
+        for k, (kind, *rest) in steps
+    ]
     graph = helper.make_graph(
-        [helper.make_node(family.link.onnx, ["f"], ["y"])],
+        nodes,
         "link",
-        [helper.make_tensor_value_info("f", double, [None])],
-        [helper.make_tensor_value_info("y", double, [None])],
+        [helper.make_tensor_value_info("f0", double, [None])],
+        [helper.make_tensor_value_info(f"f{len(nodes)}", double, [None])],
+        initializer=[helper.make_tensor(name, double, [], [x]) for name, x in numbers.items()],
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    (found,) = runtime.InferenceSession(made.SerializeToString()).run(["y"], {"f": F})
+    (found,) = runtime.InferenceSession(made.SerializeToString()).run(None, {"f0": F})
     np.testing.assert_allclose(found, family.link.inverse(F), rtol=1e-9, atol=1e-15)
 
 
 @every_family
 def test_every_phrase_is_there(family: Family) -> None:
-    assert all(vars(family.words).values())
+    assert all(text for name, text in vars(family.words).items() if name != "effect_sign")
     assert len(dataclasses.fields(family.words)) == len(vars(family.words))
 
 
@@ -72,8 +80,13 @@ def test_information_is_the_curvature_of_patients_with_that_mean(family: Family)
     assert family.information(12.0, float(mean[0])) == pytest.approx(float(curvature[0]))
 
 
+def test_every_kind_has_an_example() -> None:
+    assert {family.kind for family in EXAMPLES.values()} == set(FAMILIES)
+    assert all(type(family) is FAMILIES[family.kind] for family in EXAMPLES.values())
+
+
 def test_no_risk_moves_further_than_is_told() -> None:
-    family = FAMILIES["yes/no"]
+    family = EXAMPLES["yes/no"]
     f = np.linspace(-6, 6, 2001)
     for most in (0.01, 0.3, 2.0):
         words = family.tell_move(most)
@@ -85,7 +98,7 @@ def test_no_risk_moves_further_than_is_told() -> None:
 
 
 def test_what_a_yes_no_model_tells() -> None:
-    family = FAMILIES["yes/no"]
+    family = EXAMPLES["yes/no"]
     assert family.effect(math.log(2)) == pytest.approx(2.0)
     assert family.tell(0.3214) == "32.1 %"
     assert family.effect_ticks(-1.5, 1.5) == [(k * math.log(2), 2.0**k) for k in (-2, -1, 0, 1, 2)]

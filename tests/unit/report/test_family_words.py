@@ -38,7 +38,7 @@ class Marked(YesNo):
 
 @pytest.fixture(autouse=True)
 def marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(families, "FAMILIES", MappingProxyType({"yes/no": Marked()}))
+    monkeypatch.setattr(families, "FAMILIES", MappingProxyType({"yes/no": Marked}))
 
 
 def read(page: str) -> str:

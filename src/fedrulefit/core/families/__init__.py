@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedrulefit.core.families.judge import Column, Judge
     from fedrulefit.core.families.yesno import YesNo
 
-__all__ = ["FAMILIES", "Column", "Family", "Judge", "Link", "Words", "YesNo", "family_of"]
+__all__ = ["FAMILIES", "Column", "Family", "Judge", "Link", "Words", "YesNo", "make_family"]
 
 _HOMES: Final = {
     "Column": "fedrulefit.core.families.judge",
@@ -30,18 +30,16 @@ _HOMES: Final = {
 }
 
 
-class _Families(Mapping[str, "Family"]):
+class _Families(Mapping[str, "type[Family]"]):
     """Families by the kind of an outcome; each loads when it is first asked for."""
 
     def __init__(self, homes: dict[str, str]) -> None:
         self._homes = homes
-        self._made: dict[str, Family] = {}
 
-    def __getitem__(self, kind: str) -> Family:
-        if kind not in self._made:
-            module, _, name = self._homes[kind].partition(":")
-            self._made[kind] = getattr(import_module(module), name)()
-        return self._made[kind]
+    def __getitem__(self, kind: str) -> type[Family]:
+        module, _, name = self._homes[kind].partition(":")
+        found: type[Family] = getattr(import_module(module), name)
+        return found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._homes)
@@ -55,18 +53,19 @@ FAMILIES: Final = _Families(
         "yes/no": "fedrulefit.core.families.yesno:YesNo",
     }
 )
-"""Every family by the ``kind`` of an outcome in the study file."""
+"""Every family by the ``kind`` of an outcome in the study file; a study makes it with the public
+facts that it states of the outcome."""
 
 
-def family_of(kind: str) -> Family:
-    """Return the family of an outcome's kind.
+def make_family(kind: str, *args: Any, **facts: Any) -> Family:
+    """Return the family of an outcome's kind, with the public facts that a study states.
 
     Raises
     ------
     KeyError
-        If there is none: a study refuses such a kind before.
+        If this version has none for the kind.
     """
-    return FAMILIES[kind]
+    return FAMILIES[kind](*args, **facts)
 
 
 def __getattr__(name: str) -> Any:

@@ -7,16 +7,22 @@ The objective of every family is the same (paper 2.2.3):
 with the linear predictor :math:`F = Xw`. Everything below is per patient, so that sums over
 sites, folds and baselines are left to whoever adds up.
 
-===============================  ==========================  ==========
+A patient may have several predictors, one for each baseline column: :math:`F_k = a_k + f`, with
+rules and linear terms f that all share (an interval of time, a step of a scale). Predictors,
+slopes and curvatures then have shape (n_rows, n_baseline), and the loss is a sum over k.
+
+===============================  ==========================  ===========
 mathematics                      here                        shape
-===============================  ==========================  ==========
+===============================  ==========================  ===========
 :math:`w·ℓ(F, y)`                :meth:`Family.value`        (n_rows,)
-:math:`w·∂ℓ/∂F`                  :meth:`Family.slope`        (n_rows,)
-:math:`w·∂²ℓ/∂F²`                :meth:`Family.curvature`    (n_rows,)
+:math:`w·∂ℓ/∂F`                  :meth:`Family.slope`        as F
+:math:`w·∂²ℓ/∂F²`                :meth:`Family.curvature`    as F
 :math:`w·ℓ^*(a·∂ℓ/∂F, y)`        :meth:`Family.conjugate`    (n_rows,)
-:math:`\arg\min_F \sum w·ℓ`      :meth:`Family.start`        scalar
+:math:`\arg\min_F \sum w·ℓ`      :meth:`Family.start`        as one F
 :math:`E[y] = g^{-1}(F)`         :attr:`Family.link`         (n_rows,)
-===============================  ==========================  ==========
+what is counted as an event      :meth:`Family.events`       (n_rows,)
+what is added up inside rules    :meth:`Family.tallies`      (n_rows, n_tallies)
+===============================  ==========================  ===========
 
 Oracles: numerical differentiation, the definition of the conjugate, and scikit-learn
 (``tests/unit/core/test_families.py``, which runs over every family).
@@ -32,6 +38,7 @@ from typing import Any, ClassVar
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.judge import Judge
+from fedrulefit.core.fixed import LARGEST_PREDICTOR
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,8 @@ class Link:
         The mean of the outcome → F.
     sql : callable
         An expression for F, and how the database writes a number → an expression for the mean.
-    onnx : str
-        The ONNX operator that makes F the mean.
+    onnx : tuple of (str,) or (str, float)
+        The ONNX operators that make F the mean, one after another; some take a number, too.
     javascript : str
         A function from F to the mean.
     """
@@ -57,7 +64,7 @@ class Link:
     inverse: Callable[[Floats], Floats]
     forward: Callable[[Floats], Floats]
     sql: Callable[[str, Callable[[float], str]], str]
-    onnx: str
+    onnx: tuple[tuple[str] | tuple[str, float], ...]
     javascript: str
 
 
@@ -126,45 +133,91 @@ class Words:
 
 
 class Family(ABC):
-    """A kind of outcome; its instances have no state."""
+    """The outcome of a study: its kind, and the public facts that the study states of it.
+
+    Instances hold nothing else.
+    """
 
     kind: ClassVar[str]
     """As ``outcome.kind`` in the study file."""
 
-    link: ClassVar[Link]
-    words: ClassVar[Words]
+    judge_type: ClassVar[type[Judge[Any, Any]]]
+    """The class of :attr:`judge`: what sums a site may be asked for."""
 
-    judge: ClassVar[Judge[Any, Any]]
+    link: Link
+    words: Words
+
+    judge: Judge[Any, Any]
     """How predictions are judged on patients that a model was not learnt from."""
 
-    effect_javascript: ClassVar[str]
+    effect_javascript: str
     """:meth:`effect` as a JavaScript function."""
 
-    tell_javascript: ClassVar[str]
+    tell_javascript: str
     """A JavaScript function from a prediction to its text."""
 
-    least_span: ClassVar[float]
+    least_span: float
     """A change of F so small that a drawing need not stretch it."""
 
-    n_baseline: ClassVar[int] = 1
-    """Columns of the baseline block: unpenalised, always in the model; one is the intercept."""
+    n_baseline: int = 1
+    """Columns of the baseline block: unpenalised, always in the model; one is the intercept,
+    of several each begins a predictor of its own."""
 
-    most_slope: ClassVar[float]
-    """Largest |∂ℓ/∂F| of any patient."""
+    counts_events: bool = False
+    """Whether :meth:`events` are what people call events: they are then told, as counts."""
 
-    most_curvature: ClassVar[float]
-    """Largest ∂²ℓ/∂F² of any patient."""
+    n_tallies: int = 1
+    """Numbers of :meth:`tallies` per patient."""
 
-    most_conjugate: ClassVar[float]
+    largest_predictor: float = LARGEST_PREDICTOR
+    """No |F| is larger that a site is asked for."""
+
+    averages: bool = False
+    """Whether FedDA can fit it: slopes are bounded by 1 for any F."""
+
+    unit: float = 1.0
+    """A public power of two: losses and their derivatives are summed as multiples of it."""
+
+    most_slope: float
+    """Largest |∂ℓ/∂F| of any patient; the sum over its predictors."""
+
+    most_curvature: float
+    """Largest ∂²ℓ/∂F² of any patient; the sum over its predictors."""
+
+    most_conjugate: float
     """Largest |ℓ*| of any patient, at any shrunk slope."""
 
-    separated: ClassVar[float] = -math.inf
+    separated: float = -math.inf
     """A mean loss below it is reached only on the way to infinite coefficients, where solvers
     stop; −∞ for a loss that finite ones minimise."""
 
     @abstractmethod
     def most_value(self, predictor: float) -> float:
         """Return the largest ℓ of any patient whose |F| is at most `predictor`."""
+
+    @abstractmethod
+    def events(self, outcome: Floats, weights: Floats) -> Floats:
+        """Return 1 for patients who count as *with* the outcome in smallest counts, else 0.
+
+        So that no group that is told of is of one kind of patients. Shape (n_rows,).
+        """
+
+    def tell_nothing_to_learn(self, patients: float, events: float) -> str:
+        """Return why there is nothing to learn from all sites' patients; empty if there is."""
+        del patients, events
+        return ""
+
+    def join_baseline(self, baseline: Floats) -> float:
+        """Return the intercept of F, of which :attr:`link` speaks, from (n_baseline,) numbers."""
+        (intercept,) = baseline.tolist()
+        return float(intercept)
+
+    @abstractmethod
+    def tallies(self, outcome: Floats) -> Floats:
+        """Return what is added up of patients inside and outside rules, each within ±1.
+
+        Shape (n_rows, n_tallies).
+        """
 
     @abstractmethod
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
@@ -189,7 +242,7 @@ class Family(ABC):
 
     @abstractmethod
     def information(self, patients: float, mean: float) -> float:
-        """Return the summed ∂²ℓ/∂F² of so many patients whose outcomes have this mean."""
+        """Return the summed ∂²ℓ/∂F² of so many patients for whom this is predicted, rightly."""
 
     @abstractmethod
     def effect(self, coefficient: float) -> float:
@@ -208,5 +261,8 @@ class Family(ABC):
         """Return what it means for a patient that F moves by at most `most`, in a clause."""
 
     @abstractmethod
-    def start(self, outcome: Floats, weights: Floats) -> float | None:
-        """Return the constant F of least loss; None where no finite one is (nothing to learn)."""
+    def start(self, outcome: Floats, weights: Floats) -> Floats | None:
+        """Return the constant F of least loss, shape (n_baseline,).
+
+        None where no finite one is: nothing to learn.
+        """

@@ -20,6 +20,12 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.ratios import (
+    LEAST_SPAN,
+    TELL_SHARE_JAVASCRIPT,
+    ratio_ticks,
+    tell_share,
+)
 from fedrulefit.core.families.yesno_judge import YesNoJudge
 
 STEEPEST: Final = 708.0
@@ -41,7 +47,7 @@ LOGISTIC: Final = Link(
     inverse=expit,
     forward=logit,
     sql=_write_sql,
-    onnx="Sigmoid",
+    onnx=(("Sigmoid",),),
     javascript="(f) => (f >= 0 ? 1 / (1 + Math.exp(-f)) : Math.exp(f) / (1 + Math.exp(f)))",
 )
 
@@ -81,14 +87,13 @@ class YesNo(Family):
     kind = "yes/no"
     link = LOGISTIC
     words = WORDS
+    judge_type = YesNoJudge
     judge = YesNoJudge()
+    averages = True
+    counts_events = True
     effect_javascript = "Math.exp"
-    tell_javascript = """(p) => {
-    if (p > 0 && p < 0.001) return "below 0.1 %";
-    if (p < 1 && p > 0.999) return "above 99.9 %";
-    return (100 * p).toFixed(1) + " %";
-  }"""
-    least_span = math.log(1.5)
+    tell_javascript = TELL_SHARE_JAVASCRIPT
+    least_span = LEAST_SPAN
     most_slope = 1.0
     most_curvature = 0.25
     most_conjugate = math.log(2)
@@ -97,6 +102,21 @@ class YesNo(Family):
     def most_value(self, predictor: float) -> float:
         """Return an upper bound of log(1 + e^F) − yF."""
         return predictor + 1
+
+    def events(self, outcome: Floats, weights: Floats) -> Floats:
+        """Return the outcome itself, shape (n_rows,)."""
+        del weights
+        return outcome
+
+    def tell_nothing_to_learn(self, patients: float, events: float) -> str:
+        """Return that there is one class only."""
+        if 0 < events < patients:
+            return ""
+        return "all patients of all sites are of one outcome class: nothing to learn"
+
+    def tallies(self, outcome: Floats) -> Floats:
+        """Return the outcome itself, shape (n_rows, 1)."""
+        return outcome[:, None]
 
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
         """Return w·{log(1 + e^F) − y·F}, shape (n_rows,)."""
@@ -132,15 +152,12 @@ class YesNo(Family):
         return float(np.exp(coefficient))
 
     def effect_ticks(self, low: float, high: float) -> list[tuple[float, float]]:
-        """Return powers of two, or of four and so on: five or six at most."""
-        step = max(1, math.ceil((high - low) / math.log(2) / 5))
-        first = math.ceil(low / math.log(2) / step) * step
-        last = math.floor(high / math.log(2) / step) * step
-        return [(k * math.log(2), 2.0**k) for k in range(first, last + 1, step)]
+        """Return powers of two, or of four and so on."""
+        return ratio_ticks(low, high)
 
     def tell(self, prediction: float) -> str:
         """Return a probability in percent."""
-        return f"{100 * prediction:.1f} %"
+        return tell_share(prediction)
 
     def tell_move(self, most: float) -> str:
         """Return how far log-odds and risk can move: σ is steepest at ½."""
@@ -150,10 +167,10 @@ class YesNo(Family):
             f"at most {points:g} percentage points"
         )
 
-    def start(self, outcome: Floats, weights: Floats) -> float | None:
-        """Return the log-odds of the outcome; None with one class only."""
+    def start(self, outcome: Floats, weights: Floats) -> Floats | None:
+        """Return the log-odds of the outcome, shape (1,); None with one class only."""
         events = weights @ outcome
         others = weights.sum() - events
         if events <= 0 or others <= 0:
             return None
-        return float(np.log(events / others))
+        return np.array([np.log(events / others)])

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families import yesno_hospitals, yesno_within
-from fedrulefit.core.families.judge import Column, Judge, Summary
+from fedrulefit.core.families import yesno_hospitals, yesno_published, yesno_within
+from fedrulefit.core.families.hospitals import SUMMARY_COLUMNS
+from fedrulefit.core.families.judge import Column, Facts, Judge, Summary
 from fedrulefit.core.families.yesno_calibration import FEWEST
 from fedrulefit.core.families.yesno_measures import (
     FEWEST_RANKED,
@@ -30,6 +31,7 @@ from fedrulefit.core.families.yesno_measures import (
 )
 from fedrulefit.core.families.yesno_sums import ScoreSums, add_scores, coarsen, count_scores
 from fedrulefit.core.families.yesno_within import Within, WithinSums
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.numerals import write_minus
 
 _HAD_OR_NOT: Final = "had, or had not, the outcome"
@@ -60,13 +62,7 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         Column("observed", "Observed share with the outcome", holds="rate"),
         Column("expected", "Predicted share"),
     )
-    summary_columns = (
-        Column("hospitals", "Hospitals"),
-        Column("mean", "Mean over hospitals"),
-        Column("low", "95 % interval of the mean", upto="high"),
-        Column("new_low", "A further hospital (95 % prediction interval)", upto="new_high"),
-        Column("tau", "Differences beyond chance, τ"),
-    )
+    summary_columns = SUMMARY_COLUMNS
     group_columns = (
         Column("above", "Predicted risk", upto="below", holds="edge"),
         Column("predicted", "Its mean, estimated"),
@@ -84,6 +80,12 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         Column("net_benefit", "Net benefit"),
         Column("treat_all", "Treating all"),
     )
+
+    file_words: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "overall": yesno_published.MEASURE_WORDS,
+        "groups": yesno_published.GROUP_WORDS,
+        "within": yesno_published.WITHIN_WORDS,
+    }
 
     def count(self, prediction: Floats, outcome: Floats, weights: Floats) -> ScoreSums:
         """Return the sums of some patients: :func:`count_scores`."""
@@ -127,6 +129,28 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
     def decisions(self, sums: ScoreSums) -> list[Decision]:
         """Return a decision for each edge between the bins, where nothing is lost by them."""
         return [decide(sums, edge) for edge in range(len(sums.edges))]
+
+    def publish(
+        self, sums: ScoreSums, measures: Measures, rounding: Rounding, unit: float
+    ) -> tuple[ScoreSums, Measures] | None:
+        """Return what may be published.
+
+        Bins are merged until each holds enough patients with and enough without the outcome; their
+        counts are rounded. The measures are those of the bins as they were, to three decimals.
+        """
+        merged = self.coarsen(sums, rounding.least(unit), each=True)
+        if merged is None:
+            return None
+        told = measures if rounding == EXACT else self.round(measures, rounding, unit)
+        return yesno_published.round_groups(merged, told, rounding, unit), told
+
+    def write(self, sums: ScoreSums) -> Facts:
+        """Return the bins as rows: :func:`yesno_published.write_groups`."""
+        return yesno_published.write_groups(sums)
+
+    def read(self, facts: Facts, measures: Measures) -> ScoreSums:
+        """Return the sums of such rows: :func:`yesno_published.read_groups`."""
+        return yesno_published.read_groups(facts, measures)
 
     def tell(self, found: Measures) -> str:
         """Return the measures in a sentence."""

@@ -9,10 +9,10 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.bins import SpreadSums, sum_spreads
-from fedrulefit.core.certificate import GapSums, SlopeSums, sum_conjugate, sum_slopes
+from fedrulefit.core.certificate import GapSums, SlopeSums, sum_gap, sum_slopes
 from fedrulefit.core.curvature import CurvatureSums, Query, sum_curvature
 from fedrulefit.core.fedda import RoundSums, client_update, soft_threshold
-from fedrulefit.core.fixed import LARGEST_MEAN, LOSS_BITS, add_units
+from fedrulefit.core.fixed import LARGEST_MEAN
 from fedrulefit.core.importance import TermSums, sum_terms
 from fedrulefit.core.newton import active_room
 from fedrulefit.core.sums import Packing
@@ -212,7 +212,7 @@ class SlopesRequest(SumRequest):
 
     def packings(self, public: Public) -> tuple[Packing[SlopeSums]]:
         """Return how the numbers lie."""
-        return (SlopeSums.packing(public.bounds.terms),)
+        return (SlopeSums.packing(public.bounds),)
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's."""
@@ -229,7 +229,7 @@ class SlopesRequest(SumRequest):
                 patients.outcome,
                 patients.scaled_weights,
                 predictor,
-                public.bounds.terms,
+                public.bounds,
             ),
         )
 
@@ -263,7 +263,7 @@ class SummaryRequest(SumRequest):
     def packings(self, public: Public) -> tuple[Packing[Any], ...]:
         """Return how the numbers lie: of the model's own terms, then of its loss."""
         own = public.layout.among(self.terms)
-        return TermSums.packing(own.n_rules, own.n_linear), GapSums.packing()
+        return TermSums.packing(own.n_rules, own.n_linear), GapSums.packing(public.bounds)
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's, and scales beyond 1."""
@@ -276,18 +276,17 @@ class SummaryRequest(SumRequest):
         """Return the site's sums for the terms of the final model only."""
         final = patients.design.take(self.terms)
         bounds = patients.public.bounds.terms[self.terms]
-        counted = sum_terms(final, patients.outcome, patients.weights, bounds)
+        counted = sum_terms(final, patients.told_events, patients.weights, bounds)
         return counted, self._measure_gap(patients, final.predictor(self.coef))
 
     def _measure_gap(self, patients: Patients, predictor: Floats) -> Ints:
         """Return the site's part of the duality gap."""
-        family, outcome, weights = (
+        falling, rising = self.scales.tolist()
+        return sum_gap(
             patients.public.family,
             patients.outcome,
             patients.scaled_weights,
-        )
-        falling, rising = self.scales.tolist()
-        return GapSums.packing().pack(
-            loss=add_units(family.value(predictor, outcome, weights), LOSS_BITS),
-            conjugate=sum_conjugate(family, outcome, weights, predictor, (falling, rising)),
+            predictor,
+            (falling, rising),
+            patients.public.bounds,
         )
