@@ -6,11 +6,18 @@ is held against the binomial distribution.
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit, logit
 from scipy.stats import binom
+from sklearn.metrics import roc_auc_score
 
 from fedrulefit.experiments.coverage.hospitals import (
+    AREA,
+    Truth,
+    draw_scores,
+    draw_truth,
     hospitals_table,
     make_units,
     summarise_hospitals,
@@ -41,3 +48,15 @@ def test_two_hospitals_tell_nothing_of_a_third() -> None:
     assert found.loc["AUC of a further hospital", "too_few"] == 1
     assert found.loc["AUC within hospitals", "too_few"] == 0
     assert "too few" in hospitals_table(found.reset_index())
+
+
+def test_hospitals_are_as_is_said_of_them() -> None:
+    """Regression: a hospital of AUC .4 was drawn with an AUC of .6, and intervals seemed to miss."""
+    rng = np.random.default_rng(3)
+    truths = [draw_truth(0.6, rng) for _ in range(2000)]
+    assert min(truth.area for truth in truths) > 0
+    assert np.mean([truth.area for truth in truths]) == pytest.approx(logit(AREA), abs=0.05)
+    worst = Truth(min(truth.area for truth in truths), 1.0, 0.0)
+    drawn = [draw_scores(worst, rng, sloped=False) for _ in range(60)]
+    area = np.mean([roc_auc_score(outcome, chance) for chance, outcome in drawn])
+    assert area == pytest.approx(expit(worst.area), abs=0.03)
