@@ -51,7 +51,7 @@ def test_two_hospitals_tell_nothing_of_a_third() -> None:
 
 
 def test_hospitals_are_as_is_said_of_them() -> None:
-    """Regression: a hospital of AUC .4 was drawn with an AUC of .6, and intervals seemed to miss."""
+    """Regression: a hospital of AUC .4 was drawn with .6, and intervals seemed to miss."""
     rng = np.random.default_rng(3)
     truths = [draw_truth(0.6, rng) for _ in range(2000)]
     assert min(truth.area for truth in truths) > 0
