@@ -21,7 +21,8 @@ from fedrulefit.study import (
     TimeOutcome,
     YesNoOutcome,
 )
-from fedrulefit.study.outcomes import KINDS, place_cuts
+from fedrulefit.study.intervals import place_cuts
+from fedrulefit.study.outcomes import KINDS
 from tests.samples import make_study, study_facts
 
 EXAMPLES: dict[str, dict[str, Any]] = {
