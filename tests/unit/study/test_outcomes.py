@@ -46,7 +46,7 @@ CLASSES = {
 def study_of(kind: str, **changes: Any) -> Study:
     facts = {"kind": kind, **EXAMPLES[kind], **changes}
     return Study.from_mapping(
-        {**study_facts(), "outcome": {k: v for k, v in facts.items() if v is not ...}}
+        {**study_facts(solver="exact"), "outcome": {k: v for k, v in facts.items() if v is not ...}}
     )
 
 
@@ -180,3 +180,13 @@ def test_cuts_increase_inside_and_hold_every_other_horizon(
     assert len(cuts) == n_intervals - 1
     assert (np.diff([0.0, *cuts, horizons[-1]]) > 0).all()
     assert set(horizons[:-1]) <= set(cuts)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "yes/no"])
+def test_the_paper_s_solver_is_refused_where_slopes_have_no_bound(kind: str) -> None:
+    outcome = {"kind": kind, **EXAMPLES[kind]}
+    with pytest.raises(StudyError, match="choose solver"):
+        Study.from_mapping({**study_facts(solver="fedda"), "outcome": outcome})
+    if kind == "number":
+        robust = {**outcome, "robust": True}
+        Study.from_mapping({**study_facts(solver="fedda"), "outcome": robust})
