@@ -12,7 +12,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "FederatedRuleFitClassifier": "fedrulefit.estimators",
+    "FederatedRuleFitRegressor": "fedrulefit.estimators",
     "RuleFitClassifier": "fedrulefit.estimators",
+    "RuleFitRegressor": "fedrulefit.estimators",
     "Model": "fedrulefit.model",
     "Study": "fedrulefit.study",
     "demo": "fedrulefit.demo",
@@ -21,8 +23,10 @@ _HOMES = {
 
 __all__ = [
     "FederatedRuleFitClassifier",
+    "FederatedRuleFitRegressor",
     "Model",
     "RuleFitClassifier",
+    "RuleFitRegressor",
     "Study",
     "__version__",
     "demo",
@@ -31,7 +35,12 @@ __all__ = [
 
 if TYPE_CHECKING:
     from fedrulefit import demo, plot
-    from fedrulefit.estimators import FederatedRuleFitClassifier, RuleFitClassifier
+    from fedrulefit.estimators import (
+        FederatedRuleFitClassifier,
+        FederatedRuleFitRegressor,
+        RuleFitClassifier,
+        RuleFitRegressor,
+    )
     from fedrulefit.model import Model
     from fedrulefit.study import Study
 

@@ -1,5 +1,11 @@
 """scikit-learn estimators over the embedded engine."""
 
-from fedrulefit.estimators.rulefit import FederatedRuleFitClassifier, RuleFitClassifier
+from fedrulefit.estimators.classification import FederatedRuleFitClassifier, RuleFitClassifier
+from fedrulefit.estimators.regression import FederatedRuleFitRegressor, RuleFitRegressor
 
-__all__ = ["FederatedRuleFitClassifier", "RuleFitClassifier"]
+__all__ = [
+    "FederatedRuleFitClassifier",
+    "FederatedRuleFitRegressor",
+    "RuleFitClassifier",
+    "RuleFitRegressor",
+]
