@@ -36,6 +36,7 @@ from fedrulefit.estimators.linear import TermsMixin
 from fedrulefit.estimators.naming import name_columns
 from fedrulefit.estimators.reading import (
     check_counts,
+    check_study,
     infer_table,
     read_declared,
     refuse_beside_study,
@@ -193,6 +194,7 @@ class RuleFitBase(TermsMixin, BaseEstimator):
         **parts: Any,
     ) -> Self:
         """Learn; `parts` are what else is told of the outcome, such as an exposure."""
+        check_study(self.study)
         check_kind(self.study, self._kinds, asker=self)
         given: Floats | None = None
         if sample_weight is not None:

@@ -23,7 +23,7 @@ from fedrulefit.estimators.places import (
     Pooled,
     settings_of_pooled,
 )
-from fedrulefit.estimators.targets import Target, encode_classes
+from fedrulefit.estimators.targets import Target, encode_classes, name_event
 from fedrulefit.estimators.weights import ClassWeight, PatientWeights, weigh_by_class
 from fedrulefit.study import YesNoOutcome
 from fedrulefit.study.outcomes import AnyOutcome
@@ -64,7 +64,8 @@ class Classification(ClassifierMixin, RuleFitBase):
 
     def _declare_outcome(self, column: str, target: Target) -> AnyOutcome:
         negative, positive = (str(label) for label in self.classes_)
-        return YesNoOutcome(column=column, positive=positive, negative=negative)
+        label = name_event(self.classes_, column)
+        return YesNoOutcome(column=column, positive=positive, negative=negative, label=label)
 
     def _weigh(self, given: Floats | None, target: Target) -> PatientWeights | None:
         own = super()._weigh(given, target)
