@@ -64,11 +64,7 @@ class Regression(RegressorMixin, RuleFitBase):
     @property
     def _counts(self) -> bool:
         """Whether y are counts."""
-        return self.loss == "poisson" if self.study is None else self._of_count(self.study.outcome)
-
-    @staticmethod
-    def _of_count(outcome: AnyOutcome) -> bool:
-        return isinstance(outcome, CountOutcome)
+        return self.loss == "poisson" if self.study is None else _of_count(self.study.outcome)
 
     def _read_target(self, y: Any, **parts: Any) -> Target:
         if self.study is not None:
@@ -112,14 +108,16 @@ class Regression(RegressorMixin, RuleFitBase):
         return outcome.per if isinstance(outcome, CountOutcome) else 1.0
 
     def _show_coefficients(self, coefficients: Floats) -> Floats:
-        if self._of_count(self.study_.outcome):
+        if _of_count(self.study_.outcome):
             return coefficients
         effect = self.study_.family.effect
         return np.array([effect(coefficient) for coefficient in coefficients], dtype=np.float64)
 
     def _show_intercept(self, intercept: float) -> float:
-        mean = float(self.study_.family.link.inverse(np.array([intercept]))[0]) / self._per()
-        return float(np.log(mean)) if self._of_count(self.study_.outcome) else mean
+        inverse = self.study_.family.link.inverse
+        if _of_count(self.study_.outcome):
+            return intercept + float(np.log(inverse(np.zeros(1))[0] / self._per()))
+        return float(inverse(np.array([intercept]))[0])
 
     def predict(self, X: Any) -> Floats:
         """Return the expected outcome of every patient, shape (n_rows,).
@@ -152,7 +150,7 @@ class Regression(RegressorMixin, RuleFitBase):
         check_is_fitted(self)
         if level not in (0.8, 0.95):
             raise ValueError(f"level must be 0.8 or 0.95, which evaluations tell, not {level!r}")
-        if self._of_count(self.study_.outcome):
+        if _of_count(self.study_.outcome):
             raise FedRuleFitError("of counts no interval is told: predict tells the mean count")
         evaluation = self.model_.evaluation
         if evaluation is None:
@@ -181,7 +179,7 @@ class Regression(RegressorMixin, RuleFitBase):
             Of counts, as in :meth:`fit`.
         """
         check_is_fitted(self)
-        if not self._of_count(self.study_.outcome):
+        if not _of_count(self.study_.outcome):
             if exposure is not None:
                 raise DataError("exposure= is for counts: leave it out")
             return float(super().score(X, y, sample_weight))
@@ -197,6 +195,10 @@ class Regression(RegressorMixin, RuleFitBase):
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = self.loss == "poisson"
         return tags
+
+
+def _of_count(outcome: AnyOutcome) -> bool:
+    return isinstance(outcome, CountOutcome)
 
 
 def check_counts(y: Floats) -> None:

@@ -188,7 +188,7 @@ def test_rounding_outward(y: list[float], ends: tuple[float, float]) -> None:
 
 def make_study(**outcome: Any) -> Study:
     facts = {"column": "stay", "kind": "number", "range": [0, 60], "unit": "days", **outcome}
-    return Study.from_mapping({**study_facts(), "outcome": facts})
+    return Study.from_mapping({**study_facts(), "outcome": facts, "settings": {}})
 
 
 FRAME = make_frame(120).drop(columns="died")
