@@ -13,8 +13,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "FederatedRuleFitClassifier": "fedrulefit.estimators",
     "FederatedRuleFitRegressor": "fedrulefit.estimators",
+    "FederatedRuleFitSurvival": "fedrulefit.estimators",
     "RuleFitClassifier": "fedrulefit.estimators",
     "RuleFitRegressor": "fedrulefit.estimators",
+    "RuleFitSurvival": "fedrulefit.estimators",
     "Model": "fedrulefit.model",
     "Study": "fedrulefit.study",
     "demo": "fedrulefit.demo",
@@ -24,9 +26,11 @@ _HOMES = {
 __all__ = [
     "FederatedRuleFitClassifier",
     "FederatedRuleFitRegressor",
+    "FederatedRuleFitSurvival",
     "Model",
     "RuleFitClassifier",
     "RuleFitRegressor",
+    "RuleFitSurvival",
     "Study",
     "__version__",
     "demo",
@@ -38,8 +42,10 @@ if TYPE_CHECKING:
     from fedrulefit.estimators import (
         FederatedRuleFitClassifier,
         FederatedRuleFitRegressor,
+        FederatedRuleFitSurvival,
         RuleFitClassifier,
         RuleFitRegressor,
+        RuleFitSurvival,
     )
     from fedrulefit.model import Model
     from fedrulefit.study import Study
