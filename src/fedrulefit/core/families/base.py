@@ -34,7 +34,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.judge import Judge
@@ -175,6 +175,8 @@ class Family(ABC):
     averages: bool = False
     """Whether FedDA can fit it: slopes are bounded by 1 for any F."""
 
+    _made_of: tuple[tuple[Any, ...], dict[str, Any]]
+
     unit: float = 1.0
     """A public power of two: losses and their derivatives are summed as multiples of it."""
 
@@ -190,6 +192,17 @@ class Family(ABC):
     separated: float = -math.inf
     """A mean loss below it is reached only on the way to infinite coefficients, where solvers
     stop; −∞ for a loss that finite ones minimise."""
+
+    def __new__(cls, *args: Any, **facts: Any) -> Self:
+        """Keep what a family is made of: links hold functions, which cannot be pickled."""
+        made = super().__new__(cls)
+        made._made_of = (args, facts)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make the family again, so that fitted estimators can be sent."""
+        args, facts = self._made_of
+        return _make_again, (type(self), args, facts)
 
     @abstractmethod
     def most_value(self, predictor: float) -> float:
@@ -266,3 +279,7 @@ class Family(ABC):
 
         None where no finite one is: nothing to learn.
         """
+
+
+def _make_again(family: type[Family], args: tuple[Any, ...], facts: dict[str, Any]) -> Family:
+    return family(*args, **facts)
