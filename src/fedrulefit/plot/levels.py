@@ -8,7 +8,7 @@ import numpy as np
 
 from fedrulefit.core.families.levels import PERCENT, Levels
 from fedrulefit.model import Model
-from fedrulefit.model.subgroups import Among, choose_patients
+from fedrulefit.model.subgroups import Among, choose_patients, tells_levels
 from fedrulefit.plot.drawing import (
     INSIDE,
     NEUTRAL,
@@ -49,7 +49,7 @@ def subgroups(
     frame = model.subgroups_frame(top=top, min_support=min_support, patients=among)
     if frame.empty:
         return say(ax, f"No rule with support above {min_support:g}")
-    if frame[levels.words.gap].isna().all():
+    if not tells_levels(model):
         return say(ax, f"Of no rule are {levels.words.many} told")
     of_sites = _site_rates(model, top, min_support, among)
     place = np.arange(len(frame))[::-1]
