@@ -82,6 +82,11 @@ class _Outcome(Frozen):
         return ()
 
     @property
+    def averages(self) -> bool:
+        """Whether the paper's solver can learn it: a patient's slope has a bound of its own."""
+        return False
+
+    @property
     def title(self) -> str:
         """The outcome in words: its label, or the name of its column."""
         return self.label or self.column
@@ -134,6 +139,11 @@ class YesNoOutcome(_Outcome):
             if not 0 <= low < high <= 1:
                 raise ValueError("'expected_rate' must be two shares, e.g. [0.05, 0.40]")
         return self
+
+    @property
+    def averages(self) -> bool:
+        """It can: it is the paper's."""
+        return True
 
     @property
     def definition(self) -> str:
@@ -190,6 +200,11 @@ class NumberOutcome(_Outcome):
         return (self.column,)
 
     @property
+    def averages(self) -> bool:
+        """It can where large errors count linearly."""
+        return self.robust
+
+    @property
     def definition(self) -> str:
         """The column and its range."""
         low, high = self.range
@@ -234,11 +249,6 @@ class CountOutcome(_Outcome):
     )
     exposure_unit: str = Field(default="", description='Unit of the exposure, such as `"days"`.')
     unit: str = Field(default="", description='What is counted, such as `"admissions"`.')
-    dispersion: Literal["poisson", "negative binomial"] = Field(
-        default="poisson",
-        description="How counts scatter around their mean; `negative binomial` where they scatter "
-        "more than by chance.",
-    )
     label: str = Field(default="", description=_LABEL)
 
     @model_validator(mode="after")
@@ -275,7 +285,6 @@ class CountOutcome(_Outcome):
             per=self.per,
             unit=self.unit,
             exposure_unit=self.exposure_unit,
-            dispersion=self.dispersion,
         )
 
 

@@ -110,6 +110,11 @@ class Study(Frozen):
             if column in roles:
                 raise ValueError(f"{roles[column]} and {role} name the same column")
             roles[column] = role
+        if self.settings.solver == "fedda" and not self.outcome.averages:
+            raise ValueError(
+                f"the paper's solver, Federated Dual Averaging, cannot learn an outcome of the "
+                f'kind {self.outcome.kind!r}, whose slopes have no bound: choose solver = "exact"'
+            )
         return self
 
     @cached_property

@@ -13,8 +13,8 @@ from fedrulefit.core.families.explained_within import (
     DOUBT_STEP,
     NOBODY,
     SHARE_STEP,
+    ExplainedSums,
     Within,
-    WithinSums,
     measure_within,
     tell_within,
 )
@@ -34,8 +34,8 @@ def draw(rng: Any, n_rows: int, level: float, share: float = 0.5) -> Any:
     return prediction, outcome, np.ones(n_rows)
 
 
-def add(parts: list[WithinSums]) -> WithinSums:
-    return WithinSums(*np.sum([list(vars(part).values()) for part in parts], axis=0).tolist())
+def add(parts: list[ExplainedSums]) -> ExplainedSums:
+    return ExplainedSums(*np.sum([list(vars(part).values()) for part in parts], axis=0).tolist())
 
 
 def test_it_is_the_mean_of_the_hospitals_own_shares_with_their_level_aside() -> None:
@@ -63,7 +63,7 @@ def test_sites_add_coarse_numbers_only() -> None:
         assert part.patients == 60
         assert part.placed / 60 % SHARE_STEP == 0
         assert part.doubts / 60 % DOUBT_STEP == 0
-    packing = Packing(WithinSums)
+    packing = Packing(ExplainedSums)
     assert vars(packing.read(packing.round(part))) == vars(part)
     bad = replace(part, placed=-part.patients)
     assert vars(packing.read(packing.round(bad))) == vars(bad)

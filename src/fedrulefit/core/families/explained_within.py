@@ -5,7 +5,7 @@ over hospitals, :math:`\sum_s c_s E_s / \sum_s c_s`, and its interval. The share
 counts what tells hospitals apart, too: a model that only knows the hospital explains much where
 hospitals differ, and helps nobody to tell two patients of a ward apart.
 
-Leaves the site: four numbers (:class:`WithinSums`), summed over sites. Unlike other sums they
+Leaves the site: four numbers (:class:`ExplainedSums`), summed over sites. Unlike other sums they
 depend on who is at which hospital. So a site's patients count in whole multiples of its smallest
 count, and its share and its doubt in coarse public steps; a site with fewer patients adds nothing.
 What such sums can tell: :mod:`fedrulefit.core.families.yesno_within`.
@@ -41,7 +41,7 @@ _CLEAR: Final = 0.02
 
 
 @dataclass(frozen=True, eq=False)
-class WithinSums(Sum):
+class ExplainedSums(Sum):
     """Sums over sites that have enough patients, whose outcomes differ.
 
     Parameters
@@ -74,13 +74,13 @@ class WithinSums(Sum):
     )
 
 
-NOBODY: Final = WithinSums(0.0, 0.0, 0.0, 0.0)
+NOBODY: Final = ExplainedSums(0.0, 0.0, 0.0, 0.0)
 """What a site with too few patients adds."""
 
 
 def place_explained(
     left: float, whole: float, influence: float, patients: float, least: float
-) -> WithinSums:
+) -> ExplainedSums:
     """Return what one site adds.
 
     Parameters
@@ -99,7 +99,7 @@ def place_explained(
     share = float(round_to(np.array([max(1 - ratio, -1.0)]), SHARE_STEP)[0])
     doubt = min(counted * (ratio * spread_of_logs(influence, patients)) ** 2, _MOST_DOUBT)
     doubt = DOUBT_STEP * math.ceil(doubt / DOUBT_STEP)
-    return WithinSums(1.0, counted, counted * share, counted * doubt)
+    return ExplainedSums(1.0, counted, counted * share, counted * doubt)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ WITHIN_WORDS: Final[Mapping[str, str]] = {
 """As a model file has them."""
 
 
-def measure_within(total: WithinSums) -> Within | None:
+def measure_within(total: ExplainedSums) -> Within | None:
     """Return what is explained within hospitals; None with fewer than two that have enough."""
     sites = round(total.sites)
     if sites < _FEWEST_SITES or total.patients <= 0:

@@ -122,6 +122,7 @@ class Number(Family):
         self.middle, self.half = (low + high) / 2, (high - low) / 2
         own = (high - low) / 20 if outlier is None else outlier
         self.delta = own / self.half if robust else None
+        self.averages = robust
         self.link = _make_link(self.middle, self.half)
         self.words = _make_words(unit, robust=robust)
         self.judge = NumberJudge(low, high, unit=unit)

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import explained_within, number_measures, number_published
-from fedrulefit.core.families.explained_within import Within, WithinSums
+from fedrulefit.core.families.explained_within import ExplainedSums, Within
 from fedrulefit.core.families.hospitals import (
     PLAIN,
     SUMMARY_COLUMNS,
@@ -54,7 +54,7 @@ class NumberJudge(Judge[NumberSums, Measures]):
 
     sums = NumberSums
     measures = Measures
-    within_sums = WithinSums
+    within_sums = ExplainedSums
     within = Within
 
     measure_columns = (
@@ -121,14 +121,14 @@ class NumberJudge(Judge[NumberSums, Measures]):
         """Return all measures: :func:`number_measures.measure`."""
         return number_measures.measure(sums, self.scale.middle, self.scale.half)
 
-    def place_within(self, sums: NumberSums, least: float) -> WithinSums:
+    def place_within(self, sums: NumberSums, least: float) -> ExplainedSums:
         """Return what one site adds: :func:`explained_within.place_explained`."""
         if sums.total <= 0:
             return explained_within.NOBODY
         parts = number_measures.explain_within(Moments.of(sums))
         return explained_within.place_explained(*parts, sums.total, least)
 
-    def measure_within(self, total: WithinSums) -> Within | None:
+    def measure_within(self, total: ExplainedSums) -> Within | None:
         """Return the mean R² within hospitals: :func:`explained_within.measure_within`."""
         return explained_within.measure_within(total)
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.file_rows import check_ends, check_rows
 from fedrulefit.core.families.judge import Facts
 from fedrulefit.core.families.number_measures import Measures, spread_of
 from fedrulefit.core.families.number_sums import POWERS, NumberSums
@@ -154,10 +155,9 @@ def read_groups(facts: Facts, measures: Measures, scale: Scale) -> NumberSums:
     check_rows(groups, GROUP_WORDS)
     told = {name: np.array([row[name] for row in groups]) for name in GROUP_WORDS}
     errors, error_ends = (_read_list(facts["sums"], name) for name in ("errors", "error_ends"))
-    if (told["above"][1:] != told["below"][:-1]).any():
-        raise ValueError("the groups of the evaluation have gaps")
-    if (told["below"] <= told["above"]).any() or (np.diff(error_ends) <= 0).any():
-        raise ValueError("the groups of the evaluation do not grow")
+    check_ends(told["above"], told["below"])
+    if (np.diff(error_ends) <= 0).any():
+        raise ValueError("the bins of errors do not grow")
     if len(errors) != len(error_ends) + 1 or min(errors.min(), told["patients"].min()) < 0:
         raise ValueError("the counts of the evaluation do not fit its groups")
     blank = np.zeros(len(groups))
@@ -175,19 +175,6 @@ def read_groups(facts: Facts, measures: Measures, scale: Scale) -> NumberSums:
     mean, predicted = (scale.read(told[name].tolist()) for name in ("observed", "predicted"))
     sd = told["spread"] / scale.half
     return _restore(where, told["patients"], errors, mean, predicted, sd)
-
-
-def check_rows(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> None:
-    """Refuse rows of other names, and such that lack a number.
-
-    Raises
-    ------
-    ValueError
-        Then.
-    """
-    for row in rows:
-        if row.keys() != names.keys() or any(value is None for value in row.values()):
-            raise ValueError(f"evaluation.groups: each has {', '.join(names)}")
 
 
 def _read_list(facts: Mapping[str, Any], name: str) -> Floats:
