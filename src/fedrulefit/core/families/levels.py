@@ -11,6 +11,9 @@ outcome                 level, and what is between two
 yes/no                  share of patients (:mod:`fedrulefit.core.subgroups`), difference
 number                  mean (:class:`~fedrulefit.core.families.level_means.MeanLevels`),
                         difference
+count                   rate (:class:`~fedrulefit.core.families.level_rates.RateLevels`), ratio
+time to an event        risk by the last horizon
+                        (:class:`~fedrulefit.core.families.level_risks.RiskLevels`), difference
 ======================  ======================================================================
 
 A level is published no finer than a patient or a few move it. What that adds to its error stands
