@@ -178,6 +178,7 @@ def test_one_patient_more_seldom_shows(kind: str) -> None:
         outcome = draw(rng, 150, raised=True)
         pairs = [(find(family, part), find(family, part)) for part in (outcome, outcome[:-1])]
         first, second = (levels.publish(pair, TOLD, 1.0) for pair in pairs)
-        assert first is not None and second is not None
+        assert first is not None
+        assert second is not None
         moved += first[0].level != second[0].level
     assert moved < 100
