@@ -85,7 +85,6 @@ ROOT_MODULES = {
     "errors.py": "all errors of the package",
     "files.py": "how files are written: whole, private, durable",
     "numerals.py": "how numbers are written for people",
-    "plot.py": "pictures of a model, public",
     "registry.py": "parts that are found by name, such as engines",
     "toml.py": "reading TOML into checked classes",
 }

@@ -38,6 +38,7 @@ from typing import Any, ClassVar, Self
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.judge import Judge
+from fedrulefit.core.families.levels import Levels
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 
 
@@ -149,6 +150,9 @@ class Family(ABC):
 
     judge: Judge[Any, Any]
     """How predictions are judged on patients that a model was not learnt from."""
+
+    levels: Levels
+    """What is told of patients inside and outside rules, from :meth:`tallies`."""
 
     effect_javascript: str
     """:meth:`effect` as a JavaScript function."""
