@@ -85,7 +85,7 @@ def test_columns_by_their_role() -> None:
     }
     weighed = Study.from_mapping(
         {
-            **study_facts(),
+            **study_facts(solver="exact"),
             "outcome": {"kind": "time", "time": "t", "event": "e", "horizons": [30]},
             "weight": {"column": "w", "max": 2},
         }
@@ -143,7 +143,7 @@ def test_a_fault_is_named_with_its_place(
 
 
 def test_a_role_and_a_weight_may_not_share_a_column() -> None:
-    facts = {**study_facts(), "outcome": {"kind": "count", **EXAMPLES["count"]}}
+    facts = {**study_facts(solver="exact"), "outcome": {"kind": "count", **EXAMPLES["count"]}}
     with pytest.raises(StudyError, match="exposure and weight name the same column"):
         Study.from_mapping({**facts, "weight": {"column": "days", "max": 1}})
 
