@@ -11,6 +11,10 @@ A patient may have several predictors, one for each baseline column: :math:`F_k 
 rules and linear terms f that all share (an interval of time, a step of a scale). Predictors,
 slopes and curvatures then have shape (n_rows, n_baseline), and the loss is a sum over k.
 
+Or each predictor has rules and linear terms of its own (:attr:`Family.own_terms`): then the loss
+depends on differences of predictors alone, and curvatures are crossed,
+:math:`w·∂^2ℓ/∂F_a∂F_b`, of shape (n_rows, n_baseline, n_baseline).
+
 ===============================  ==========================  ===========
 mathematics                      here                        shape
 ===============================  ==========================  ===========
@@ -163,6 +167,10 @@ class Family(ABC):
     """Columns of the baseline block: unpenalised, always in the model; one is the intercept,
     of several each begins a predictor of its own."""
 
+    own_terms: bool = False
+    """Whether each predictor has rules and linear terms of its own. The loss must not change where
+    all predictors of a patient move alike; its crossed curvatures are never above 0."""
+
     n_tallies: int = 1
     """Numbers of :meth:`tallies` per patient."""
 
@@ -205,6 +213,13 @@ class Family(ABC):
 
         Shape (n_rows, n_tallies).
         """
+
+    def tree_problems(self, outcome: Floats) -> Sequence[tuple[Family, Floats]]:
+        """Return what trees are grown for: families of one predictor or of shared terms.
+
+        Each with its outcomes, shape (n_rows, …); trees are shared out among them.
+        """
+        return [(self, outcome)]
 
     @abstractmethod
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
