@@ -28,6 +28,8 @@ Departures
 * A leaf holds at least ``min_leaf`` patients (the paper is silent; 1 would let
   a rule point at a single patient).
 * A site with one outcome class has no finite constant to start from: it grows no tree.
+* Where each class has terms of its own, so has it trees: for it against the rest, by the yes/no
+  loss. All classes choose from all rules.
 
 Oracle: a recursive best-first grower over all splits
 (``tests/unit/core/test_boosting.py``).
@@ -119,6 +121,18 @@ def grow_trees(
         Empty where no tree can be grown: nothing to learn (one outcome class, or patients
         who are all the same), or fewer patients than two leaves need.
     """
+    problems = family.tree_problems(outcome)
+    if len(problems) > 1:
+        shares = np.diff(np.arange(len(problems) + 1) * n_trees // len(problems))
+        return [
+            tree
+            for (own, target), share in zip(problems, shares.tolist(), strict=True)
+            for tree in grow_trees(
+                own, codes, target, weights, grid, n_trees=share, mean_leaves=mean_leaves,
+                learning_rate=learning_rate, subsample=subsample, min_leaf=min_leaf, rng=rng,
+                n_threads=n_threads, patients=patients,
+            )
+        ]  # fmt: skip
     leaf_counts = draw_leaf_counts(n_trees, mean_leaves, rng)
     bagging_seed = int(rng.integers(2**31 - 1))
     counted = weights > 0
