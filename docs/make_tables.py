@@ -24,6 +24,7 @@ from public_names import first_line, make_api
 
 import fedrulefit
 from fedrulefit import study
+from fedrulefit.core.families import family_of
 from fedrulefit.core.grid import Grid
 from fedrulefit.experiments.markdown import make_table
 from fedrulefit.model.file import parts as modelfile
@@ -39,7 +40,11 @@ from fedrulefit.table import (
     frames,
     header,
     numbers,
-    outcome,
+    outcome_count,
+    outcome_levels,
+    outcome_number,
+    outcome_time,
+    outcome_yes_no,
     parquet_file,
     patient_column,
     repeats,
@@ -54,7 +59,12 @@ HERE: Final = Path(__file__).resolve().parent
 
 STUDY_PARTS: Final = (
     ("Top level", study.Study),
-    ("`[outcome]`", study.Outcome),
+    ('`[outcome]` with `kind = "yes/no"`, or without a kind', study.YesNoOutcome),
+    ('`[outcome]` with `kind = "number"`', study.NumberOutcome),
+    ('`[outcome]` with `kind = "count"`', study.CountOutcome),
+    ('`[outcome]` with `kind = "time"`', study.TimeOutcome),
+    ('`[outcome]` with `kind = "ordered"`', study.OrderedOutcome),
+    ('`[outcome]` with `kind = "classes"`', study.ClassesOutcome),
     ('`[covariates.NAME]` with `kind = "number"`', study.Number),
     ('`[covariates.NAME]` with `kind = "category"`', study.Category),
     ('`[covariates.NAME]` with `kind = "ordered"`', study.Ordered),
@@ -66,7 +76,8 @@ STUDY_PARTS: Final = (
 
 FINDING_ROOMS: Final = (
     sources, size_limit, text_file, csv_file, excel_file, parquet_file, frames,
-    header, check, numbers, covariates, outcome, weights, patient_column, repeats,
+    header, check, numbers, covariates, outcome_yes_no, outcome_number, outcome_count,
+    outcome_time, outcome_levels, weights, patient_column, repeats,
 )  # fmt: skip
 """The modules that declare findings, in the order in which a table walks through them."""
 
@@ -311,13 +322,18 @@ def make_model_fields() -> str:
         "`provenance.path[]`": modelfile.PathPart,
         "`evaluation`": modelfile.EvaluationPart,
         "`validation`": modelfile.ValidationPart,
-        "`evaluation.overall` and each of `sites`": modelfile.MeasuresPart,
-        "`evaluation.groups[]`": modelfile.GroupPart,
-        "`evaluation.within`": modelfile.WithinPart,
     }
     tables = []
     for title, cls in parts.items():
         rows = [(_code(name), field.description or "") for name, field in cls.model_fields.items()]
+        tables.append(f"**{title}**\n\n{make_table(['field', 'meaning'], rows)}")
+    words = family_of("yes/no").judge.file_words
+    for title, name in (
+        ("`evaluation.overall` and each of `sites`", "overall"),
+        ("`evaluation.groups[]`", "groups"),
+        ("`evaluation.within`", "within"),
+    ):
+        rows = [(_code(number), meaning) for number, meaning in words[name].items()]
         tables.append(f"**{title}**\n\n{make_table(['field', 'meaning'], rows)}")
     return "\n\n".join(tables)
 

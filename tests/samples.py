@@ -34,7 +34,8 @@ def take(table: Table, rows: Any) -> Table:
     """Return some patients of a table."""
     assert table.outcome is not None
     patients = None if table.patients is None else table.patients[rows]
-    return Table(table.values[rows], table.outcome[rows], table.weights[rows], patients)
+    events = None if table.events is None else table.events[rows]
+    return Table(table.values[rows], table.outcome[rows], table.weights[rows], patients, events)
 
 
 def repeat(study: Study, max_rows: int) -> Study:

@@ -109,6 +109,8 @@ def explain(error: ValidationError, heading: str, whole: str = "file") -> str:
         place = [str(part) for part in fault["loc"]]
         if place[:1] == ["covariates"]:
             del place[2:3]  # pydantic repeats the kind after the covariate's name
+        if place[:1] == ["outcome"]:
+            del place[1:2]  # and after the outcome
         if place[-1:] and place[-1].startswith(("literal[", "constrained-")):
             del place[-1]  # and names the members of a union
         message = fault["msg"].removeprefix("Value error, ")

@@ -60,6 +60,20 @@ OFTEN = STUDY.replace('"died"', '"died"\nexpected_rate = [0.7, 0.9]')
 
 WIDE = STUDY.replace("110", "99999")
 
+
+def with_outcome(lines: str) -> str:
+    return STUDY.replace('column = "died"', lines)
+
+
+NUMBER = with_outcome('kind = "number"\ncolumn = "y"\nrange = [0, 100]\nstep = 1')
+COUNT = with_outcome(
+    'kind = "count"\ncolumn = "n"\nmost = 9\nexposure = "days"\nmax_exposure = 366'
+)
+TIME = with_outcome(
+    'kind = "time"\ntime = "t"\nevent = "died"\nentry = "from"\nhorizons = [10, 40]'
+)
+LEVELS = with_outcome('kind = "classes"\ncolumn = "where"\nlevels = ["home", "ward", "elsewhere"]')
+
 app = typer.Typer()
 app.command()(check)
 app.add_typer(study_app)
@@ -78,6 +92,26 @@ def make_frame(column: str = "age", *cells: Any) -> pd.DataFrame:
         columns["id"] = [f"{PLANTED}{k}" for k in range(N)]
     columns[column][: len(cells)] = cells
     return pd.DataFrame(columns)
+
+
+def make_other(column: str = "age", *cells: Any) -> str:
+    """Return a table that has the columns of the other kinds of outcome, too."""
+    frame = make_frame().assign(
+        y=[str(k) for k in range(N)],
+        n=[str(k % 5) for k in range(N)],
+        days=["100"] * N,
+        t=[str(2 * k + 1) for k in range(N)],
+        where=["home", "ward", "elsewhere"] * (N // 3),
+    )
+    frame["from"] = "0"
+    frame.loc[: len(cells) - 1, column] = list(cells)
+    return frame.to_csv(index=False)
+
+
+def make_died(*times: str) -> str:
+    """Return a table in which all have died at these times."""
+    frame = pd.read_csv(io.StringIO(make_other("t", *times)), dtype=str)
+    return frame.assign(died="1").to_csv(index=False)
 
 
 def make_zip(**files: str) -> bytes:
@@ -143,6 +177,56 @@ CASES: dict[str, Case] = {
     "alive is the event": Case("outcome-words", make_csv("died", PLANTED), ALIVE),
     "rare outcome": Case("outcome-rate", make_csv("age", PLANTED_NUMBER), OFTEN),
     "reversed outcome": Case("outcome-reversed", make_csv("died", *["0"] * 12), OFTEN),
+    "a code for an outcome": Case(
+        "outcome-code", make_other("y", *["-9"] * 5, PLANTED_NUMBER), NUMBER
+    ),
+    "a code that can be an outcome": Case(
+        "outcome-code-inside",
+        make_other("y", *["999"] * 5, PLANTED),
+        NUMBER.replace("[0, 100]", "[0, 99999]"),
+    ),
+    "an outcome between steps": Case("outcome-step", make_other("y", PLANTED_NUMBER), NUMBER),
+    "an outcome out of range": Case("out-of-range", make_other("y", PLANTED_NUMBER), NUMBER),
+    "outcomes out of range": Case(
+        "mostly-out-of-range", make_other("y", *[PLANTED_NUMBER] * 20), NUMBER
+    ),
+    "text in an outcome": Case("not-a-number", make_other("y", PLANTED), NUMBER),
+    "a date in an outcome": Case("dates", make_other("t", "31.12.2024", PLANTED), TIME),
+    "no number": Case("outcome-missing", make_other("y", "", PLANTED_NUMBER), NUMBER),
+    "the same number": Case("one-class", make_other("y", *[PLANTED_NUMBER] * N), NUMBER),
+    "a decimal comma in an outcome": Case("read-comma", make_other("y", COMMA), NUMBER),
+    "negative count": Case("count-negative", make_other("n", "-" + PLANTED_NUMBER), COUNT),
+    "half a count": Case("count-fraction", make_other("n", PLANTED_NUMBER), COUNT),
+    "large count": Case("out-of-range", make_other("n", "98765"), COUNT),
+    "no exposure": Case("exposure-missing", make_other("days", "", PLANTED_NUMBER), COUNT),
+    "negative exposure": Case("exposure-negative", make_other("days", "-" + PLANTED_NUMBER), COUNT),
+    "zero exposure": Case("exposure-zero", make_other("days", "0", PLANTED_NUMBER), COUNT),
+    "large exposure": Case("exposure-too-large", make_other("days", PLANTED_NUMBER), COUNT),
+    "negative time": Case("time-negative", make_other("t", "-" + PLANTED_NUMBER), TIME),
+    "no time at all": Case("time-zero", make_other("t", "0", PLANTED_NUMBER), TIME),
+    "short times": Case("time-short", make_other("t", *["0.4321"] * N), TIME),
+    "a long time": Case("time-long", make_other("t", PLANTED_NUMBER), TIME),
+    "no entry": Case("entry-missing", make_other("from", "", PLANTED_NUMBER), TIME),
+    "a late entry": Case("entry-late", make_other("from", PLANTED_NUMBER), TIME),
+    "an entry beyond": Case("entry-beyond", make_other("from", PLANTED_NUMBER), TIME),
+    "another event": Case("event-unknown", make_other("died", PLANTED), TIME),
+    "a late event": Case("event-beyond", make_other("t", "5", PLANTED_NUMBER), TIME),
+    "no events": Case(
+        "no-events", make_other("died", *["0"] * N).replace(",1,0", f",{PLANTED_NUMBER},0", 1), TIME
+    ),
+    "events only": Case("all-events", make_died(*["8.4321"] * N), TIME),
+    "nobody at risk": Case("nobody-at-risk", make_other("t", *["8.4321"] * N), TIME),
+    "another outcome": Case("outcome-level", make_other("where", PLANTED), LEVELS),
+    "a rare level": Case(
+        "rare-level",
+        make_other("where", *["home", "ward"] * 14).replace("\n30,", f"\n{PLANTED_NUMBER},", 1),
+        LEVELS,
+    ),
+    "one level": Case(
+        "one-class",
+        make_other("where", *["home"] * N).replace("\n30,", f"\n{PLANTED_NUMBER},", 1),
+        LEVELS,
+    ),
     "text in a weight": Case("not-a-number", make_csv("w", PLANTED)),
     "no weight": Case("weight-missing", make_csv("w", "", PLANTED_NUMBER)),
     "large weight": Case("weight-too-large", make_csv("w", PLANTED_NUMBER)),
@@ -201,8 +285,20 @@ FOR_LEARNING = {
     "repeated-rows",
     "same-columns",
     "same-as-outcome",
+    "outcome-code-inside",
+    "outcome-step",
+    "time-zero",
+    "time-long",
+    "event-beyond",
+    "no-events",
+    "all-events",
+    "nobody-at-risk",
+    "rare-level",
 }
 """Findings that are not made for prediction."""
+
+OF_AN_OUTCOME = {"an outcome out of range", "large count"}
+"""Cases that are: a covariate's finding is, an outcome's is not."""
 
 # --- sources that are no bytes of a file, or need more than a study ---
 
@@ -264,7 +360,8 @@ def test_nothing_shown_holds_a_secret(case: str, need_outcome: bool, tmp_path: P
     study = load_study(case, tmp_path)
     inspection = inspect_table(path, study, need_outcome=need_outcome)
     found = CASES[case].code in {finding.code for finding in inspection.findings}
-    assert found == (need_outcome or CASES[case].code not in FOR_LEARNING)
+    for_learning = CASES[case].code in FOR_LEARNING or case in OF_AN_OUTCOME
+    assert found == (need_outcome or not for_learning)
     shown = [repr(inspection.findings), *map(str, inspection.findings)]
     error = _raised_by(path, study, need_outcome)
     if error is not None:
@@ -319,6 +416,30 @@ def test_findings_do_not_say_which_patient(tmp_path: Path) -> None:
         first = make_frame(column, PLANTED)
         last = first.iloc[::-1].reset_index(drop=True)
         assert inspect_table(first, study).findings == inspect_table(last, study).findings
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        (NUMBER, ["y"]),
+        (COUNT, ["n", "days"]),
+        (TIME, ["t", "died", "from"]),
+        (LEVELS, ["where"]),
+    ],
+)
+def test_findings_of_an_outcome_do_not_say_which_patient(
+    text: str, columns: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "study.toml").write_text(text)
+    study = Study.load(tmp_path / "study.toml")
+    for column in columns:
+        for cell in (PLANTED, PLANTED_NUMBER, "-" + PLANTED_NUMBER):
+            first = pd.read_csv(io.StringIO(make_other(column, cell)), dtype=str)
+            last = first.iloc[::-1].reset_index(drop=True)
+            found = inspect_table(first, study).findings
+            assert found
+            assert found == inspect_table(last, study).findings
+            _assert_clean(repr(found))
 
 
 @pytest.mark.parametrize("values", [[PLANTED_NUMBER, "1.5", "2.5"], [PLANTED_NUMBER, "7", "8"]])

@@ -16,6 +16,8 @@ from typing import Any, Final
 import pytest
 
 from fedrulefit.core.certificate import Certificate
+from fedrulefit.core.families.count_judge import CountJudge
+from fedrulefit.core.families.number_judge import NumberJudge
 from fedrulefit.engines.leaveout import leave_one_site_out
 from fedrulefit.model import Explanation, LinearTerm, Model, PathPoint, Provenance, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
@@ -53,6 +55,11 @@ def numbers(kind: type) -> set[str]:
     return {f.name for f in fields(kind) if str(f.type).split(" | ")[0] in words}
 
 
+def judged_by(judge: type[Any]) -> set[str]:
+    """Return the measures that a kind of outcome is judged by, and those within hospitals."""
+    return numbers(judge.measures) | {f"within_{name}" for name in numbers(judge.within)}
+
+
 def judged() -> Evaluation:
     found = shown_model().evaluation
     assert found is not None
@@ -79,6 +86,8 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "Evaluation.metrics_frame": lambda: columns(judged().metrics_frame()),
     "Evaluation.calibration_frame": lambda: columns(judged().calibration_frame()),
     "Evaluation.decision_frame": lambda: columns(judged().decision_frame()),
+    "NumberJudge.measures": lambda: judged_by(NumberJudge),
+    "CountJudge.measures": lambda: judged_by(CountJudge),
     "SiteValidation.metrics_frame": lambda: columns(left_out().metrics_frame()),
     "SiteValidation.summary_frame": lambda: columns(left_out().summary_frame()),
     "Provenance": lambda: numbers(Provenance),

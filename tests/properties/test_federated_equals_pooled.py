@@ -30,6 +30,7 @@ from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
+from fedrulefit.testing.samples import OUTCOMES, add_outcomes
 from tests.samples import make_frame, make_study, record, repeat, study_facts, take, take_apart
 
 quick = settings(max_examples=25, derandomize=True, deadline=None)
@@ -285,6 +286,15 @@ def test_the_exact_fit_is_that_of_the_pool(parts: dict[str, np.ndarray], weights
         heavy = np.resize([1.0, 2.0, 0.5], POOL.n_rows)
         table = Table(POOL.values, POOL.outcome, heavy)
     same_fit(study, table, parts)
+
+
+@pytest.mark.parametrize("outcome", [kind for kind in OUTCOMES if kind != "yes/no"])
+@given(parts=partitions())
+@settings(max_examples=4, derandomize=True, deadline=None)
+def test_so_it_is_of_every_outcome(parts: dict[str, np.ndarray], outcome: str) -> None:
+    exact = {"solver": "exact", "penalty": 0.002, "single_cutoffs": True, "tolerance": 1e-10}
+    study = make_study(outcome, n_trees=0, spreads="histogram", n_cutoffs=4, **exact)
+    same_fit(study, load_table(add_outcomes(make_frame(90, seed=5), 5), study), parts)
 
 
 @given(seed=st.integers(0, 2**32 - 1), n_sites=st.integers(1, 4))

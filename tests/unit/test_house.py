@@ -123,7 +123,7 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
         "core/subgroups.py": "two sums in one answer: of the scores, and of who satisfies rules",
         "protocol/site/work.py": "a site's own results are the same sums, over itself alone",
         "core/families/yesno_within.py": "two sums in one answer: over all, and within hospitals",
-        "model/evaluation.py": "the sums stand in the model, as what it is judged by",
+        "core/families/yesno_published.py": "and how a file holds them",
         "model/file/upgrading.py": "and in its older files",
     },
 }
@@ -155,10 +155,7 @@ def test_a_sum_touches_at_most_three_files(kind: type[m.SumRequest]) -> None:
 
 HOMES = ("core/families/", "baselines/", "experiments/")
 FAMILY_NAMES = {
-    "model/evaluation.py": "judges predictions where there is no study, and so no kind of outcome",
-    "model/file/parts.py": "the file writes the measures of yes/no outcomes field by field",
     "model/file/upgrading.py": "files of format 1 knew yes/no outcomes only",
-    "model/file/writing.py": "as the file's parts",
 }
 """Files outside that import something of one family, and why."""
 

@@ -20,7 +20,7 @@ from fedrulefit.cli.options import JsonOption
 from fedrulefit.cli.plan import print_blur, print_plan
 from fedrulefit.privacy.budget import Budget
 from fedrulefit.privacy.policy import Policy
-from fedrulefit.study import Study
+from fedrulefit.study import CountOutcome, NumberOutcome, Study, TimeOutcome, YesNoOutcome
 from fedrulefit.table.check import Inspection, inspect_table
 from fedrulefit.table.findings import Finding
 
@@ -103,6 +103,7 @@ def _as_object(study: Study, inspections: dict[Path, Inspection]) -> dict[str, A
         "errors": sum(len(i.errors) for i in inspections.values()),
         "warnings": sum(len(i.warnings) for i in inspections.values()),
         "study": {"name": study.name, "digest": study.digest},
+        "outcome": {"kind": study.outcome.kind, "columns": study.outcome.columns},
         "tables": [
             {
                 "path": str(path),
@@ -125,8 +126,8 @@ def _as_object(study: Study, inspections: dict[Path, Inspection]) -> dict[str, A
 
 def _show(console: Console, study: Study, inspections: dict[Path, Inspection]) -> None:
     for path, inspection in inspections.items():
-        name = printable(study.name)
-        console.print(Text.assemble((printable(str(path)), "bold"), f"  (study: {name})"))
+        told = printable(f"  (study: {study.name}{_tell_outcome(study)})")
+        console.print(Text.assemble((printable(str(path)), "bold"), told))
         for finding in sorted(inspection.findings, key=lambda f: f.severity):
             _show_finding(console, finding)
         console.print(_verdict(inspection))
@@ -134,6 +135,21 @@ def _show(console: Console, study: Study, inspections: dict[Path, Inspection]) -
     if len(inspections) > 1:
         n_ready = sum(not i.errors for i in inspections.values())
         console.print(Text(f"{n_ready} of {len(inspections)} tables are ready"))
+
+
+def _tell_outcome(study: Study) -> str:
+    """Return what the outcome is, where it is not yes/no."""
+    outcome = study.outcome
+    told = f"; outcome: {outcome.title}, {outcome.kind}"
+    if isinstance(outcome, YesNoOutcome):
+        return ""
+    if isinstance(outcome, NumberOutcome):
+        return f"{told} from {outcome.range[0]:g} to {outcome.range[1]:g} {outcome.unit}".rstrip()
+    if isinstance(outcome, CountOutcome):
+        return f"{told} up to {outcome.most}"
+    if isinstance(outcome, TimeOutcome):
+        return f"{told} up to {outcome.horizons[-1]:g} {outcome.unit}".rstrip()
+    return f"{told} of {len(outcome.levels)} levels"
 
 
 def _show_finding(console: Console, finding: Finding) -> None:

@@ -18,6 +18,7 @@ from fedrulefit.cli.console import friendly_errors, indented, line, printable, s
 from fedrulefit.cli.plan import print_plan
 from fedrulefit.errors import StudyError
 from fedrulefit.study import Settings, Study, describe_settings
+from fedrulefit.study.outcomes import KINDS
 from fedrulefit.table.draft import Draft, draft_study
 
 app = typer.Typer(
@@ -38,7 +39,18 @@ def draft(
         Path, typer.Option("--output", "-o", help="Where to write; - prints it.")
     ] = Path("study.toml"),
     outcome: Annotated[
-        str | None, typer.Option(help="The outcome column. Guessed where it has a usual name.")
+        str | None,
+        typer.Option(help="The outcome column, or TIME,EVENT. Guessed where it has a usual name."),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(help=f"What the outcome is: {', '.join(KINDS)}. Guessed from its values."),
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(help="The column of the time to an event, or to its end.")
+    ] = None,
+    event: Annotated[
+        str | None, typer.Option(help="The column that says whether the event came.")
     ] = None,
     name: Annotated[str | None, typer.Option(help="The study's name.")] = None,
     site_column: Annotated[
@@ -49,7 +61,15 @@ def draft(
     """Write a first study file from a table, for a person to complete."""
     if str(output) != "-" and output.exists() and not force:
         raise StudyError(f"{output} exists: pass --force to overwrite it, or another name with -o")
-    drafted = draft_study(data, outcome=outcome, name=name, site_column=site_column)
+    drafted = draft_study(
+        data,
+        outcome=outcome,
+        name=name,
+        site_column=site_column,
+        kind=kind,
+        time=time,
+        event=event,
+    )
     if str(output) == "-":
         typer.echo(drafted.text, nl=False)
         _tell(stderr(), drafted)

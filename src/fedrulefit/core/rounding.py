@@ -15,6 +15,9 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 
+FEWEST: Final = 5
+"""No group of fewer patients is published, however little else is rounded."""
+
 
 @dataclass(frozen=True)
 class Rounding:
@@ -46,6 +49,16 @@ class Rounding:
             return "exact"
         hidden = f"; fewer than {self.smallest} are not told" if self.smallest > 1 else ""
         return f"rounded to multiples of {self.multiple}{hidden}"
+
+    def least(self, unit: float = 1.0) -> float:
+        """Return the least weight of a group that is told.
+
+        Parameters
+        ----------
+        unit : float
+            The most that one patient counts.
+        """
+        return max(FEWEST, self.smallest, self.multiple) * unit
 
     def count(self, value: float, unit: float = 1.0) -> float:
         """Return a count that is large enough to be told, rounded.

@@ -14,21 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families import Family, YesNo
-from fedrulefit.core.families.yesno_measures import Measures, bin_means
-from fedrulefit.core.families.yesno_places import is_below
-from fedrulefit.core.families.yesno_sums import ScoreSums, sum_log_odds
-from fedrulefit.core.families.yesno_within import Within
-from fedrulefit.core.rounding import EXACT, Rounding, round_step, round_up_step
+from fedrulefit.core.families import Family, make_family
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.sums import Packing
 from fedrulefit.model import frames
-from fedrulefit.privacy.policy import MIN_COUNT
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ALL_SITES: Final = "all sites"
-_YES_NO: Final = YesNo()
+_YES_NO: Final = make_family("yes/no")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +32,11 @@ class Evaluation:
 
     Parameters
     ----------
-    overall : ScoreSums
-        Over all sites.
-    sites : mapping of str to Measures
+    overall : Sum
+        Over all sites: what the family's judge adds up.
+    sites : mapping of str to Judged
         Of each site; empty where only the total is told.
-    measures : Measures, optional
+    measures : Judged, optional
         Over all sites, where they were taken before bins were merged.
     within : Within, optional
         How well patients of one and the same site are told apart; None where fewer than two
@@ -52,10 +47,10 @@ class Evaluation:
         Of the outcome.
     """
 
-    overall: ScoreSums
-    sites: Mapping[str, Measures] = field(default_factory=dict)
-    measures: Measures | None = None
-    within: Within | None = None
+    overall: Any
+    sites: Mapping[str, Any] = field(default_factory=dict)
+    measures: Any = None
+    within: Any = None
     judged: Rounding = EXACT
     family: Family = _YES_NO
 
@@ -88,7 +83,7 @@ class Evaluation:
             judge.count(*(part[place == k] for part in (prediction, outcome, weights)))
             for k in range(len(names))
         ]
-        least = MIN_COUNT * float(weights.max())
+        least = EXACT.least(float(weights.max()))
         packing = Packing(judge.within_sums)
         rounded = [packing.round(judge.place_within(part, least)) for part in parts]
         return cls(
@@ -99,22 +94,21 @@ class Evaluation:
         )
 
     @property
-    def total(self) -> Measures:
+    def total(self) -> Any:
         """The measures over all sites."""
         return self.measures or self.family.judge.measure(self.overall)
 
     @property
-    def all_measures(self) -> Mapping[str, Measures]:
+    def all_measures(self) -> Mapping[str, Any]:
         """The measures over all sites, and of each that can be seen."""
         return {ALL_SITES: self.total, **self.sites}
 
     def rounded(self, rounding: Rounding, unit: float = 1.0) -> Evaluation | None:
         """Return what may be published of it; None where too few patients were judged.
 
-        Bins are merged until each holds enough patients with and enough without the outcome,
-        never fewer than five; their counts are rounded. The measures are those of the bins as
-        they were, to three decimals; so is the mean prediction of a group, but no finer than
-        what one patient can move it by.
+        What that is, the family's judge knows
+        (:meth:`~fedrulefit.core.families.judge.Judge.publish`). Where one site has too few
+        patients, none is told of.
 
         Parameters
         ----------
@@ -123,25 +117,16 @@ class Evaluation:
         unit : float
             The most that one patient counts.
         """
-        least = max(MIN_COUNT, rounding.smallest, rounding.multiple) * unit
-        fine = replace(self.overall, means=bin_means(self.overall))
-        merged = self.family.judge.coarsen(fine, least, each=True)
-        if merged is None:
+        judge = self.family.judge
+        published = judge.publish(self.overall, self.total, rounding, unit)
+        if published is None:
             return None
-        measures, sites = self.total, dict(self.sites)
-        if any(min(f.events, f.patients - f.events) < least for f in sites.values()):
+        sums, measures = published
+        sites = dict(self.sites)
+        if any(found.fewest < rounding.least(unit) for found in sites.values()):
             sites = {}
-        cases, others, means = merged.cases, merged.others, bin_means(merged)
         if rounding != EXACT:
-            measures = round_measures(measures, rounding, unit)
-            sites = {site: round_measures(found, rounding, unit) for site, found in sites.items()}
-            cases, others = (
-                np.array([rounding.count(x, unit) for x in part.tolist()])
-                for part in (cases, others)
-            )
-            means = _round_means(means, np.diff(merged.ends) * unit / (cases + others))
-        means = np.clip(means, merged.ends[:-1], merged.ends[1:])
-        sums = restore_sums(cases, others, measures, merged.edges, means)
+            sites = {site: judge.round(found, rounding, unit) for site, found in sites.items()}
         within = self.within and self.within.rounded(rounding, unit)
         return replace(self, overall=sums, sites=sites, measures=measures, within=within)
 
@@ -186,38 +171,3 @@ class Evaluation:
         judge = self.family.judge
         within = "" if self.within is None else f" {judge.tell_within(self.total, self.within)}"
         return judge.tell(self.total) + within
-
-
-def round_measures(found: Measures, rounding: Rounding, unit: float) -> Measures:
-    """Return measures as they may be published: rounded counts, and three decimals."""
-    counts = (rounding.count(x, unit) for x in (found.patients, found.events))
-    return found.rounded(rounding.multiple * unit).with_counts(*counts)
-
-
-def _round_means(means: Floats, moves: Floats) -> Floats:
-    """Round mean predictions no finer than one patient can move them within the group."""
-    steps = [round_up_step(max(move, 1e-3)) for move in moves.tolist()]
-    return np.array([round_step(x, step) for x, step in zip(means.tolist(), steps, strict=True)])
-
-
-def restore_sums(
-    cases: Floats, others: Floats, measures: Measures, edges: Floats, means: Floats | None
-) -> ScoreSums:
-    """Return score sums from counts per bin and the measures of the same patients.
-
-    Sums that calibration is read off are as if all patients of a bin had its mean prediction.
-    """
-    total = float(cases.sum() + others.sum())
-    sums = ScoreSums(
-        cases,
-        others,
-        chances=total * measures.expected,
-        squares=total * measures.brier,
-        loss=total * measures.log_loss,
-        log_odds=np.zeros(4),
-        odds_squares=np.zeros(2),
-        edges=edges,
-        means=means,
-    )
-    log_odds, squares = sum_log_odds(bin_means(sums), cases, others, is_below(sums.ends))
-    return replace(sums, log_odds=log_odds, odds_squares=squares)

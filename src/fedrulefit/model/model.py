@@ -68,6 +68,9 @@ class Model(Shown):
         Of each covariate, the share of patients with each code, missing values last, as the
         released (noisy) histograms tell (``shares``). None in an older file, and where
         no histogram was released.
+    baseline : tuple of float
+        Where patients have several predictors (:attr:`Family.n_baseline`), each one's baseline
+        less the intercept; empty with one.
     """
 
     study: Study
@@ -80,6 +83,7 @@ class Model(Shown):
     validation: SiteValidation | None = None
     rounding: Rounding | None = EXACT
     distribution: tuple[Floats, ...] | None = None
+    baseline: tuple[float, ...] = ()
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:

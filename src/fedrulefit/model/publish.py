@@ -61,7 +61,6 @@ from fedrulefit.core.rounding import (
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import Counts, LinearTerm, Model, Provenance, RuleTerm, Term
 from fedrulefit.model.evaluation import Evaluation
-from fedrulefit.privacy.policy import MIN_COUNT
 
 AnyTerm = TypeVar("AnyTerm", RuleTerm, LinearTerm)
 
@@ -191,17 +190,23 @@ def round_model(model: Model, rounding: Rounding) -> Model:
     return replace(
         model,
         intercept=round_step(model.intercept, find_step(model.intercept, whole)),
+        baseline=_round_baseline(model.baseline, whole),
         terms=tuple(sorted(kept, key=lambda term: -term.importance)),
         provenance=replace(_round_origin(origin, cells, model), by_site=by_site),
         distribution=model.distribution and tuple(map(cells.round_shares, model.distribution)),
     )
 
 
+def _round_baseline(baseline: tuple[float, ...], information: float) -> tuple[float, ...]:
+    """Return a baseline no finer than the intercept."""
+    return tuple(round_step(own, find_step(own, information)) for own in baseline)
+
+
 def _hide_few_held_out(model: Model, rounding: Rounding, unit: float) -> Model:
     """Return the model without what its rules tell of too few held-out patients."""
     judged = model.evaluation
     told = judged and judged.rounded(rounding, unit)
-    least = max(MIN_COUNT, rounding.smallest, rounding.multiple) * unit
+    least = rounding.least(unit)
     whole = Counts(0, 0) if judged is None else _total(judged.total)
 
     def hide(term: RuleTerm) -> RuleTerm:
@@ -217,7 +222,7 @@ def _hide_few_held_out(model: Model, rounding: Rounding, unit: float) -> Model:
 
 def _total(found: Any) -> Counts:
     """Return how many patients were judged."""
-    return Counts(found.patients, found.events)
+    return Counts(found.patients, found.with_outcome)
 
 
 @dataclass(frozen=True)
@@ -232,6 +237,7 @@ class _Cells:
     rounding: Rounding
     unit: float
     family: Family
+    mean: float
 
     @classmethod
     def of(cls, model: Model, rounding: Rounding, judged: Evaluation | None) -> _Cells:
@@ -248,6 +254,7 @@ class _Cells:
             rounding,
             unit,
             model.study.family,
+            float(model.study.family.link.inverse(np.array([model.intercept]))[0]),
         )
 
     @property
@@ -275,11 +282,13 @@ class _Cells:
 
         In patients of the largest weight, and at least one.
         """
-        if events is None or patients <= 0:
-            rate = (self.events or self.least) / self.patients
+        if not self.family.counts_events:
+            mean = self.mean
+        elif events is None or patients <= 0:
+            mean = (self.events or self.least) / self.patients
         else:
-            rate = events / patients
-        return max(self.family.information(patients, rate) / self.unit, 1.0)
+            mean = events / patients
+        return max(self.family.information(patients, mean) / self.unit, 1.0)
 
     def round_sites(
         self, counts: Sequence[Counts], whole: Sequence[Counts] | None = None

@@ -17,8 +17,6 @@ from fedrulefit.core.families import Family
 from fedrulefit.core.families.judge import Summary
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.model import frames
-from fedrulefit.model.evaluation import round_measures
-from fedrulefit.privacy.policy import MIN_COUNT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +28,7 @@ class SiteValidation:
 
     Parameters
     ----------
-    sites : mapping of str to Measures
+    sites : mapping of str to Judged
         Of each site with enough patients.
     family : Family
         Of the outcome.
@@ -53,13 +51,13 @@ class SiteValidation:
         unit : float
             The most that one patient counts.
         """
-        least = max(MIN_COUNT, rounding.smallest, rounding.multiple) * unit
+        judge, least = self.family.judge, rounding.least(unit)
         told, few = {}, list(self.too_few)
         for site, found in self.sites.items():
-            if min(found.events, found.patients - found.events) < least:
+            if found.fewest < least:
                 few.append(site)
                 continue
-            told[site] = found if rounding == EXACT else round_measures(found, rounding, unit)
+            told[site] = found if rounding == EXACT else judge.round(found, rounding, unit)
         return replace(self, sites=told, too_few=tuple(few))
 
     @property

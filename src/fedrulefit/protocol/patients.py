@@ -58,7 +58,8 @@ class Patients:
     def with_terms(self, public: Public) -> Patients:
         """Return the patients with the design of the fit."""
         linear = linear_values(self.learnt.values, public.grid)[:, : public.layout.n_linear]
-        design = build_design(self.ready_codes, public.fitted_rules, linear)
+        parts = public.family.n_baseline
+        design = build_design(self.ready_codes, public.fitted_rules, linear, parts=parts)
         return replace(self, public=public, built=design)
 
     @property
@@ -77,8 +78,18 @@ class Patients:
 
     @property
     def outcome(self) -> Floats:
-        """The outcome of those who are learnt from, shape (n_learnt,)."""
+        """The outcome of those who are learnt from, (n_learnt,) or (n_learnt, n_parts)."""
         return outcome_of(self.learnt)
+
+    @property
+    def events(self) -> Floats:
+        """Who of them counts as with the outcome, where few are protected, (n_learnt,)."""
+        return events_of(self.learnt)
+
+    @property
+    def told_events(self) -> Floats:
+        """The events that are told; none where the outcome has none, (n_learnt,)."""
+        return self._told(self.learnt)
 
     @property
     def weights(self) -> Floats:
@@ -119,14 +130,20 @@ class Patients:
         """Return what judges a model, summed over the patients that were held out."""
         public, test = self.public, self.held_out
         rules, linear = public.rules_of(terms), public.linear_of(terms)
-        predictor = predict(test.values, public.grid, rules, linear, coef, alone=True)
-        family, weights = public.family, self._held_weights
+        family, weights, n_baseline = public.family, self._held_weights, public.layout.n_baseline
+        joined = np.array([family.join_baseline(coef[:n_baseline]), *coef[n_baseline:]])
+        predictor = predict(test.values, public.grid, rules, linear, joined, alone=True)
         counted: Sum = family.judge.count(family.link.inverse(predictor), outcome_of(test), weights)
         return counted
 
     def count_subgroups(self, terms: Ints) -> Ints:
         """Return who of the patients that were held out satisfies a model's rules: whole units."""
-        return sum_subgroups(self.held_design(terms), outcome_of(self.held_out), self._held_weights)
+        told = self._told(self.held_out)
+        return sum_subgroups(self.held_design(terms), told, self._held_weights)
+
+    def _told(self, table: Table) -> Floats:
+        events = events_of(table)
+        return events if self.public.family.counts_events else np.zeros_like(events)
 
     def held_design(self, terms: Ints) -> Design:
         """Return a model's rules for the patients that were held out."""
@@ -155,3 +172,10 @@ def outcome_of(table: Table) -> Floats:
     if table.outcome is None:
         raise ProtocolError("the site has no outcomes", "internal")
     return table.outcome
+
+
+def events_of(table: Table) -> Floats:
+    """Return who counts as with the outcome, of a table that has one."""
+    if table.events is None:
+        raise ProtocolError("the site has no outcomes", "internal")
+    return table.events

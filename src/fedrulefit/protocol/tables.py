@@ -9,7 +9,8 @@ A patient's *mark* does not depend on how a study writes its columns: their orde
 or coding of levels, which outcome is the event. Where a patient has several rows, it is of all of
 them together: one row changed, or one more, is one patient changed. Patients are compared twice:
 as they are, and as cut-offs on public bins see them. Changes too small to move anybody across a
-public edge so neither hide a change that does nor pass by themselves where they are few.
+public edge so neither hide a change that does nor pass by themselves where they are few. An
+outcome that is a number is cut in equal bins for that.
 
 Marks of other columns, or other bins, say nothing about each other. There the numbers with
 and without the outcome are compared: they tell how many must have changed at least. These are of
@@ -34,7 +35,18 @@ from fedrulefit.core.bins import public_cells
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol.public import WEIGHT_UNIT
 from fedrulefit.protocol.store import Memory
-from fedrulefit.study import Level, Number, Study, level_key
+from fedrulefit.study import (
+    ClassesOutcome,
+    CountOutcome,
+    Level,
+    Number,
+    NumberOutcome,
+    OrderedOutcome,
+    Study,
+    TimeOutcome,
+    YesNoOutcome,
+    level_key,
+)
 from fedrulefit.table.patients import Table
 
 Marks = NDArray[np.uint64]
@@ -127,10 +139,49 @@ def mark_rows(table: Table, study: Study, key: bytes, *, coarse: bool = False) -
         else:
             columns.append(_level_bits(values, covariate.coded))
     if table.outcome is not None:
-        columns.append(_level_bits(table.outcome, (study.outcome.negative, study.outcome.positive)))
+        columns += _outcome_bits(table.outcome, study, coarse=coarse)
     columns.append(_bits(np.rint(table.weights * WEIGHT_UNIT) if coarse else table.weights))
     data = np.column_stack(columns).astype("<u8")
     return _hash_each([row.tobytes() for row in data], key)
+
+
+def _outcome_bits(outcome: Floats, study: Study, *, coarse: bool) -> list[Marks]:
+    """Return the columns of an outcome as bits; who lies at or beyond a public end is beyond it.
+
+    So another range or horizon changes the marks only of those whom it moves.
+    """
+    told = study.outcome
+    if isinstance(told, YesNoOutcome):
+        return [_level_bits(outcome, (told.negative, told.positive))]
+    if isinstance(told, (OrderedOutcome, ClassesOutcome)):
+        return [_level_bits(outcome, told.levels)]
+    events = []
+    if isinstance(told, TimeOutcome):
+        events = [_level_bits(outcome[:, 2], (told.negative, told.positive))]
+    numbers = np.column_stack([outcome]).T
+    cells = [
+        _cut(column, low, high, study.settings.n_bins if coarse else None)
+        for column, (low, high) in zip(numbers, _ends(told), strict=False)
+    ]
+    return [*map(_bits, cells), *events]
+
+
+def _ends(outcome: NumberOutcome | CountOutcome | TimeOutcome) -> list[tuple[float, float]]:
+    """Return the public ends of each column of numbers of an outcome."""
+    if isinstance(outcome, NumberOutcome):
+        return [outcome.range]
+    if isinstance(outcome, CountOutcome):
+        return [(0.0, outcome.most), (0.0, outcome.max_exposure or np.inf)]
+    return [(0.0, outcome.horizons[-1])] * 2
+
+
+def _cut(numbers: Floats, low: float, high: float, n_bins: int | None) -> Floats:
+    """Return numbers as they are, or as so many equal bins see them, and the ends as infinite."""
+    cells = numbers
+    if n_bins is not None and np.isfinite(high):
+        cells = np.floor((numbers - low) / (high - low) * n_bins)
+    ended: Floats = np.where(numbers >= high, np.inf, np.where(numbers <= low, -np.inf, cells))
+    return ended
 
 
 def _hash_each(told: Sequence[bytes], key: bytes) -> Marks:
@@ -195,13 +246,19 @@ def _count_changes(marks: Marks, earlier: Marks) -> int:
 
 
 def _count_outcomes(learnt: Table, held: Table, study: Study) -> dict[str, int]:
-    """Return the number of rows by the outcome's column and value."""
+    """Return the number of rows by the outcome's column and value; of numbers, of all rows."""
+    told = study.outcome
     outcome = np.concatenate(
         [t.outcome[t.weights > 0] for t in (learnt, held) if t.outcome is not None]
     )
-    levels = (study.outcome.negative, study.outcome.positive)
+    if isinstance(told, YesNoOutcome):
+        levels: Sequence[Level] = (told.negative, told.positive)
+    elif isinstance(told, (OrderedOutcome, ClassesOutcome)):
+        levels = told.levels
+    else:
+        return {"\0".join([told.kind, *told.columns.values()]): len(outcome)}
     return {
-        "\0".join([study.outcome.column, _canonical(level)]): int((outcome == value).sum())
+        "\0".join([told.column, _canonical(level)]): int((outcome == value).sum())
         for value, level in enumerate(levels)
     }
 
@@ -253,7 +310,10 @@ def _counts(shared: Memory) -> list[tuple[str, bytes, dict[str, int], int]]:
 
 def _place(study: Study) -> str:
     """Return the name under which tables of the same columns are kept, in any order."""
-    special = [study.outcome.column, study.weight and study.weight.column]
+    outcome: Any = study.outcome.column
+    if not isinstance(study.outcome, YesNoOutcome):
+        outcome = [study.outcome.kind, *map(list, study.outcome.columns.items())]
+    special = [outcome, study.weight and study.weight.column]
     whose = [] if study.patient is None else [{"patient": study.patient.column}]
     columns = ["tables 2", *special, *whose, *sorted(study.names)]
     return f"tables/{hashlib.sha256(msgpack.packb(columns)).hexdigest()}"
@@ -261,9 +321,11 @@ def _place(study: Study) -> str:
 
 def _bins_digest(study: Study) -> bytes:
     """Hash the public cells of numbers: coarse marks are comparable where these are the same."""
-    facts = []
+    facts: list[list[Any]] = []
     for name, bins in sorted(zip(study.names, study.bins, strict=True), key=lambda pair: pair[0]):
         cutoffs = b"" if bins.cutoffs is None else bins.cutoffs.tobytes()
         facts.append([name, bins.kind == "number", bins.edges.tobytes(), cutoffs, bins.step])
     numbers = [fact for fact in facts if fact[1]]
+    if isinstance(study.outcome, (NumberOutcome, CountOutcome, TimeOutcome)):
+        numbers.append([study.settings.n_bins, *map(list, _ends(study.outcome))])
     return hashlib.sha256(msgpack.packb(numbers)).digest()

@@ -148,10 +148,9 @@ def _sources(model: Model) -> str:
 
 
 def _outcome(model: Model) -> str:
-    outcome = model.study.outcome
     return (
-        f"{tell_outcome(model)}: column “{outcome.column}”, event {outcome.positive!r}, "
-        f"otherwise {outcome.negative!r}. Definition and time horizon are for the authors."
+        f"{tell_outcome(model)}: {model.study.outcome.definition}. Definition and time horizon "
+        "are for the authors."
     )
 
 

@@ -1,4 +1,4 @@
-"""The columns that a study names: the outcome, the covariates, a weight, and the patient.
+"""The columns that a study names beside the outcome: covariates, a weight, and the patient.
 
 Ranges and levels are public: each covariate turns them into the bins of its histogram
 (paper 2.2.1).
@@ -10,50 +10,12 @@ from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from fedrulefit.core.arrays import MAX_CODES
 from fedrulefit.core.bins import Bins
-from fedrulefit.core.families import FAMILIES
 from fedrulefit.study.fields import Frozen
 from fedrulefit.study.levels import Level, level_key
-
-
-class Outcome(Frozen):
-    """The outcome, of which kind it is, and which of its values is the event."""
-
-    kind: str = Field(
-        default="yes/no", description="What an outcome is. `yes/no`: a patient has it, or has not."
-    )
-    column: str = Field(min_length=1, description="Column of the outcome.")
-    positive: Level = Field(default=1, description="The value of patients **with** the event.")
-    negative: Level = Field(default=0, description="The value of patients without it.")
-    label: str = Field(default="", description="The outcome in words, for tables and figures.")
-    expected_rate: tuple[float, float] | None = Field(
-        default=None,
-        description="Lowest and highest share of events that a site may plausibly have. Finds "
-        "reversed coding.",
-    )
-
-    @field_validator("kind")
-    @classmethod
-    def _check_kind(cls, kind: str) -> str:
-        if kind not in FAMILIES:
-            raise ValueError(f"'kind' must be one of {', '.join(FAMILIES)}")
-        return kind
-
-    @model_validator(mode="after")
-    def _check(self) -> Outcome:
-        if level_key(self.positive) == level_key(self.negative):
-            raise ValueError(
-                "'positive' and 'negative' are the same value: give the value of "
-                "patients with the event as 'positive' and the other as 'negative'"
-            )
-        if self.expected_rate is not None:
-            low, high = self.expected_rate
-            if not 0 <= low < high <= 1:
-                raise ValueError("'expected_rate' must be two shares, e.g. [0.05, 0.40]")
-        return self
 
 
 class _Covariate(Frozen):

@@ -92,12 +92,13 @@ def describe_type(hint: Any) -> str:
     if hint == Level:
         return "value"
     if origin is Annotated:
-        words, bounds = describe_type(args[0]), describe_bounds(args[1])
+        words = describe_type(args[0])
+        bounds = describe_bounds(args[1]) if isinstance(args[1], FieldInfo) else ""
         return f"{words}, {bounds}" if bounds else words
     if origin is Literal:
         return " or ".join(map(describe_value, args))
     if origin in (Union, types.UnionType):
-        return " or ".join(describe_type(a) for a in args if a is not type(None))
+        return " or ".join(dict.fromkeys(describe_type(a) for a in args if a is not type(None)))
     if origin is tuple:
         if args[-1] is Ellipsis:
             return f"list of {describe_type(args[0])}s"

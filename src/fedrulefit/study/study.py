@@ -26,8 +26,9 @@ from fedrulefit.core.grid import Grid, check_linear, on_public_edges
 from fedrulefit.core.plan import Plan, plan_candidates
 from fedrulefit.errors import StudyError
 from fedrulefit.privacy.blur import Blur
-from fedrulefit.study.covariates import Covariate, Outcome, Patient, Unusual, Weight
+from fedrulefit.study.covariates import Covariate, Patient, Unusual, Weight
 from fedrulefit.study.fields import Frozen
+from fedrulefit.study.outcomes import AnyOutcome
 from fedrulefit.study.settings import (
     Settings,
     expand_preset,
@@ -63,7 +64,7 @@ class Study(Frozen):
         "study: a release that no ε covers, and the privacy bill says so. Leave it out of a study "
         "between hospitals.",
     )
-    outcome: Outcome = Field(description="The outcome, see below.")
+    outcome: AnyOutcome = Field(description="The outcome, see below.")
     covariates: dict[str, Covariate] = Field(
         min_length=1,
         description="One table per covariate, see below. The name of the table is the name of "
@@ -109,6 +110,11 @@ class Study(Frozen):
             if column in roles:
                 raise ValueError(f"{roles[column]} and {role} name the same column")
             roles[column] = role
+        if self.settings.solver == "fedda" and not self.outcome.averages:
+            raise ValueError(
+                f"the paper's solver, Federated Dual Averaging, cannot learn an outcome of the "
+                f'kind {self.outcome.kind!r}, whose slopes have no bound: choose solver = "exact"'
+            )
         return self
 
     @cached_property
@@ -117,12 +123,16 @@ class Study(Frozen):
         text = json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    @property
+    @cached_property
     def family(self) -> Family:
-        """What the model's linear predictor means for this outcome."""
-        from fedrulefit.core.families import FAMILIES
+        """What the model's linear predictor means for this outcome.
 
-        return FAMILIES[self.outcome.kind]()
+        Raises
+        ------
+        StudyError
+            Where this version cannot learn outcomes of the kind.
+        """
+        return self.outcome.family()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -132,8 +142,9 @@ class Study(Frozen):
     @property
     def special(self) -> dict[str, str]:
         """The columns that are no covariates, by their role."""
-        roles = {"outcome": self.outcome, "weight": self.weight, "patient": self.patient}
-        return {role: named.column for role, named in roles.items() if named is not None}
+        roles = {"weight": self.weight, "patient": self.patient}
+        others = {role: named.column for role, named in roles.items() if named is not None}
+        return {**self.outcome.columns, **others}
 
     @property
     def max_rows(self) -> int:

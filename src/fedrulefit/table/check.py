@@ -19,7 +19,7 @@ from fedrulefit.table.columns import Columns
 from fedrulefit.table.covariates import check_covariates
 from fedrulefit.table.findings import Finding, UnreadableError, error, warning
 from fedrulefit.table.header import check_header
-from fedrulefit.table.outcome import check_outcome
+from fedrulefit.table.outcome import check_outcome, find_events, name_parts
 from fedrulefit.table.patient_column import check_patients
 from fedrulefit.table.patients import Table
 from fedrulefit.table.repeats import check_repeats
@@ -140,12 +140,13 @@ def inspect_table(
     if need_outcome and n_patients < FEW_PATIENTS:
         findings.append(TOO_FEW.of(n=n_patients))
     if need_outcome:
-        findings += check_repeats(values, outcome, study)
+        findings += check_repeats(values, outcome, study, name_parts(study))
     if any(f.severity == "error" for f in findings):
         return Inspection(None, tuple(findings))
     if weights is None:
         weights = np.ones(columns.n_rows)
-    return Inspection(Table(values, outcome, weights, patients), tuple(findings))
+    events = find_events(outcome, weights, study)
+    return Inspection(Table(values, outcome, weights, patients, events), tuple(findings))
 
 
 def _check_optional(

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.study import Level, Number, Study
+from fedrulefit.table.cells import parse_numbers
 from fedrulefit.table.codes import CODES, find_codes, is_unknown_word
 from fedrulefit.table.columns import Columns, Raw
 from fedrulefit.table.findings import Finding, error, list_codes, list_levels, warning
@@ -111,11 +112,15 @@ def check_covariates(
 
 def _check_spelling(columns: Columns, study: Study, values: Floats) -> list[Finding]:
     """Look at how numbers are spelled; one column says what a point may mean in another."""
-    spellings = {
-        name: look_at_spelling(columns.arrays[name], values[:, j])
+    numbers = {
+        name: values[:, j]
         for j, (name, covariate) in enumerate(study.covariates.items())
         if isinstance(covariate, Number) and name in columns.arrays
     }
+    for name in study.outcome.numeric:
+        if name in columns.arrays:
+            numbers[name] = parse_numbers(columns.arrays[name]).values
+    spellings = {name: look_at_spelling(columns.arrays[name], x) for name, x in numbers.items()}
     return spelling_findings(spellings, columns.n_rows)
 
 

@@ -15,7 +15,6 @@ shorter words.
 
 from __future__ import annotations
 
-import difflib
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,14 +28,16 @@ from fedrulefit.errors import DataError, StudyError
 from fedrulefit.study import describe_settings
 from fedrulefit.table.cells import factorise, parse_numbers
 from fedrulefit.table.columns import Columns, Raw
+from fedrulefit.table.draft_outcome import draft_outcome
 from fedrulefit.table.excel_file import split_sheet
 from fedrulefit.table.findings import Finding
-from fedrulefit.table.guess import Guess, count_values, guess_column, yes_and_no
-from fedrulefit.table.names import OUTCOME_NAMES, left_out_by_name, names_patient, names_survival
+from fedrulefit.table.guess import Guess, guess_column
+from fedrulefit.table.names import left_out_by_name, names_patient
 from fedrulefit.table.numbers import look_at_spelling
+from fedrulefit.table.outcome_kinds import Asked, Chosen, choose_outcome, not_there
 from fedrulefit.table.repeats import REPEATED_ROWS, count_repeats, find_twins
 from fedrulefit.table.sources import Source, read_columns
-from fedrulefit.table.toml_text import toml_key, toml_level, toml_string
+from fedrulefit.table.toml_text import toml_key, toml_string
 
 _SHOWN: Final = {"epsilon_total": "10.0", "penalty": "0.01", "max_rules": "10", "holdout": "0.2"}
 """Settings that a draft shows, with a value to start from."""
@@ -70,6 +71,9 @@ def draft_study(
     outcome: str | None,
     name: str | None,
     site_column: str | None = None,
+    kind: str | None = None,
+    time: str | None = None,
+    event: str | None = None,
 ) -> Draft:
     """Return a first study.
 
@@ -78,24 +82,29 @@ def draft_study(
     source : path, data frame, or mapping
         One site's table.
     outcome : str or None
-        The outcome column; None to guess it by its name.
+        The outcome column, or ``"time,event"``; None to guess it by its name.
     name : str or None
         The study's name; None to take the file's.
     site_column : str or None
         A column that says which site a patient is from; it is no covariate.
+    kind : str or None
+        What the outcome is, as in the study file; None to guess it.
+    time, event : str or None
+        The columns of a time to an event.
 
     Raises
     ------
     StudyError
-        Where there is no outcome with two values, or no covariate is left.
+        Where there is no outcome, or no covariate is left.
     DataError
         Where the table cannot be read.
     """
     columns = read_columns(source)
     _check_names(columns)
     if site_column is not None and site_column not in columns.names:
-        raise StudyError(f"site column {site_column!r} {_not_there(site_column, columns)}")
-    chosen = _find_outcome(columns, outcome)
+        raise StudyError(f"site column {site_column!r} {not_there(site_column, columns)}")
+    chosen = choose_outcome(columns, Asked(outcome, kind, time, event))
+    drafted = draft_outcome(columns, chosen)
     patient = _find_patient(columns)
     guesses = _guess_covariates(columns, chosen, site_column)
     kept = [column for column, guess in guesses.items() if guess.lines]
@@ -106,7 +115,7 @@ def draft_study(
         )
     parts = [
         *_draft_head(name or _title(source)),
-        *_draft_outcome(chosen, columns.arrays[chosen]),
+        *drafted.lines,
         *_draft_patient(patient),
         *(line for column, guess in guesses.items() for line in _join(column, guess)),
         *_draft_settings(),
@@ -116,11 +125,11 @@ def draft_study(
         n_covariates=len(kept),
         left_out=tuple((c, g.left_out) for c, g in guesses.items() if g.left_out),
         guesses=(
-            *((chosen, words) for words in _guesses_of_outcome(chosen, columns.arrays[chosen])),
+            *drafted.said,
             *((column, "stands in several rows: whose row it is?") for column in patient),
             *((column, words) for column, guess in guesses.items() for words in guess.said),
         ),
-        warnings=tuple(map(str, _odd(columns, [*kept, chosen]))),
+        warnings=tuple(map(str, _odd(columns, [*kept, *chosen.columns.values()]))),
     )
 
 
@@ -130,21 +139,28 @@ def _title(source: Source) -> str:
     return split_sheet(Path(source))[0].name.partition(".")[0] or "my study"
 
 
-def _guess_covariates(columns: Columns, outcome: str, site_column: str | None) -> dict[str, Guess]:
+def _guess_covariates(
+    columns: Columns, outcome: Chosen, site_column: str | None
+) -> dict[str, Guess]:
     """Return what each column may be; one that says the same as an earlier one is left out."""
     guesses: dict[str, Guess] = {}
+    own = list(outcome.columns.values())
     commas = any(map(_has_commas, columns.arrays.values()))
     for column, raw in columns.arrays.items():
-        if column != outcome:
+        if column not in own:
             reason = left_out_by_name(column, site_column)
+            if column in outcome.others:
+                reason = "looks like the time to an event, which is not known beforehand"
             guesses[column] = (
                 Guess(left_out=reason) if reason else guess_column(column, raw, commas=commas)
             )
     kept = [column for column, guess in guesses.items() if guess.lines]
-    for first, later in find_twins(_as_codes(columns, [outcome, *kept])):
-        told = repr(kept[first - 1]) if first else "the outcome"
+    for first, later in find_twins(_as_codes(columns, [*own, *kept])):
+        if later < len(own):
+            continue
+        told = repr(kept[first - len(own)]) if first >= len(own) else "the outcome"
         words = f"tells patients apart exactly as {told} does"
-        guesses[kept[later - 1]] = Guess(left_out=words)
+        guesses[kept[later - len(own)]] = Guess(left_out=words)
     return guesses
 
 
@@ -186,64 +202,6 @@ def _check_names(columns: Columns) -> None:
         )
     if columns.n_rows == 0:
         raise DataError("the table has no patients: draft a study from a table that has some")
-
-
-def _not_there(name: str, columns: Columns) -> str:
-    close = difflib.get_close_matches(name, columns.names, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "check its spelling"
-    return f"is not in the table: {hint}"
-
-
-# --- the outcome --------------------------------------------------------------------------
-
-
-def _find_outcome(columns: Columns, given: str | None) -> str:
-    """Return the outcome column, named or guessed."""
-    if given is not None:
-        if given not in columns.arrays:
-            raise StudyError(f"outcome {given!r} {_not_there(given, columns)}")
-        n_values = len(count_values(columns.arrays[given]))
-        if n_values != 2:
-            raise StudyError(
-                f"outcome {given!r} has {n_values} distinct values here, not two: choose a "
-                "yes/no column, or draft from a table with patients of both outcomes"
-            )
-        return given
-    folded = {name.casefold(): name for name in columns.arrays}
-    for guess in OUTCOME_NAMES:
-        column = folded.get(guess)
-        if column and len(count_values(columns.arrays[column])) == 2:
-            return column
-    raise StudyError(
-        "which column is the outcome? none has two values and a usual name "
-        f"(such as {', '.join(OUTCOME_NAMES[:4])}): pass --outcome COLUMN (in Python: outcome=)"
-    )
-
-
-def _draft_outcome(column: str, raw: Raw) -> Iterator[str]:
-    positive, negative, doubt = _guess_event(column, raw)
-    check = f"a guess: {doubt}" if doubt else "the value of patients with the event"
-    yield "[outcome]"
-    yield f"column = {toml_string(column)}"
-    yield f"positive = {toml_level(positive)}  # CHECK: {check}"
-    yield f"negative = {toml_level(negative)}"
-    yield 'label = ""  # in words, such as "death within 30 days"'
-    yield "# expected_rate = [0.05, 0.40]  # share of events you expect: finds reversed coding"
-    yield ""
-
-
-def _guess_event(column: str, raw: Raw) -> tuple[str, str, str]:
-    """Return which value is taken as the event, the other, and why that is in doubt, if it is."""
-    positive, negative, told = yes_and_no(count_values(raw))
-    if names_survival(column):
-        return positive, negative, "the name speaks of survival, is the other value the event?"
-    return positive, negative, "" if told else "which value is the event?"
-
-
-def _guesses_of_outcome(column: str, raw: Raw) -> Iterator[str]:
-    positive, _, doubt = _guess_event(column, raw)
-    if doubt:
-        yield f"{toml_level(positive)} taken as the event: {doubt}"
 
 
 def _find_patient(columns: Columns) -> tuple[str, ...]:

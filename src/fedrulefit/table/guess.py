@@ -70,7 +70,7 @@ class Guess:
 
 
 @dataclass
-class _Column:
+class Seen:
     """A column as far as it is known."""
 
     name: str
@@ -105,7 +105,7 @@ class _Column:
 
 def guess_column(name: str, raw: Raw, *, commas: bool = False) -> Guess:
     """Return what a column may be; `commas`: other columns have decimal commas."""
-    column = _look(name, raw)
+    column = look_at(name, raw)
     reason = _left_out(column, commas=commas)
     if reason:
         return Guess(left_out=reason)
@@ -146,7 +146,7 @@ def _place(key: str) -> tuple[int, float, str]:
 # --- what is missing, and what is left out --------------------------------------------------
 
 
-def _look(name: str, raw: Raw) -> _Column:
+def look_at(name: str, raw: Raw) -> Seen:
     """Set apart what looks like a code or a word for a missing value."""
     counts = count_values(raw)
     missing = [key for key in counts if is_unknown_word(key)]
@@ -159,7 +159,7 @@ def _look(name: str, raw: Raw) -> _Column:
         codes = find_codes(numbers.values)
     missing += [key for key in counts if key not in missing and read_number(key) in codes]
     known = {key: n for key, n in counts.items() if key not in missing}
-    return _Column(name, raw, parse_numbers(raw, missing), known, missing)
+    return Seen(name, raw, parse_numbers(raw, missing), known, missing)
 
 
 _TEXT_CODES: Final = frozenset(code for code in CODES if code < 0 or code >= LONG)
@@ -171,7 +171,7 @@ def _mostly_text(counts: Mapping[str, int]) -> bool:
     return 2 * sum(texts) > sum(counts.values())
 
 
-def _left_out(column: _Column, *, commas: bool) -> str:
+def _left_out(column: Seen, *, commas: bool) -> str:
     """Return why a column is left out for its values, or an empty text."""
     if len(column.counts) < 2:
         return "has fewer than two distinct values here"
@@ -189,7 +189,7 @@ def _left_out(column: _Column, *, commas: bool) -> str:
     return _left_out_text(column)
 
 
-def _is_number(column: _Column) -> bool:
+def _is_number(column: Seen) -> bool:
     """Whether all cells are numbers, or most are, and more than a few levels could be."""
     strays = column.strays
     if not strays:
@@ -198,7 +198,7 @@ def _is_number(column: _Column) -> bool:
     return few and len(column.counts) - len(strays) > MAX_LEVELS
 
 
-def _left_out_number(column: _Column, *, commas: bool) -> str:
+def _left_out_number(column: Seen, *, commas: bool) -> str:
     x = column.x
     if look_at_spelling(column.raw, column.numbers.values).is_doubtful(commas=commas):
         return (
@@ -221,7 +221,7 @@ def _has_leading_zeros(raw: Raw) -> bool:
     return of_one_length and len(texts[0]) > 1 and any(text[0] == "0" for text in texts)
 
 
-def _left_out_text(column: _Column) -> str:
+def _left_out_text(column: Seen) -> str:
     counts, n_rows = column.counts, sum(column.counts.values())
     if max(map(len, counts)) > MAX_LEVEL_TEXT:
         return "has long texts: free text?"
@@ -240,7 +240,7 @@ def _left_out_text(column: _Column) -> str:
 # --- kinds ----------------------------------------------------------------------------------
 
 
-def _kind_lines(column: _Column) -> Iterator[str]:
+def _kind_lines(column: Seen) -> Iterator[str]:
     counts = column.counts
     rare = len(column.shown) < len(counts)
     if _is_number(column) and not all(map(is_plain_number, counts)):
@@ -255,7 +255,7 @@ def _kind_lines(column: _Column) -> Iterator[str]:
     return chain(_category_lines(column), _missing_word_lines(column.raw))
 
 
-def _number_or_codes(column: _Column) -> Iterator[str]:
+def _number_or_codes(column: Seen) -> Iterator[str]:
     """Tell numbers from codes: a few whole numbers may be levels."""
     if column.is_whole and KNOWN.get(fold(column.name)) is None:
         all_shown = len(column.shown) == len(column.counts)
@@ -280,7 +280,7 @@ _AS_NUMBER: Final = (
 )
 
 
-def _yes_no_lines(column: _Column) -> Iterator[str]:
+def _yes_no_lines(column: Seen) -> Iterator[str]:
     yes, no, told = yes_and_no(column.counts)
     if not told:
         column.said.append(f"{toml_level(yes)} taken as yes, {toml_level(no)} as no")
@@ -293,7 +293,7 @@ def _yes_no_lines(column: _Column) -> Iterator[str]:
         yield f"# rare: one of them stands for fewer than {MIN_COUNT} patients here"
 
 
-def _category_lines(column: _Column) -> Iterator[str]:
+def _category_lines(column: Seen) -> Iterator[str]:
     yield 'kind = "category"'
     if len({key.casefold() for key in column.counts}) < len(column.counts):
         column.said.append("has levels that differ in capitals only")
@@ -301,7 +301,7 @@ def _category_lines(column: _Column) -> Iterator[str]:
     yield from _level_lines(column, sorted(column.counts, key=_place), "all levels that any site")
 
 
-def _ordered_lines(column: _Column, order: Sequence[str]) -> Iterator[str]:
+def _ordered_lines(column: Seen, order: Sequence[str]) -> Iterator[str]:
     shown = " < ".join(level for level in order if level in column.shown)
     column.said.append(f"levels put in an order: {shown}")
     yield 'kind = "ordered"'
@@ -309,7 +309,7 @@ def _ordered_lines(column: _Column, order: Sequence[str]) -> Iterator[str]:
     yield from _level_lines(column, order, words)
 
 
-def _level_lines(column: _Column, levels: Sequence[str], words: str) -> Iterator[str]:
+def _level_lines(column: Seen, levels: Sequence[str], words: str) -> Iterator[str]:
     yield f"levels = [  # CHECK: {words} may have"
     yield from (f"  {toml_level(level)}," for level in levels if level in column.shown)
     yield "]"
@@ -319,9 +319,9 @@ def _level_lines(column: _Column, levels: Sequence[str], words: str) -> Iterator
         yield f"# CHECK: {few} here are not shown: add or merge them"
 
 
-def _number_lines(column: _Column) -> Iterator[str]:
+def _number_lines(column: Seen) -> Iterator[str]:
     yield 'kind = "number"'
-    yield from _range_lines(KNOWN.get(fold(column.name)), column.x)
+    yield from range_lines(KNOWN.get(fold(column.name)), column.x)
     if column.is_whole:
         yield "step = 1  # whole numbers only"
     n_limits = sum(n for key, n in column.strays.items() if is_limit(key))
@@ -334,7 +334,8 @@ def _number_lines(column: _Column) -> Iterator[str]:
         yield f"# CHECK: cells here that are no numbers: {n_others}; empty or mend them"
 
 
-def _range_lines(measure: Measure | None, x: Floats) -> Iterator[str]:
+def range_lines(measure: Measure | None, x: Floats) -> Iterator[str]:
+    """Yield a public range and a unit: well-known ones, or round numbers well beyond the values."""
     check = "# CHECK: public range, agreed on before looking at patients' values"
     if measure and np.mean((x < measure.low) | (x > measure.high)) <= 0.05:
         yield f"range = [{measure.low:g}, {measure.high:g}]  {check}"
@@ -353,7 +354,7 @@ def _range_lines(measure: Measure | None, x: Floats) -> Iterator[str]:
 # --- missing values -------------------------------------------------------------------------
 
 
-def _missing_lines(column: _Column) -> Iterator[str]:
+def _missing_lines(column: Seen) -> Iterator[str]:
     if column.missing:
         codes = ", ".join(map(toml_level, sorted(column.missing, key=_place)))
         column.said.append(f"{codes} taken as missing")

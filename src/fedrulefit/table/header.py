@@ -66,7 +66,7 @@ def _foreign_header(columns: Columns, study: Study) -> Finding:
     """Say that no name fits, without showing what may be the first patient."""
     folded = {fold(name) for name in columns.names}
     alike = [name for name in study.names if fold(name) in folded]
-    names = list_names([*study.names, study.outcome.column])
+    names = list_names([*study.names, *study.outcome.columns.values()])
     hint = f"; mind the spelling and case of {list_names(alike)}" if alike else ""
     return NO_STUDY_COLUMNS.of(names=names + hint)
 

@@ -51,7 +51,7 @@ def widen(lowest: float, highest: float) -> tuple[float, float]:
     high = _round_up(highest * (1 + _MARGIN))
     if lowest < 0:
         return -_round_up(-lowest * (1 + _MARGIN)), high
-    low = 0.0 if lowest < highest / 2 else _round_down(lowest * (1 - _MARGIN))
+    low = 0.0 if lowest < highest / 2 else round_down(lowest * (1 - _MARGIN))
     return low, high
 
 
@@ -60,6 +60,7 @@ def _round_up(x: float) -> float:
     return next(float(f"{m * power:g}") for m in (1, 2, 5, 10, 20) if m * power >= x)
 
 
-def _round_down(x: float) -> float:
+def round_down(x: float) -> float:
+    """Return the largest of 1, 2, 5 × a power of ten that is not above `x`, a number above 0."""
     power = 10.0 ** math.floor(math.log10(x))
     return next(float(f"{m * power:g}") for m in (5, 2, 1, 0.5) if m * power <= x)

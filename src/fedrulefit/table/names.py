@@ -64,6 +64,36 @@ _AMOUNT: Final = re.compile(
 )
 """Parts of names of ranks and amounts, also inside a word: ``pclass``, ``n_children``."""
 
+_FOLLOW_UP: Final = re.compile(
+    r"follow[_\W]?up|nachbeobacht|überlebenszeit|surv\w*[_\W]?(?:time|days|months|years)|futime"
+    r"|(?:time|days|weeks|months|years)[_\W]?to[_\W]?|(?:^|[_\W])(?:os|pfs|dfs|efs|rfs|ttp|tte|fu|fup)"
+    r"(?:$|[_\W])|^(?:time|surv|survival|days|weeks|months|years|zeit|tage|monate|jahre|temps"
+    r"|suivi|tiempo|tempo)$",
+    re.IGNORECASE,
+)
+_TIME: Final = _word(
+    "time", "t", "hours", "days", "weeks", "months", "years", "stop", "duration", "zeit", "dauer",
+    "stunden", "tage", "wochen", "monate", "jahre", "temps", "durée", "jours", "mois", "tiempo",
+    "días", "dias", "meses", "tempo", "giorni", "mesi", "lenfol",
+)  # fmt: skip
+_EVENT: Final = re.compile(
+    r"^status$|(?:vital|os|pfs|dfs|efs|rfs|surv\w*|fu|cens\w*)[_\W]?status|status[_\W](?:os|pfs|dfs)"
+    r"|(?:^|[_\W])event|died|death|dead|deceased|mortal|censor|relapse|recurr|verstorben|gestorben"
+    r"|^tod$|zensiert|ereignis|décès|deces|fallecid|muerte|morte|decess|decedut|overleden|óbito|obito",
+    re.IGNORECASE,
+)
+_CENSORED: Final = re.compile(r"censored|zensiert|censuré|censurad|censurat", re.IGNORECASE)
+_COUNT: Final = re.compile(
+    r"^n_|^num|^nr?_?of|count(?!r)|number|anzahl|nombre_d|(?:^|[_\W])(?:visits?|admissions?|readmissions?"
+    r"|falls|exacerbations?|attacks?|seizures?|episodes?|infections?)(?:$|[_\W])",
+    re.IGNORECASE,
+)
+_EXPOSURE: Final = re.compile(
+    r"exposure|person[_\W]?(?:time|days|months|years)|at[_\W]?risk|observed|observation"
+    r"|follow[_\W]?up|futime|beobachtung",
+    re.IGNORECASE,
+)
+
 
 def left_out_by_name(column: str, site_column: str | None) -> str:
     """Return why a column should be no covariate, by its name, or an empty text."""
@@ -103,3 +133,33 @@ def names_order(column: str) -> bool:
 def names_amount(column: str) -> bool:
     """Whether a name suggests that whole numbers are ranks or amounts, rather than codes."""
     return names_order(column) or _AMOUNT.search(column) is not None
+
+
+def names_follow_up(column: str) -> bool:
+    """Whether a name by itself says time to an event: ``os_days``, ``time``, ``follow_up``."""
+    return _FOLLOW_UP.search(column) is not None
+
+
+def names_time(column: str) -> bool:
+    """Whether a name speaks of time at all: ``bleeding_time``, ``days_ventilated``."""
+    return names_follow_up(column) or _TIME.search(column) is not None
+
+
+def names_event(column: str) -> bool:
+    """Whether a name says that something happened at the end of a follow-up: ``status``."""
+    return _EVENT.search(column) is not None
+
+
+def names_censoring(column: str) -> bool:
+    """Whether a name says that a yes is the end of follow-up, and no event: ``censored``."""
+    return _CENSORED.search(column) is not None
+
+
+def names_count(column: str) -> bool:
+    """Whether a name says that whole numbers are counts: ``n_falls``."""
+    return _COUNT.search(column) is not None
+
+
+def names_exposure(column: str) -> bool:
+    """Whether a name says over how long was counted: ``person_years``."""
+    return _EXPOSURE.search(column) is not None

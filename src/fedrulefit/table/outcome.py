@@ -1,92 +1,69 @@
-"""The column of the outcome → 0/1, checked against the study."""
+"""The columns of the outcome → the array that the study's kind of outcome has, checked.
+
+In: raw columns and the study. Out: ``Table.outcome`` in the shapes that
+:mod:`fedrulefit.study.outcomes` lists, and findings; one module per kind says which.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-import numpy as np
-
 from fedrulefit.core.arrays import Floats
-from fedrulefit.study import Study, level_key
-from fedrulefit.table.cells import match_levels
+from fedrulefit.errors import StudyError
+from fedrulefit.study import (
+    CountOutcome,
+    NumberOutcome,
+    Study,
+    TimeOutcome,
+    YesNoOutcome,
+)
 from fedrulefit.table.columns import Columns
-from fedrulefit.table.findings import Finding, error, list_levels, warning
-from fedrulefit.table.words import says_no, says_yes
-
-OUTCOME_MISSING: Final = error(
-    "outcome-missing",
-    "{n} of {all} patients have no outcome",
-    "fill it in, or leave these patients (and empty rows at the end) out",
-)
-OUTCOME_UNKNOWN: Final = error(
-    "outcome-unknown",
-    "{n} of {all} patients have an outcome that is neither {positive} (event) nor {negative}",
-    "recode the column to these two values",
-)
-OUTCOME_WORDS: Final = warning(
-    "outcome-words",
-    "the study takes {positive} as the event and {negative} as no event",
-    "if that is the wrong way round, swap 'positive' and 'negative' in the study",
-    when="where the words suggest the opposite",
-)
-ONE_CLASS: Final = warning(
-    "one-class",
-    "all patients have the same outcome",
-    "the site helps with histograms and gradients but cannot grow trees",
-)
-OUTCOME_REVERSED: Final = error(
-    "outcome-reversed",
-    "{rate} of patients have the event; the study expects {range}, which fits the other value",
-    "the outcome is probably coded the other way round: check it with the study",
-)
-OUTCOME_RATE: Final = warning(
-    "outcome-rate",
-    "{rate} of patients have the event; the study expects {range}",
-    "check which patients and which outcome it is",
-)
+from fedrulefit.table.findings import Finding
+from fedrulefit.table.outcome_count import check_count
+from fedrulefit.table.outcome_levels import check_levels
+from fedrulefit.table.outcome_number import check_number
+from fedrulefit.table.outcome_time import check_time
+from fedrulefit.table.outcome_yes_no import check_yes_no
 
 
 def check_outcome(columns: Columns, study: Study) -> tuple[Floats | None, list[Finding]]:
-    """Return 0/1, shape (n_rows,)."""
+    """Return the outcome, shape (n_rows,) or (n_rows, n_parts)."""
     outcome = study.outcome
-    raw = columns.arrays.get(outcome.column)
-    if raw is None:
-        return None, []
-    name = outcome.column
-    y, unknown = match_levels(raw, (outcome.negative, outcome.positive))
-    n_unknown = int(unknown.sum())
-    n_missing = int(np.isnan(y).sum()) - n_unknown
-    findings = _check_words(study)
-    if n_missing:
-        findings.append(OUTCOME_MISSING.of(name, n=n_missing, all=y.size))
-    if n_unknown:
-        findings.append(OUTCOME_UNKNOWN.of(name, n=n_unknown, all=y.size, **_values(study)))
-    if not n_missing and not n_unknown:
-        findings += _check_rate(name, float(y.mean()), outcome.expected_rate)
-    return y, findings
+    if isinstance(outcome, YesNoOutcome):
+        return check_yes_no(columns, outcome)
+    if isinstance(outcome, NumberOutcome):
+        return check_number(columns, outcome)
+    if isinstance(outcome, CountOutcome):
+        return check_count(columns, outcome)
+    if isinstance(outcome, TimeOutcome):
+        return check_time(columns, outcome)
+    return check_levels(columns, outcome)
 
 
-def _values(study: Study) -> dict[str, str]:
-    """Return the two values as the study spells them."""
-    return {
-        "positive": list_levels([study.outcome.positive]),
-        "negative": list_levels([study.outcome.negative]),
-    }
+def find_events(outcome: Floats | None, weights: Floats, study: Study) -> Floats | None:
+    """Return which rows count as with the outcome, shape (n_rows,); None where that is not known.
+
+    Without a family that learns the outcome there is nothing to count them for.
+    """
+    if outcome is None or isinstance(study.outcome, YesNoOutcome):
+        return outcome
+    try:
+        family = study.family
+    except StudyError:
+        return None
+    events: Floats = family.events(outcome, weights)
+    return events
 
 
-def _check_words(study: Study) -> list[Finding]:
-    positive, negative = level_key(study.outcome.positive), level_key(study.outcome.negative)
-    if not says_no(positive) or not says_yes(negative):
-        return []
-    return [OUTCOME_WORDS.of(study.outcome.column, **_values(study))]
+_PARTS: Final[Mapping[str, Sequence[str]]] = {
+    "count": ("outcome", "exposure"),
+    "time": ("entry", "outcome", "event"),
+}
+"""Which role each part of an outcome has, where it has several."""
 
 
-def _check_rate(name: str, rate: float, expected: tuple[float, float] | None) -> list[Finding]:
-    findings = []
-    if rate in (0.0, 1.0):
-        findings.append(ONE_CLASS.of(name))
-    if expected is None or expected[0] <= rate <= expected[1]:
-        return findings
-    low, high = expected
-    kind = OUTCOME_REVERSED if low <= 1 - rate <= high else OUTCOME_RATE
-    return [*findings, kind.of(name, rate=f"{rate:.0%}", range=f"{low:.0%} to {high:.0%}")]
+def name_parts(study: Study) -> list[str]:
+    """Return which column each part of the outcome is of; an empty text for one that is of none."""
+    columns = study.outcome.columns
+    return [columns.get(role, "") for role in _PARTS.get(study.outcome.kind, ("outcome",))]

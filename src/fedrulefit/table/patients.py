@@ -24,19 +24,30 @@ class Table:
     ----------
     values : Floats, shape (n_rows, n_features)
         NaN is missing; a category is its level's position; yes/no is 1/0.
-    outcome : Floats or None, shape (n_rows,)
-        1 for the event, 0 otherwise; None where it was not asked for.
+    outcome : Floats or None, shape (n_rows,) or (n_rows, n_parts)
+        Of yes/no: 1 for the event, 0 otherwise; of other kinds as
+        :mod:`fedrulefit.study.outcomes` says. None where it was not asked for.
     weights : Floats, shape (n_rows,)
         Ones without a weight column.
     patients : Ints or None, shape (n_rows,)
         Whose each row is: numbers that stand for patients, and say nothing else of them. None
         where every row is one patient.
+    events : Floats or None, shape (n_rows,)
+        1 for rows that count as **with** the outcome wherever patients with and without it are
+        counted, 0 for others: the study's family says which. An outcome of 0 and 1 says so itself.
     """
 
     values: Floats
     outcome: Floats | None
     weights: Floats
     patients: Ints | None = None
+    events: Floats | None = None
+
+    def __post_init__(self) -> None:
+        """Take an outcome of 0 and 1 for what counts as with and without."""
+        y = self.outcome
+        if self.events is None and y is not None and y.ndim == 1 and np.isin(y, (0, 1)).all():
+            object.__setattr__(self, "events", y)
 
     @property
     def n_rows(self) -> int:
@@ -51,13 +62,13 @@ class Table:
     @property
     def people(self) -> People:
         """The patients, each once."""
-        if self.outcome is None:
+        if self.outcome is None or self.events is None:
             raise DataError("a site needs the outcome of its patients")
-        return People.of(self.outcome, self.weights, self.patients)
+        return People.of(self.events, self.weights, self.patients)
 
     @property
     def digest(self) -> bytes:
-        """Hash of the patients, to notice that they changed."""
+        """Hash of the patients, to notice that they changed; events follow from the outcome."""
         hasher = hashlib.sha256()
         for array in (self.values, self.outcome, self.weights, self.patients):
             hasher.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
@@ -67,4 +78,5 @@ class Table:
         """Return the table of some rows only."""
         outcome = None if self.outcome is None else self.outcome[rows]
         patients = None if self.patients is None else self.patients[rows]
-        return Table(self.values[rows], outcome, self.weights[rows], patients)
+        events = None if self.events is None else self.events[rows]
+        return Table(self.values[rows], outcome, self.weights[rows], patients, events)

@@ -14,6 +14,7 @@ Oracle: pairs counted in loops, copied rows and independent ones
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -59,15 +60,19 @@ SAME_COLUMNS: Final = warning(
 )
 
 
-def check_repeats(values: Floats, outcome: Floats | None, study: Study) -> list[Finding]:
-    """Look for rows and columns that repeat others."""
+def check_repeats(
+    values: Floats, outcome: Floats | None, study: Study, parts: Sequence[str]
+) -> list[Finding]:
+    """Look for rows and columns that repeat others; `parts` are the columns of the outcome's."""
     whole = values if outcome is None else np.column_stack([outcome, values])
-    names = [study.outcome.column] * (outcome is not None) + list(study.names)
+    n_parts = 0 if outcome is None else len(parts)
+    names = [*parts[:n_parts], *study.names]
     findings = [
-        (SAME_AS_OUTCOME if names[first] == study.outcome.column else SAME_COLUMNS).of(
+        (SAME_AS_OUTCOME if first < n_parts else SAME_COLUMNS).of(
             names[later], other=repr(names[first])
         )
         for first, later in find_twins(whole)
+        if later >= n_parts
     ]
     n_repeats = 0 if study.patient is not None else count_repeats(whole)
     if n_repeats:

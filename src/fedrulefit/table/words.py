@@ -27,8 +27,8 @@ YES_WORDS: Final = _words(
 """Values that usually say that the event came, in lower case."""
 
 NO_WORDS: Final = _words(
-    "0 no n false alive none negative neg survived survivor control absent "
-    "nein falsch lebend lebt überlebt negativ keine nicht "
+    "0 no n false alive none negative neg survived survivor control absent censored "
+    "nein falsch lebend lebt überlebt negativ keine nicht zensiert "
     "non faux vivant vivante absente négatif "
     "falso vivo viva negativo ausente assente "
     "nee onwaar levend negatief afwezig "

@@ -32,7 +32,7 @@ from fedrulefit.privacy.mechanisms import Noise, UnsafeSeededLaplace
 from fedrulefit.protocol.coordinator import Progress
 from fedrulefit.study import Study
 from fedrulefit.table.patients import Table
-from fedrulefit.testing.samples import SOLVERS, make_study, make_tables
+from fedrulefit.testing.samples import OUTCOMES, SOLVERS, make_study, make_tables
 
 EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS)
 
@@ -77,6 +77,19 @@ class EngineSuite:
         model, _ = fit(engine, study, tables, noise_seed=3)
         expected, _ = fit(EMBEDDED, study, tables, noise_seed=3)
         assert model_bytes(model) == model_bytes(expected)
+
+    @pytest.mark.parametrize("solver", ["exact", "cv"])
+    @pytest.mark.parametrize("outcome", [kind for kind in OUTCOMES if kind != "yes/no"])
+    def test_so_it_is_of_every_outcome(self, engine: Engine, outcome: str, solver: str) -> None:
+        study = make_study(outcome, epsilon=1.0, holdout=0.3, **SOLVERS[solver])
+        tables = make_tables(study, sizes=(120, 90, 80))
+        model, _ = fit(engine, study, tables, noise_seed=3)
+        expected, _ = fit(EMBEDDED, study, tables, noise_seed=3)
+        assert model_bytes(model) == model_bytes(expected)
+        assert model.evaluation is not None
+        assert model.provenance.certificate.residual <= 1e-8
+        assert model.provenance.certificate.gap is not None
+        assert model.provenance.certificate.gap <= 1e-6
 
     @EVERY_SOLVER
     @pytest.mark.parametrize("n_threads", [2, 4])

@@ -40,11 +40,19 @@ SOLVERS: dict[str, dict[str, Any]] = {
 """What turns :data:`SMALL` into a run of each way to fit."""
 
 
-def study_facts(**settings: Any) -> dict[str, Any]:
-    """Return the facts of a study with every kind of covariate."""
+OUTCOMES: dict[str, dict[str, Any]] = {
+    "yes/no": {"column": "died", "positive": "yes", "negative": "no"},
+    "number": {"kind": "number", "column": "stay", "range": [0, 60], "unit": "days"},
+    "number, robust": {"kind": "number", "column": "stay", "range": [0, 60], "robust": True},
+}
+"""Outcomes of the same patients, at least one of each kind that can be learnt."""
+
+
+def study_facts(outcome: str = "yes/no", **settings: Any) -> dict[str, Any]:
+    """Return the facts of a study with every kind of covariate, and one of :data:`OUTCOMES`."""
     return {
         "name": "sepsis",
-        "outcome": {"column": "died", "positive": "yes", "negative": "no"},
+        "outcome": OUTCOMES[outcome],
         "covariates": {
             "age": {"kind": "number", "range": [18, 100], "unit": "years"},
             "lactate": {"kind": "number", "range": [0.1, 25], "spacing": "log", "unit": "mmol/l"},
@@ -62,9 +70,9 @@ def study_facts(**settings: Any) -> dict[str, Any]:
     }
 
 
-def make_study(**settings: Any) -> Study:
+def make_study(outcome: str = "yes/no", **settings: Any) -> Study:
     """Return the study, by default small and without noise."""
-    return Study.from_mapping(study_facts(**settings))
+    return Study.from_mapping(study_facts(outcome, **settings))
 
 
 def make_frame(n_rows: int = 150, seed: int = 0) -> pd.DataFrame:
@@ -92,12 +100,22 @@ def make_frame(n_rows: int = 150, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
+def add_outcomes(frame: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+    """Return the patients with columns for all of :data:`OUTCOMES`."""
+    rng, n_rows = np.random.default_rng([seed, 1]), len(frame)
+    ill = (
+        0.03 * (frame["age"] - 60) + 1.2 * (frame["lactate"] > 2.5) + 0.8 * (frame["ward"] == "icu")
+    )
+    stay = 15 + 6 * ill + 4 * rng.standard_t(4, n_rows)
+    return frame.assign(stay=stay.clip(0, 60).round(1))
+
+
 def make_tables(
     study: Study, sizes: Sequence[int] = (70, 50, 30), seed: int = 0
 ) -> dict[str, Table]:
     """Return one table per site."""
     names = ("north", "south", "west", "east", "centre", "coast")
     return {
-        name: load_table(make_frame(size, seed + k), study)
+        name: load_table(add_outcomes(make_frame(size, seed + k), seed + k), study)
         for k, (name, size) in enumerate(zip(names, sizes, strict=False))
     }

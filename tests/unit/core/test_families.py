@@ -20,6 +20,7 @@ from scipy.special import expit, gammaln, xlogy
 from sklearn.linear_model import Lasso
 from sklearn.metrics import log_loss
 from sklearn.tree import DecisionTreeRegressor
+from tests.families import EXAMPLES
 from tests.oracles import YES_NO, bounds_of, solve, split
 
 from fedrulefit.core.arrays import Floats
@@ -163,12 +164,11 @@ class Case:
 
 
 CASES = {
-    case.family.kind: case
-    for case in (
-        Case(YES_NO, (0.0, 1.0)),
-        Case(Gaussian(), (-2.0, -0.3, 0.0, 1.5, 2.0)),
-        Case(Poisson(), (0.0, 1.0, 2.0, 7.0), reach=20.0),
-    )
+    "toy gaussian": Case(Gaussian(), (-2.0, -0.3, 0.0, 1.5, 2.0)),
+    "toy poisson": Case(Poisson(), (0.0, 1.0, 2.0, 7.0), reach=20.0),
+    "yes/no": Case(EXAMPLES["yes/no"], (0.0, 1.0)),
+    "number": Case(EXAMPLES["number"], (0.0, 1.3, 5.0, 9.9, 10.0), reach=64.0),
+    "number, robust": Case(EXAMPLES["number, robust"], (-40.0, -3.0, 0.0, 55.5, 120.0), reach=64.0),
 }
 every_family = pytest.mark.parametrize("kind", CASES)
 
@@ -177,10 +177,10 @@ every_family = pytest.mark.parametrize("kind", CASES)
 
 
 def test_every_family_of_a_study_is_tested_here() -> None:
-    assert set(FAMILIES) <= set(CASES)
-    for kind, family in FAMILIES.items():
-        assert family is type(CASES[kind].family)
-        assert family.kind == kind
+    assert set(EXAMPLES) <= set(CASES)
+    assert {family.kind for family in EXAMPLES.values()} == set(FAMILIES)
+    for family in EXAMPLES.values():
+        assert type(family) is FAMILIES[family.kind]
 
 
 @every_family
@@ -534,7 +534,7 @@ def test_trees_follow_the_slopes_of_any_family(seed: int) -> None:
 
 def test_poisson_is_the_negative_log_likelihood_up_to_a_constant() -> None:
     """So that the toy itself is right."""
-    predictor, outcome, weights = CASES["count"].draw(0, most=2.0)
+    predictor, outcome, weights = CASES["toy poisson"].draw(0, most=2.0)
     likelihood = outcome * predictor - np.exp(predictor) - gammaln(outcome + 1)
     ours = Poisson().value(predictor, outcome, weights) + weights * likelihood
     best = weights * (xlogy(outcome, outcome) - outcome - gammaln(outcome + 1))

@@ -104,7 +104,7 @@ def test_an_unknown_interval_is_not_written() -> None:
 @pytest.mark.parametrize(
     ("place", "wrong", "message"),
     [
-        (("groups", 0, "above"), 0.1, "cover 0 to 1"),
+        (("groups", 0, "above"), 0.1, "gaps|cover 0 to 1"),
         (("groups", 0, "events"), -3.0, "below 0"),
         (("groups", 0, "events"), None, "each has"),
         (("groups", 0, "predicted"), 0.99, "outside of the group"),

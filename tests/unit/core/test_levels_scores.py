@@ -173,7 +173,7 @@ def test_what_people_read(judge: LevelsJudge) -> None:
     none = replace(few, auc=NAN)
     gaps = judge.tell_unknown({"a": few, "b": none, "c": none, "d": FOUND})
     assert "Not told of a: the interval of the AUC" in gaps
-    assert "Not told of b, c: the AUC" in gaps
+    assert "Not told of b and c: the AUC" in gaps
     assert judge.tell_unknown({"d": FOUND}) == ""
     assert "not known" in judge.tell(none)
 

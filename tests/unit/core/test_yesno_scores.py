@@ -10,7 +10,8 @@ import pytest
 from scipy.special import expit, logit
 from statsmodels.stats.proportion import proportion_confint
 
-from fedrulefit.core.families import yesno_measures, yesno_sums
+from fedrulefit.core.families import yesno_sums
+from fedrulefit.core.families.areas import TRUST
 from fedrulefit.core.families.yesno_judge import YesNoJudge
 from fedrulefit.core.families.yesno_measures import (
     Group,
@@ -31,6 +32,7 @@ from fedrulefit.core.families.yesno_sums import (
     sum_log_odds,
 )
 from fedrulefit.core.rounding import round_to
+from fedrulefit.core.shares import Z95
 
 NAN = float("nan")
 
@@ -54,7 +56,7 @@ def test_the_bins_are_frozen() -> None:
     ]  # fmt: skip
     assert yesno_sums.N_BINS == 25
     assert STEP == 1 / 1024
-    assert pytest.approx(1.959963984540054) == yesno_measures.Z95
+    assert pytest.approx(1.959963984540054) == Z95
 
 
 def test_scores_are_counted_by_hand() -> None:
@@ -183,11 +185,11 @@ def test_an_area_s_interval_ends_where_the_score_test_does() -> None:
     v_cases = np.var([1.5 / 4, 3.5 / 4, 1, 1], ddof=1) / 4
     v_others = np.var([3.5 / 4] * 3 + [2.5 / 4], ddof=1) / 4
     ratio = (v_cases + v_others) / newcombe(found.auc, 4, 4)
-    scale = (yesno_measures.TRUST + 4 * ratio) / (yesno_measures.TRUST + 4)
+    scale = (TRUST + 4 * ratio) / (TRUST + 4)
     low, high = found.low - min(shift, 0), found.high - max(shift, 0)
     for end in (low, high):
         error = np.sqrt(scale * newcombe(end, 4, 4))
-        assert abs(found.auc - end) == pytest.approx(yesno_measures.Z95 * error, rel=1e-6)
+        assert abs(found.auc - end) == pytest.approx(Z95 * error, rel=1e-6)
     assert low < found.auc < high
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import binom
 
-from fedrulefit.core.families.yesno_measures import Z95, measure
+from fedrulefit.core.families.yesno_measures import measure
 from fedrulefit.core.families.yesno_sums import EDGES, count_scores
 from fedrulefit.core.families.yesno_within import (
     AREA_STEP,
@@ -26,6 +26,7 @@ from fedrulefit.core.families.yesno_within import (
     tell_within,
 )
 from fedrulefit.core.rounding import EXACT, Rounding
+from fedrulefit.core.shares import Z95
 from fedrulefit.core.sums import Packing
 from fedrulefit.model.evaluation import Evaluation
 

@@ -238,3 +238,92 @@ def test_what_is_kept_tells_no_value() -> None:
     note(TABLE, STUDY, other)
     (place,) = (key for key in one._entries if key.startswith("tables/"))
     assert one._entries[place] != other._entries[place]
+
+
+# --- outcomes that are no yes/no ----------------------------------------------------------
+
+
+def other_study(outcome: dict[str, Any]) -> Study:
+    return Study.from_mapping({**study_facts(), "outcome": outcome})
+
+
+def other_table(outcome: Any) -> Table:
+    y = np.asarray(outcome, dtype=np.float64)
+    return Table(TABLE.values, y, TABLE.weights, None, (np.arange(80) < 40).astype(float))
+
+
+def nobody(table: Table) -> Table:
+    return take(table, np.zeros(0, dtype=int))
+
+
+def keep(table: Table, study: Study, shared: Transient) -> None:
+    note(table, study, shared, held=nobody(table))
+
+
+def seems_near(table: Table, study: Study, shared: Transient) -> bool:
+    return is_near(table, study, shared, held=nobody(table))
+
+
+DRAWN = np.random.default_rng(5)
+ENDS = DRAWN.uniform(1, 40, 80)
+OTHERS: dict[str, tuple[dict[str, Any], Any]] = {
+    "number": ({"kind": "number", "column": "y", "range": [0, 50]}, ENDS),
+    "count": (
+        {"kind": "count", "column": "n", "most": 9, "exposure": "e", "max_exposure": 50},
+        np.column_stack([np.arange(80) % 9, ENDS]),
+    ),
+    "time": (
+        {"kind": "time", "time": "t", "event": "e", "horizons": [50]},
+        np.column_stack([np.zeros(80), ENDS, np.arange(80) % 2]),
+    ),
+    "classes": (
+        {"kind": "classes", "column": "y", "levels": ["a", "b", "c"]},
+        np.arange(80) % 3,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_patients_whose_outcome_changed_are_counted(kind: str) -> None:
+    facts, outcome = OTHERS[kind]
+    study, shared = other_study(facts), Transient()
+    keep(other_table(outcome), study, shared)
+    assert not seems_near(other_table(outcome), study, shared)
+    for n, near in ((1, True), (9, True), (10, False)):
+        changed = np.array(outcome, dtype=np.float64)
+        part = changed[:n] if changed.ndim == 1 else changed[:n, -1]
+        part[:] = (part + 1) % 3 if kind == "classes" else 1 - part if kind == "time" else part + 5
+        assert seems_near(other_table(changed), study, shared) == near
+    # One patient fewer shows in the count of rows of any other study, too.
+    fewer = take(other_table(outcome), np.arange(79))
+    assert seems_near(fewer, study, shared)
+    assert seems_near(take(TABLE, np.arange(79)), STUDY, shared)
+
+
+@pytest.mark.parametrize("kind", ["number", "count", "time"])
+def test_small_changes_of_numbers_hide_no_other_change(kind: str) -> None:
+    facts, outcome = OTHERS[kind]
+    study, shared = other_study(facts), Transient()
+    keep(other_table(outcome), study, shared)
+    nudged = np.array(outcome, dtype=np.float64)
+    column = {"number": ..., "count": (..., 1), "time": (..., 1)}[kind]
+    nudged[column] += 1e-9
+    assert not seems_near(other_table(nudged), study, shared)
+    assert seems_near(take(other_table(nudged), np.arange(79)), study, shared)
+
+
+def test_another_horizon_changes_only_those_whom_it_moves() -> None:
+    """Of two horizons with nobody between them, all marks are the same."""
+    facts, outcome = OTHERS["time"]
+    long = np.array(outcome)
+    long[:30, 1] = 50.0  # cut at the horizon
+    shared = Transient()
+    keep(other_table(long), other_study(facts), shared)
+    further = long.copy()
+    further[:30, 1] = 60.0
+    study = other_study({**facts, "horizons": [60]})
+    assert not seems_near(other_table(further), study, shared)
+    assert seems_near(take(other_table(further), np.arange(79)), study, shared)
+    moved = further.copy()
+    moved[:3, 1] = 55.0
+    assert seems_near(other_table(moved), study, shared)

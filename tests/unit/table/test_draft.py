@@ -167,8 +167,10 @@ def test_outcomes_that_cannot_be_used() -> None:
     columns = make_columns()
     with pytest.raises(StudyError, match="did you mean 'died'"):
         draft(columns, outcome="dies")
-    with pytest.raises(StudyError, match="3 distinct values"):
-        draft(columns, outcome="injury")
+    with pytest.raises(StudyError, match="3 distinct values here, not two"):
+        draft(columns, outcome="injury", kind="yes/no")
+    with pytest.raises(StudyError, match="1 distinct values here, not two"):
+        draft(make_columns(same=[1] * N), outcome="same")
     columns["status"] = columns.pop("died")
     with pytest.raises(StudyError, match="pass --outcome"):
         draft(columns)

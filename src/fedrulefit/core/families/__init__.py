@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedrulefit.core.families.judge import Column, Judge
     from fedrulefit.core.families.yesno import YesNo
 
-__all__ = ["FAMILIES", "Column", "Family", "Judge", "Link", "Words", "YesNo"]
+__all__ = ["FAMILIES", "Column", "Family", "Judge", "Link", "Words", "YesNo", "make_family"]
 
 _HOMES: Final = {
     "Column": "fedrulefit.core.families.judge",
@@ -51,12 +51,22 @@ class _Families(Mapping[str, "type[Family]"]):
 FAMILIES: Final = _Families(
     {
         "yes/no": "fedrulefit.core.families.yesno:YesNo",
-
-
+        "number": "fedrulefit.core.families.number:Number",
     }
 )
 """Every family by the ``kind`` of an outcome in the study file; a study makes it with the public
 facts that it states of the outcome."""
+
+
+def make_family(kind: str, *args: Any, **facts: Any) -> Family:
+    """Return the family of an outcome's kind, with the public facts that a study states.
+
+    Raises
+    ------
+    KeyError
+        If this version has none for the kind.
+    """
+    return FAMILIES[kind](*args, **facts)
 
 
 def __getattr__(name: str) -> Any:

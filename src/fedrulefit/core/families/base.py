@@ -58,8 +58,8 @@ class Link:
         The mean of the outcome → F.
     sql : callable
         An expression for F, and how the database writes a number → an expression for the mean.
-    onnx : sequence of (str, float or None)
-        The ONNX operators that make F the mean, each with its second operand if it has one.
+    onnx : tuple of (str,) or (str, float)
+        The ONNX operators that make F the mean, one after another; some take a number, too.
     javascript : str
         A function from F to the mean.
     """
@@ -68,7 +68,7 @@ class Link:
     inverse: Callable[[Floats], Floats]
     forward: Callable[[Floats], Floats]
     sql: Callable[[str, Callable[[float], str]], str]
-    onnx: Sequence[tuple[str, float | None]]
+    onnx: tuple[tuple[str] | tuple[str, float], ...]
     javascript: str
 
 
@@ -171,6 +171,9 @@ class Family(ABC):
     """Whether each predictor has rules and linear terms of its own. The loss must not change where
     all predictors of a patient move alike; its crossed curvatures are never above 0."""
 
+    counts_events: bool = False
+    """Whether :meth:`events` are what people call events: they are then told, as counts."""
+
     n_tallies: int = 1
     """Numbers of :meth:`tallies` per patient."""
 
@@ -206,6 +209,16 @@ class Family(ABC):
 
         So that no group that is told of is of one kind of patients. Shape (n_rows,).
         """
+
+    def tell_nothing_to_learn(self, patients: float, events: float) -> str:
+        """Return why there is nothing to learn from all sites' patients; empty if there is."""
+        del patients, events
+        return ""
+
+    def join_baseline(self, baseline: Floats) -> float:
+        """Return the intercept of F, of which :attr:`link` speaks, from (n_baseline,) numbers."""
+        (intercept,) = baseline.tolist()
+        return float(intercept)
 
     @abstractmethod
     def tallies(self, outcome: Floats) -> Floats:
@@ -244,7 +257,7 @@ class Family(ABC):
 
     @abstractmethod
     def information(self, patients: float, mean: float) -> float:
-        """Return the summed ∂²ℓ/∂F² of so many patients whose outcomes have this mean."""
+        """Return the summed ∂²ℓ/∂F² of so many patients for whom this is predicted, rightly."""
 
     @abstractmethod
     def effect(self, coefficient: float) -> float:

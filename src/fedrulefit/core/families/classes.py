@@ -29,7 +29,12 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Words
 from fedrulefit.core.families.levels import are_level, check_levels
 from fedrulefit.core.families.levels_judge import LevelsJudge
-from fedrulefit.core.families.ratios import LEAST_SPAN, ratio_ticks
+from fedrulefit.core.families.ratios import (
+    LEAST_SPAN,
+    TELL_SHARE_JAVASCRIPT,
+    ratio_ticks,
+    tell_share,
+)
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 
 
@@ -72,7 +77,7 @@ class Classes(Family):
     judge_type = LevelsJudge
     own_terms = True
     effect_javascript = YesNo.effect_javascript
-    tell_javascript = YesNo.tell_javascript
+    tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     separated = YesNo.separated
     # No term is part of two predictors: of one each, and the curvature of no pair is larger.
@@ -172,7 +177,7 @@ class Classes(Family):
 
     def tell(self, prediction: float) -> str:
         """Return a probability in percent."""
-        return YesNo().tell(prediction)
+        return tell_share(prediction)
 
     def tell_move(self, most: float) -> str:
         """Return how far log-odds and probabilities can move, where every F_c does."""

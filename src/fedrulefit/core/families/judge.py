@@ -14,6 +14,8 @@ measures              :meth:`Judge.measure`
 within hospitals      :meth:`Judge.place_within`, :meth:`Judge.measure_within`
 over measured sites   :meth:`Judge.heterogeneity`, :meth:`Judge.summarise`
 curves                :meth:`Judge.groups`, :meth:`Judge.decisions`
+what is published     :meth:`Judge.publish`, :meth:`Judge.round`
+in a model file       :meth:`Judge.write`, :meth:`Judge.read`
 in words              :meth:`Judge.tell` and what follows it
 ====================  =======================================================
 """
@@ -30,8 +32,8 @@ from fedrulefit.core.heterogeneity import Across
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.sums import Packing, Sum
 
-Sums = TypeVar("Sums", bound=Sum)
-Measures = TypeVar("Measures")
+Facts = Mapping[str, Any]
+"""Numbers, lists of numbers, and rows of named numbers: what a model file can hold."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +92,41 @@ class Within(Protocol):
         """Return what may be published; None of too few patients."""
 
 
-class Judge(ABC, Generic[Sums, Measures]):
-    """What a family judges predictions by; its instances have no state.
+class Judged(Protocol):
+    """Measures on some patients: a dataclass of floats that begins with ``patients``."""
 
-    `Sums` declare what adds up over patients, `Measures` are a dataclass of floats that begins
-    with ``patients``; it has a method ``rounded(base)``.
+    @property
+    def patients(self) -> float:
+        """Those judged, with weights."""
+
+    @property
+    def with_outcome(self) -> float:
+        """Those of them whose outcome counts as an event; NaN where none does."""
+
+    @property
+    def fewest(self) -> float:
+        """The smallest number of patients that the measures rest on and tell apart."""
+
+    @property
+    def counts(self) -> tuple[float, ...]:
+        """What is told as counts are, the patients first."""
+
+    def rounded(self, base: float) -> Any:
+        """Return counts as multiples of `base`, and the rest coarse."""
+
+    def with_counts(self, *counts: float) -> Any:
+        """Return the same with other :attr:`counts`, and with what follows from them."""
+
+
+Sums = TypeVar("Sums", bound=Sum)
+Measures = TypeVar("Measures", bound=Judged)
+
+
+class Judge(ABC, Generic[Sums, Measures]):
+    """What a family judges predictions by.
+
+    `Sums` declare what adds up over patients, `Measures` are what follows from them
+    (:class:`Judged`).
     """
 
     sums: type[Sums]
@@ -120,6 +152,10 @@ class Judge(ABC, Generic[Sums, Measures]):
 
     decision_columns: ClassVar[tuple[Column, ...]]
     """Of a table of :meth:`decisions`."""
+
+    file_words: ClassVar[Mapping[str, Mapping[str, str]]]
+    """What the numbers of a model file mean, by their names: of ``overall`` (the measures), of
+    ``groups`` and ``sums`` (:meth:`write`) and of ``within``."""
 
     def packing(self) -> Packing[Sums]:
         """Return how the numbers lie that a site sends."""
@@ -167,6 +203,47 @@ class Judge(ABC, Generic[Sums, Measures]):
     @abstractmethod
     def decisions(self, sums: Sums) -> Sequence[Any]:
         """Return what a decision at each known threshold does, a dataclass each; maybe none."""
+
+    def round(self, found: Measures, rounding: Rounding, unit: float) -> Measures:
+        """Return measures as they may be published: rounded counts, and the rest coarse."""
+        counts = (rounding.count(x, unit) for x in found.counts)
+        told: Measures = found.rounded(rounding.multiple * unit).with_counts(*counts)
+        return told
+
+    @abstractmethod
+    def publish(
+        self, sums: Sums, measures: Measures, rounding: Rounding, unit: float
+    ) -> tuple[Sums, Measures] | None:
+        """Return what may be published of some patients; None where they are too few.
+
+        Parameters
+        ----------
+        sums : Sums
+        measures : Measures
+            Of these patients, maybe taken before bins were merged.
+        rounding : Rounding
+            :data:`~fedrulefit.core.rounding.EXACT` merges bins, and rounds nothing.
+        unit : float
+            The most that one patient counts.
+        """
+
+    @abstractmethod
+    def write(self, sums: Sums) -> Facts:
+        """Return what a model file holds of published sums, beside their measures.
+
+        ``groups`` is a list of rows, each of named numbers; ``sums``, where there are any, are
+        numbers or lists of numbers by name.
+        """
+
+    @abstractmethod
+    def read(self, facts: Facts, measures: Measures) -> Sums:
+        """Return the sums that :meth:`write` wrote, as far as they and the measures tell.
+
+        Raises
+        ------
+        ValueError
+            If they contradict themselves; the message is for people.
+        """
 
     @abstractmethod
     def tell(self, found: Measures) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +18,8 @@ from scipy.special import expit
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import levels_published, levels_within, yesno_hospitals, yesno_within
-from fedrulefit.core.families.judge import Column, Judge, Summary
+from fedrulefit.core.families.hospitals import SUMMARY_COLUMNS, change_across, tell_too_few
+from fedrulefit.core.families.judge import Column, Facts, Judge, Summary
 from fedrulefit.core.families.levels import check_levels
 from fedrulefit.core.families.levels_measures import (
     LevelGroup,
@@ -37,11 +37,12 @@ from fedrulefit.core.families.levels_sums import (
     count_levels,
 )
 from fedrulefit.core.families.levels_within import LevelsWithinSums
+from fedrulefit.core.families.telling import tell_gaps, tell_interval
 from fedrulefit.core.families.yesno_judge import YesNoJudge
 from fedrulefit.core.families.yesno_measures import FEWEST_RANKED
 from fedrulefit.core.families.yesno_within import Within
-from fedrulefit.core.heterogeneity import FEWEST, Across
-from fedrulefit.core.rounding import Rounding
+from fedrulefit.core.heterogeneity import Across
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.sums import Packing
 
 
@@ -73,7 +74,7 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
         Column("brier", "Brier score of all levels (0 to 2)"),
         Column("rps", "Ranked probability score"),
     )
-    summary_columns = YesNoJudge.summary_columns
+    summary_columns = SUMMARY_COLUMNS
     group_columns = (
         Column("level", "Level"),
         *YesNoJudge.group_columns[:-1],
@@ -145,15 +146,7 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
 
     def summarise(self, sites: Sequence[LevelsMeasures]) -> list[Summary]:
         """Return the mean AUC over hospitals."""
-        areas = _combine_areas(sites)
-        told = replace(
-            areas,
-            mean=float(expit(areas.mean)),
-            low=float(expit(areas.low)),
-            high=float(expit(areas.high)),
-            new_low=float(expit(areas.new_low)),
-            new_high=float(expit(areas.new_high)),
-        )
+        told = change_across(_combine_areas(sites), lambda odds: float(expit(odds)))
         return [Summary("auc", "AUC, mean over levels", told, "logit", math.nan)]
 
     def heterogeneity(self, sites: Sequence[LevelsMeasures]) -> float:
@@ -176,14 +169,19 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
     def publish(
         self, sums: LevelsSums, measures: LevelsMeasures, rounding: Rounding, unit: float
     ) -> tuple[LevelsSums, LevelsMeasures] | None:
-        """Return what may be published: :func:`levels_published.publish_levels`."""
-        return levels_published.publish_levels(sums, measures, rounding, unit)
+        """Return what may be published: :func:`levels_published.publish_levels`.
 
-    def write(self, sums: LevelsSums) -> dict[str, Any]:
+        Areas are those of the bins as they were.
+        """
+        told = measures if rounding == EXACT else self.round(measures, rounding, unit)
+        merged = levels_published.publish_levels(sums, told, rounding, unit)
+        return None if merged is None else (merged, told)
+
+    def write(self, sums: LevelsSums) -> Facts:
         """Return what a model file holds: :func:`levels_published.write_levels`."""
         return levels_published.write_levels(sums)
 
-    def read(self, facts: Mapping[str, Any], measures: LevelsMeasures) -> LevelsSums:
+    def read(self, facts: Facts, measures: LevelsMeasures) -> LevelsSums:
         """Return the sums of a model file: :func:`levels_published.read_levels`."""
         return levels_published.read_levels(facts, measures, len(self.levels), ordered=self.ordered)
 
@@ -215,11 +213,8 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
     def tell_summary(self, sites: Sequence[LevelsMeasures]) -> str:
         """Return what a further hospital may see, in a sentence."""
         (areas,) = (summary.across for summary in self.summarise(sites))
-        if areas.hospitals < FEWEST:
-            return (
-                f"What a further hospital may see is not told: that takes {FEWEST} hospitals of "
-                f"which the AUC and its interval are known, and here it is {areas.hospitals}."
-            )
+        if few := tell_too_few(areas, "AUC"):
+            return few
         return (
             f"Over {areas.hospitals} hospitals the AUC, itself the mean over levels, is "
             f"{areas.mean:.3f} in the mean ({areas.low:.3f} to {areas.high:.3f}, 95 % interval). A "
@@ -229,15 +224,7 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
 
     def tell_unknown(self, found: Mapping[str, LevelsMeasures]) -> str:
         """Return which measures of whom are not known, and why."""
-        gaps: dict[str, list[str]] = {}
-        for name, measures in found.items():
-            if np.isnan(measures.auc):
-                gaps.setdefault("the AUC, as no patient had some level", []).append(name)
-            elif np.isnan(measures.auc_low):
-                why = f"the interval of the AUC, as fewer than {FEWEST_RANKED} had some level"
-                gaps.setdefault(why, []).append(name)
-        told = {gap: ", ".join(names) for gap, names in gaps.items()}
-        return " ".join(f"Not told of {names}: {gap}." for gap, names in told.items())
+        return tell_gaps({name: _list_gaps(measures) for name, measures in found.items()})
 
     def tell_span(self, sites: Sequence[LevelsMeasures]) -> str:
         """Return from what to what the sites' AUCs go, in a sentence."""
@@ -267,11 +254,16 @@ def _combine_areas(sites: Sequence[LevelsMeasures]) -> Across:
 
 def _tell_area(found: LevelsMeasures) -> str:
     """Return the AUC, with its interval where that is known."""
+    return tell_interval(found.auc_low, found.auc, found.auc_high, 3)
+
+
+def _list_gaps(found: LevelsMeasures) -> list[str]:
+    """Return what is not known of some patients, with the reason."""
     if np.isnan(found.auc):
-        return "not known"
+        return ["the AUC, as no patient had some level"]
     if np.isnan(found.auc_low):
-        return f"{found.auc:.3f}"
-    return f"{found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f})"
+        return [f"the interval of the AUC, as fewer than {FEWEST_RANKED} had some level"]
+    return []
 
 
 def _tell_explained(found: LevelsMeasures) -> str:

@@ -18,15 +18,14 @@ from typing import Any, Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.file_rows import check_ends, check_rows
+from fedrulefit.core.families.judge import Facts
 from fedrulefit.core.families.levels_measures import LevelsMeasures, find_areas
 from fedrulefit.core.families.levels_sums import LevelsSums, coarsen_levels
 from fedrulefit.core.families.yesno_measures import bin_means
 from fedrulefit.core.families.yesno_places import is_below
 from fedrulefit.core.families.yesno_sums import ScoreSums, sum_log_odds
 from fedrulefit.core.rounding import EXACT, Rounding, round_step, round_up_step
-
-FEWEST: Final = 5
-"""No published group holds fewer patients on either side, whatever the policy says."""
 
 AREAS: Final = ("auc", "auc_low", "auc_high", "auc_bound")
 
@@ -73,31 +72,28 @@ WITHIN_WORDS: Final[Mapping[str, str]] = {
 
 
 def publish_levels(
-    sums: LevelsSums, measures: LevelsMeasures, rounding: Rounding, unit: float
-) -> tuple[LevelsSums, LevelsMeasures] | None:
+    sums: LevelsSums, told: LevelsMeasures, rounding: Rounding, unit: float
+) -> LevelsSums | None:
     """Return what may be published of some patients; None where a level has too few.
 
     Parameters
     ----------
     sums : LevelsSums
-    measures : LevelsMeasures
-        Of these patients, maybe taken before bins were merged.
+    told : LevelsMeasures
+        Of these patients, as they are published.
     rounding : Rounding
     unit : float
         The most that one patient counts.
     """
-    least = max(FEWEST, rounding.smallest, rounding.multiple) * unit
-    merged = coarsen_levels(sums, least, each=True)
+    merged = coarsen_levels(sums, rounding.least(unit), each=True)
     if merged is None:
         return None
-    told, areas = measures, find_areas(sums)
+    areas = find_areas(sums)
     expected, squares = sums.chances / sums.total, sums.squares / sums.total
     if rounding != EXACT:
-        counts = (rounding.count(x, unit) for x in measures.counts)
-        told = measures.rounded(rounding.multiple * unit).with_counts(*counts)
         areas, expected, squares = (np.round(x, 3) for x in (areas, expected, squares))
     rounded = [_round_split(split, rounding, unit) for split in merged.splits]
-    return _restore(rounded, told, expected, squares, areas, ordered=sums.ordered), told
+    return _restore(rounded, told, expected, squares, areas, ordered=sums.ordered)
 
 
 def _round_split(split: ScoreSums, rounding: Rounding, unit: float) -> ScoreSums:
@@ -164,7 +160,7 @@ def _place_at_means(split: ScoreSums, expected: float, square: float) -> ScoreSu
     )
 
 
-def write_levels(sums: LevelsSums) -> dict[str, Any]:
+def write_levels(sums: LevelsSums) -> Facts:
     """Return published sums as rows and lists of numbers, for a model file."""
     rows = [
         dict(zip(GROUP_WORDS, (float(k), *row), strict=True))
@@ -183,7 +179,7 @@ def write_levels(sums: LevelsSums) -> dict[str, Any]:
 
 
 def read_levels(
-    facts: Mapping[str, Any], measures: LevelsMeasures, n_levels: int, *, ordered: bool
+    facts: Facts, measures: LevelsMeasures, n_levels: int, *, ordered: bool
 ) -> LevelsSums:
     """Return the sums that :func:`write_levels` wrote, as far as they and the measures tell.
 
@@ -193,9 +189,8 @@ def read_levels(
         If they contradict themselves.
     """
     positions = range(int(ordered), n_levels)
-    rows: Sequence[Mapping[str, float]] = facts["groups"]
-    if any(row.keys() != GROUP_WORDS.keys() or None in row.values() for row in rows):
-        raise ValueError(f"evaluation.groups: each has {', '.join(GROUP_WORDS)}")
+    rows: Sequence[Mapping[str, Any]] = facts["groups"]
+    check_rows(rows, GROUP_WORDS)
     if {row["split"] for row in rows} != set(positions):
         raise ValueError("evaluation.groups: some level has no group, or there is one too many")
     lists = {name: np.asarray(x, dtype=np.float64) for name, x in facts.get("sums", {}).items()}
@@ -214,14 +209,14 @@ def read_levels(
 def _read_split(rows: Sequence[Mapping[str, float]]) -> ScoreSums:
     """Return the bins of one split's rows."""
     _, above, below, cases, others, means = np.array([[*row.values()] for row in rows]).T
-    ends = np.append(above, below[-1])
-    if (below[:-1] != above[1:]).any() or (np.diff(ends) <= 0).any() or ends[0] or ends[-1] != 1:
-        raise ValueError("the groups of the evaluation do not cover 0 to 1 without gaps")
+    check_ends(above, below)
+    if (above[0], below[-1]) != (0, 1):
+        raise ValueError("the groups of the evaluation do not cover 0 to 1")
     if min(cases.min(), others.min()) < -1e-6:
         raise ValueError("evaluation.groups: a count is below 0")
     if ((means < above) | (means > below)).any():
         raise ValueError("the mean prediction of a group lies outside of the group")
     nothing = np.zeros(4), np.zeros(2)
     return ScoreSums(
-        cases, others, math.nan, math.nan, math.nan, *nothing, edges=ends[1:-1], means=means
+        cases, others, math.nan, math.nan, math.nan, *nothing, edges=below[:-1], means=means
     )

@@ -34,7 +34,12 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Words
 from fedrulefit.core.families.levels import check_levels, reach_level
 from fedrulefit.core.families.levels_judge import LevelsJudge
-from fedrulefit.core.families.ratios import LEAST_SPAN, ratio_ticks
+from fedrulefit.core.families.ratios import (
+    LEAST_SPAN,
+    TELL_SHARE_JAVASCRIPT,
+    ratio_ticks,
+    tell_share,
+)
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 
 _YES_NO: Final = YesNo()
@@ -77,7 +82,7 @@ class Ordered(Family):
     link = LOGISTIC
     judge_type = LevelsJudge
     effect_javascript = YesNo.effect_javascript
-    tell_javascript = YesNo.tell_javascript
+    tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     separated = YesNo.separated
 
@@ -158,7 +163,7 @@ class Ordered(Family):
 
     def tell(self, prediction: float) -> str:
         """Return a probability in percent."""
-        return _YES_NO.tell(prediction)
+        return tell_share(prediction)
 
     def tell_move(self, most: float) -> str:
         """Return how far log-odds and probabilities of a step can move."""

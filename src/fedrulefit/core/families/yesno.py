@@ -20,7 +20,12 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
-from fedrulefit.core.families.ratios import LEAST_SPAN, ratio_ticks
+from fedrulefit.core.families.ratios import (
+    LEAST_SPAN,
+    TELL_SHARE_JAVASCRIPT,
+    ratio_ticks,
+    tell_share,
+)
 from fedrulefit.core.families.yesno_judge import YesNoJudge
 
 STEEPEST: Final = 708.0
@@ -42,7 +47,7 @@ LOGISTIC: Final = Link(
     inverse=expit,
     forward=logit,
     sql=_write_sql,
-    onnx=(("Sigmoid", None),),
+    onnx=(("Sigmoid",),),
     javascript="(f) => (f >= 0 ? 1 / (1 + Math.exp(-f)) : Math.exp(f) / (1 + Math.exp(f)))",
 )
 
@@ -85,12 +90,9 @@ class YesNo(Family):
     judge_type = YesNoJudge
     judge = YesNoJudge()
     averages = True
+    counts_events = True
     effect_javascript = "Math.exp"
-    tell_javascript = """(p) => {
-    if (p > 0 && p < 0.001) return "below 0.1 %";
-    if (p < 1 && p > 0.999) return "above 99.9 %";
-    return (100 * p).toFixed(1) + " %";
-  }"""
+    tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     most_slope = 1.0
     most_curvature = 0.25
@@ -105,6 +107,12 @@ class YesNo(Family):
         """Return the outcome itself, shape (n_rows,)."""
         del weights
         return outcome
+
+    def tell_nothing_to_learn(self, patients: float, events: float) -> str:
+        """Return that there is one class only."""
+        if 0 < events < patients:
+            return ""
+        return "all patients of all sites are of one outcome class: nothing to learn"
 
     def tallies(self, outcome: Floats) -> Floats:
         """Return the outcome itself, shape (n_rows, 1)."""
@@ -149,7 +157,7 @@ class YesNo(Family):
 
     def tell(self, prediction: float) -> str:
         """Return a probability in percent."""
-        return f"{100 * prediction:.1f} %"
+        return tell_share(prediction)
 
     def tell_move(self, most: float) -> str:
         """Return how far log-odds and risk can move: σ is steepest at ½."""

@@ -14,23 +14,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
 
-import numpy as np
 from scipy.special import expit, logit
 
+from fedrulefit.core.families.hospitals import (
+    PLAIN,
+    Effect,
+    change_across,
+    combine_effects,
+    plain_effect,
+    tell_tau,
+    tell_too_few,
+)
 from fedrulefit.core.families.judge import Summary
 from fedrulefit.core.families.yesno_measures import Measures
-from fedrulefit.core.heterogeneity import FEWEST, Across, combine
+from fedrulefit.core.heterogeneity import FEWEST, Across
 from fedrulefit.core.shares import Z95
-
-Effect = tuple[float, float]
-"""An estimate and its standard error."""
-
-_PLAIN: Final = "as it is"
-_WELL_KNOWN: Final = 10
-"""Of fewer hospitals τ is told with a caution."""
 
 
 def area_effect(found: Measures) -> Effect | None:
@@ -41,7 +40,7 @@ def area_effect(found: Measures) -> Effect | None:
     low, centre, high = found.auc_low, found.auc, found.auc_high
     if not 0 < low < centre < 1:
         return None
-    near, far = logit(np.array([centre, low]))
+    near, far = logit(centre), logit(low)
     if not high < 1:
         return float(near), float((near - far) / Z95)
     return float(near), float((logit(high) - far) / (2 * Z95))
@@ -49,58 +48,39 @@ def area_effect(found: Measures) -> Effect | None:
 
 def slope_effect(found: Measures) -> Effect | None:
     """Return a hospital's calibration slope, and its standard error; None if unknown."""
-    return _plain_effect(found.slope_low, found.slope, found.slope_high)
+    return plain_effect(found.slope_low, found.slope, found.slope_high)
 
 
 def large_effect(found: Measures) -> Effect | None:
     """Return a hospital's calibration in the large, and its standard error; None if unknown."""
-    return _plain_effect(found.intercept_low, found.intercept, found.intercept_high)
-
-
-def _plain_effect(low: float, value: float, high: float) -> Effect | None:
-    error = (high - low) / (2 * Z95)
-    return (value, error) if np.isfinite([value, error]).all() and error > 0 else None
+    return plain_effect(found.intercept_low, found.intercept, found.intercept_high)
 
 
 def combine_areas(sites: Sequence[Measures]) -> Across:
     """Return the hospitals' AUCs combined, on the logit scale."""
-    return _combine([area_effect(found) for found in sites])
+    return combine_effects([area_effect(found) for found in sites])
 
 
 def summarise(sites: Sequence[Measures]) -> list[Summary]:
     """Return what hospitals tell of hospitals like them, by measure."""
     areas = combine_areas(sites)
-    told = replace(
-        areas,
-        mean=float(expit(areas.mean)),
-        low=float(expit(areas.low)),
-        high=float(expit(areas.high)),
-        new_low=float(expit(areas.new_low)),
-        new_high=float(expit(areas.new_high)),
-    )
+    told = change_across(areas, lambda odds: float(expit(odds)))
     slopes, large = (
-        _combine([effect(found) for found in sites]) for effect in (slope_effect, large_effect)
+        combine_effects([effect(found) for found in sites])
+        for effect in (slope_effect, large_effect)
     )
     return [
         Summary("auc", "AUC", told, "logit", math.nan),
-        Summary("slope", "Calibration slope (1 is right)", slopes, _PLAIN, 1.0),
-        Summary("intercept", "Calibration in the large (0 is right)", large, _PLAIN, 0.0),
+        Summary("slope", "Calibration slope (1 is right)", slopes, PLAIN, 1.0),
+        Summary("intercept", "Calibration in the large (0 is right)", large, PLAIN, 0.0),
     ]
-
-
-def _combine(effects: Sequence[Effect | None]) -> Across:
-    known = np.array([effect for effect in effects if effect is not None]).reshape(-1, 2)
-    return combine(known[:, 0], known[:, 1])
 
 
 def tell_summary(sites: Sequence[Measures]) -> str:
     """Return what a further hospital may see, in a sentence or two."""
     areas, slopes, _ = (summary.across for summary in summarise(sites))
-    if areas.hospitals < FEWEST:
-        return (
-            f"What a further hospital may see is not told: that takes {FEWEST} hospitals of which "
-            f"the AUC and its interval are known, and here it is {areas.hospitals}."
-        )
+    if few := tell_too_few(areas, "AUC"):
+        return few
     words = (
         f"Over {areas.hospitals} hospitals the AUC is {areas.mean:.3f} in the mean "
         f"({areas.low:.3f} to {areas.high:.3f}, 95 % interval). A further hospital like them may "
@@ -123,16 +103,4 @@ def tell_heterogeneity(sites: Sequence[Measures]) -> str:
 
     It counts the hospitals that τ rests on.
     """
-    found = combine_areas(sites)
-    if np.isnan(found.tau):
-        return ""
-    if found.tau < 0.005:
-        return (
-            f"Beyond chance, no difference between the AUCs of {found.hospitals} sites is "
-            "seen (Paule and Mandel's τ = 0); with few patients it cannot be excluded."
-        )
-    doubt = "; of so few sites τ is hardly known" if found.hospitals < _WELL_KNOWN else ""
-    return (
-        f"Beyond chance, the AUCs of {found.hospitals} sites differ by a standard deviation of "
-        f"τ = {found.tau:.2f} on the logit scale (Paule and Mandel){doubt}."
-    )
+    return tell_tau(combine_areas(sites), "the AUCs", "on the logit scale")

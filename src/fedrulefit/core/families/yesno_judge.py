@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families import yesno_hospitals, yesno_within
-from fedrulefit.core.families.judge import Column, Judge, Summary
+from fedrulefit.core.families import yesno_hospitals, yesno_published, yesno_within
+from fedrulefit.core.families.hospitals import SUMMARY_COLUMNS
+from fedrulefit.core.families.judge import Column, Facts, Judge, Summary
+from fedrulefit.core.families.telling import tell_gaps, tell_interval, tell_known
 from fedrulefit.core.families.yesno_calibration import FEWEST
 from fedrulefit.core.families.yesno_measures import (
     FEWEST_RANKED,
@@ -30,7 +32,7 @@ from fedrulefit.core.families.yesno_measures import (
 )
 from fedrulefit.core.families.yesno_sums import ScoreSums, add_scores, coarsen, count_scores
 from fedrulefit.core.families.yesno_within import Within, WithinSums
-from fedrulefit.numerals import write_minus
+from fedrulefit.core.rounding import EXACT, Rounding
 
 _HAD_OR_NOT: Final = "had, or had not, the outcome"
 
@@ -60,13 +62,7 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         Column("observed", "Observed share with the outcome", holds="rate"),
         Column("expected", "Predicted share"),
     )
-    summary_columns = (
-        Column("hospitals", "Hospitals"),
-        Column("mean", "Mean over hospitals"),
-        Column("low", "95 % interval of the mean", upto="high"),
-        Column("new_low", "A further hospital (95 % prediction interval)", upto="new_high"),
-        Column("tau", "Differences beyond chance, τ"),
-    )
+    summary_columns = SUMMARY_COLUMNS
     group_columns = (
         Column("above", "Predicted risk", upto="below", holds="edge"),
         Column("predicted", "Its mean, estimated"),
@@ -84,6 +80,12 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         Column("net_benefit", "Net benefit"),
         Column("treat_all", "Treating all"),
     )
+
+    file_words: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "overall": yesno_published.MEASURE_WORDS,
+        "groups": yesno_published.GROUP_WORDS,
+        "within": yesno_published.WITHIN_WORDS,
+    }
 
     def count(self, prediction: Floats, outcome: Floats, weights: Floats) -> ScoreSums:
         """Return the sums of some patients: :func:`count_scores`."""
@@ -128,6 +130,28 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         """Return a decision for each edge between the bins, where nothing is lost by them."""
         return [decide(sums, edge) for edge in range(len(sums.edges))]
 
+    def publish(
+        self, sums: ScoreSums, measures: Measures, rounding: Rounding, unit: float
+    ) -> tuple[ScoreSums, Measures] | None:
+        """Return what may be published.
+
+        Bins are merged until each holds enough patients with and enough without the outcome; their
+        counts are rounded. The measures are those of the bins as they were, to three decimals.
+        """
+        merged = self.coarsen(sums, rounding.least(unit), each=True)
+        if merged is None:
+            return None
+        told = measures if rounding == EXACT else self.round(measures, rounding, unit)
+        return yesno_published.round_groups(merged, told, rounding, unit), told
+
+    def write(self, sums: ScoreSums) -> Facts:
+        """Return the bins as rows: :func:`yesno_published.write_groups`."""
+        return yesno_published.write_groups(sums)
+
+    def read(self, facts: Facts, measures: Measures) -> ScoreSums:
+        """Return the sums of such rows: :func:`yesno_published.read_groups`."""
+        return yesno_published.read_groups(facts, measures)
+
     def tell(self, found: Measures) -> str:
         """Return the measures in a sentence."""
         return (
@@ -147,7 +171,7 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
             ("events", f"{found.events:g}"),
             ("AUC (95 % CI)", _tell_area(found)),
             ("Brier", f"{found.brier:.3f}"),
-            ("slope", _tell_number(found.slope, 2)),
+            ("slope", tell_known(found.slope, 2)),
         ]
 
     def tell_summary(self, sites: Sequence[Measures]) -> str:
@@ -156,11 +180,7 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
 
     def tell_unknown(self, found: Mapping[str, Measures]) -> str:
         """Return which measures of whom are not known, and why."""
-        gaps: dict[str, list[str]] = {}
-        for name, measures in found.items():
-            for gap in _list_gaps(measures):
-                gaps.setdefault(gap, []).append(name)
-        return " ".join(f"Not told of {_join(names)}: {gap}." for gap, names in gaps.items())
+        return tell_gaps({name: _list_gaps(measures) for name, measures in found.items()})
 
     def tell_span(self, sites: Sequence[Measures]) -> str:
         """Return from what to what the sites' AUCs go, in a sentence."""
@@ -176,30 +196,18 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
 
 def _tell_area(found: Measures) -> str:
     """Return the AUC, with its interval where that is known."""
-    if np.isnan(found.auc_low):
-        return _tell_number(found.auc, 3)
-    return f"{found.auc:.3f} ({found.auc_low:.3f} to {found.auc_high:.3f})"
+    return tell_interval(found.auc_low, found.auc, found.auc_high, 3)
 
 
 def _tell_slope(found: Measures) -> str:
     """Return the calibration slope, with its interval where that is known."""
-    if np.isnan(found.slope):
-        return _tell_number(found.slope, 2)
-    return write_minus(f"{found.slope:.2f} ({found.slope_low:.2f} to {found.slope_high:.2f})")
+    return tell_interval(found.slope_low, found.slope, found.slope_high, 2)
 
 
 def _tell_level(found: Measures) -> str:
     """Return how sure the intervals are, where any is known."""
     none = np.isnan(found.auc_low) and np.isnan(found.slope)
     return "" if none else "; in brackets 95 % intervals"
-
-
-def _tell_number(value: float, digits: int) -> str:
-    return "not known" if np.isnan(value) else f"{value:.{digits}f}"
-
-
-def _join(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _list_gaps(found: Measures) -> list[str]:

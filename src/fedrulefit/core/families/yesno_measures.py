@@ -20,8 +20,9 @@ What the bins cost
 
 Intervals
     Of the AUC: a score interval after Newcombe (2006, Statistics in Medicine 25: 559–573), which
-    holds with two patients with the outcome and where the AUC is 1 (:func:`_find_ends`). It holds
-    what the bins hide, too (:func:`_sort_inside`). Of observed shares: Wilson's, with the ends of
+    holds with two patients with the outcome and where the AUC is 1
+    (:func:`~fedrulefit.core.families.areas.find_ends`). It holds what the bins hide, too
+    (:func:`_sort_inside`). Of observed shares: Wilson's, with the ends of
     Poisson's where few have the outcome (:func:`~fedrulefit.core.shares.wilson_poisson`). Brier
     score and log-loss have none.
 
@@ -32,7 +33,6 @@ Oracle: scikit-learn on the patients themselves, within these bounds
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -41,16 +41,16 @@ from scipy.special import expit
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.crossing import find_crossing
+from fedrulefit.core.families.areas import find_ends
+from fedrulefit.core.families.grouping import group_bins, group_ends
+from fedrulefit.core.families.intervals import check_interval
 from fedrulefit.core.families.yesno_calibration import calibrate
 from fedrulefit.core.families.yesno_sums import ScoreSums
 from fedrulefit.core.rounding import round_to
-from fedrulefit.core.shares import Z95, wilson_poisson
+from fedrulefit.core.shares import wilson_poisson
 
 FEWEST_RANKED: Final = 2
 """The interval of an AUC rests on at least so many patients with and without the outcome."""
-
-TRUST: Final = 20
-"""How many cases DeLong's variance needs to count as much as Newcombe's."""
 
 
 def bin_means(sums: ScoreSums) -> Floats:
@@ -81,7 +81,7 @@ class Discrimination:
     ----------
     auc : float
     low, high : float
-        Its 95 % interval: :func:`_find_ends`.
+        Its 95 % interval: :func:`~fedrulefit.core.families.areas.find_ends`.
     bound : float
         Most that the area can be off because of the bins.
     """
@@ -107,7 +107,7 @@ def discriminate(sums: ScoreSums) -> Discrimination:
     if min(n1, n0) < FEWEST_RANKED:
         return Discrimination(auc, float("nan"), float("nan"), bound)
     variance = _variance(below, cases, auc) / n1 + _variance(above, others, auc) / n0
-    low, high = _find_ends(auc, variance, n1, n0)
+    low, high = find_ends(auc, variance, n1, n0)
     missed = _sort_inside(sums, auc)
     return Discrimination(
         auc, max(low + min(missed, 0.0), 0.0), min(high + max(missed, 0.0), 1.0), bound
@@ -117,39 +117,6 @@ def discriminate(sums: ScoreSums) -> Discrimination:
 def _variance(places: Floats, weights: Floats, mean: float) -> float:
     total = weights.sum()
     return float(weights @ (places - mean) ** 2 / max(total - 1, 1))
-
-
-def _find_ends(auc: float, variance: float, n1: float, n0: float) -> tuple[float, float]:
-    r"""Return all areas from which `auc` is at most 1.96 standard errors away.
-
-    An area's own standard error counts, not that of the observed one: that of an observed area
-    of 1 would be 0, and with few cases it is far off. Its square is Newcombe's (2006, method 5),
-    for which scores of both classes need to be alike in spread but for their place,
-
-    .. math:: V(A) = \frac{A(1 - A)}{n_1 n_0}
-        \left(1 + N \left(\frac{1 - A}{2 - A} + \frac{A}{1 + A}\right)\right),
-        \quad N = \frac{n_1 + n_0}{2} - 1,
-
-    times how `variance` (DeLong's) compares with it at `auc`: as far as that can be told
-    from `n1` and `n0` patients. So ties, bins and other spreads count once there are many.
-    """
-
-    def own(area: float) -> float:
-        both = (1 - area) / (2 - area) + area / (1 + area)
-        return area * (1 - area) / (n1 * n0) * (1 + ((n1 + n0) / 2 - 1) * both)
-
-    ratio = variance / own(auc) if 0 < auc < 1 else 1.0
-    few = min(n1, n0)
-    scale = (TRUST * 1.0 + few * ratio) / (TRUST + few)
-
-    def reach(area: float) -> float:
-        return Z95 * math.sqrt(scale * own(area))
-
-    hair = 1e-9  # at 0 and 1 no area has an error
-    return (
-        find_crossing(lambda area: reach(area) - (auc - area), 0.0, auc * (1 - hair)),
-        find_crossing(lambda area: (area - auc) - reach(area), auc + (1 - auc) * hair, 1.0),
-    )
 
 
 def _sort_inside(sums: ScoreSums, auc: float) -> float:
@@ -196,13 +163,12 @@ def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> list[Group]:
     Each is of neighbouring bins.
     """
     weight = sums.cases + sums.others
-    middle = (np.cumsum(weight) - 0.5 * weight) / weight.sum()
-    group = np.minimum((middle * n_groups).astype(np.int64), n_groups - 1)
+    group = group_bins(weight, n_groups)
     parts = (weight, weight * bin_means(sums), sums.cases)
     in_group, chances, cases = (np.bincount(group, part, n_groups) for part in parts)
     held = in_group > 0
     found = np.flatnonzero(held)
-    above, below = (sums.ends[np.searchsorted(group, found, side)] for side in ("left", "right"))
+    above, below = group_ends(group, sums.ends, found)
     patients: Floats = in_group[held].astype(np.float64)
     observed = cases[held] / patients
     columns = [
@@ -271,10 +237,22 @@ class Measures:
             (self.slope_low, self.slope, self.slope_high),
             (self.intercept_low, self.intercept, self.intercept_high),
         ):
-            if low > value or value > high:
-                raise ValueError("a measure lies outside of its interval")
-            if np.isnan(low) != np.isnan(high) or np.isnan(low) < np.isnan(value):
-                raise ValueError("a measure knows half of its interval")
+            check_interval(low, value, high)
+
+    @property
+    def with_outcome(self) -> float:
+        """Patients with the outcome."""
+        return self.events
+
+    @property
+    def fewest(self) -> float:
+        """Patients with the outcome, or those without: which are fewer."""
+        return min(self.events, self.patients - self.events)
+
+    @property
+    def counts(self) -> tuple[float, float]:
+        """Patients, and those with the outcome."""
+        return self.patients, self.events
 
     def rounded(self, base: float) -> Measures:
         """Return counts as multiples of `base` and the rest with three decimals.
@@ -282,11 +260,12 @@ class Measures:
         Exact measures of few patients give away the table that they were computed from.
         """
         facts = {name: round(value, 3) for name, value in vars(self).items()}
-        counts = round_to(np.array([self.patients, self.events]), base)
+        counts = round_to(np.array(self.counts), base)
         return Measures(**facts).with_counts(*counts.tolist())
 
-    def with_counts(self, patients: float, events: float) -> Measures:
+    def with_counts(self, *counts: float) -> Measures:
         """Return the same with rounded counts, and the share that follows from them."""
+        patients, events = counts
         observed = round(min(events / patients, 1.0), 3) if patients > 0 else float("nan")
         return replace(self, patients=patients, events=events, observed=observed)
 

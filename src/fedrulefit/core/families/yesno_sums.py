@@ -36,6 +36,7 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.grouping import merge_bins
 from fedrulefit.core.families.yesno_places import Places, place_patients, to_log_odds
 from fedrulefit.core.fixed import UNIT_BITS
 from fedrulefit.core.rounding import round_to
@@ -194,21 +195,19 @@ def coarsen(sums: ScoreSums, least: float, *, each: bool = False) -> ScoreSums |
     it was (:attr:`ScoreSums.unmerged`). None where all together are too few.
     """
     parts = np.stack([sums.cases, sums.others] if each else [sums.cases + sums.others])
-    edges: list[int] = []
-    held, left = np.zeros(len(parts)), parts.sum(axis=1)
-    if (left < least).any():
+    starts = merge_bins(parts, least)
+    if starts is None:
         return None
-    for b in range(parts.shape[1] - 1):
-        held, left = held + parts[:, b], left - parts[:, b]
-        if (held >= least).all() and (left >= least).all():  # the last takes what is left over
-            edges.append(b)
-            held = np.zeros(len(parts))
-    starts = [0, *(b + 1 for b in edges)]
     cases, others = (np.add.reduceat(part, starts) for part in (sums.cases, sums.others))
     means = None
     if sums.means is not None:
         chances = np.add.reduceat((sums.cases + sums.others) * sums.means, starts)
         means = chances / np.maximum(cases + others, 1e-300)  # an empty bin has none
     return replace(
-        sums, cases=cases, others=others, edges=sums.edges[edges], means=means, unmerged=sums.fine
+        sums,
+        cases=cases,
+        others=others,
+        edges=sums.edges[starts[1:] - 1],
+        means=means,
+        unmerged=sums.fine,
     )

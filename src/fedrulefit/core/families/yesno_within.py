@@ -37,10 +37,10 @@ from typing import Final
 
 import numpy as np
 
+from fedrulefit.core.families.areas import score_interval
 from fedrulefit.core.families.yesno_measures import Measures, discriminate
 from fedrulefit.core.families.yesno_sums import ScoreSums
 from fedrulefit.core.rounding import Rounding, round_to
-from fedrulefit.core.shares import Z95
 from fedrulefit.core.sums import Sum, quantity
 
 AREA_STEP: Final = 1 / 256
@@ -156,23 +156,7 @@ def measure_within(total: WithinSums) -> Within | None:
         return None
     auc = min(max(total.placed / total.cases, 0.0), 1.0)
     doubt = total.doubts / total.cases**2
-    return Within(sites, total.cases, auc, *_score_interval(auc, doubt))
-
-
-def _score_interval(auc: float, doubt: float) -> tuple[float, float]:
-    """Return the areas A from which `auc` is no further than 1.96·√{A(1 − A)·g(A)·doubt}."""
-
-    def fits(area: float) -> bool:
-        g = (1 - area) / (2 - area) + area / (1 + area)
-        return (auc - area) ** 2 <= Z95**2 * area * (1 - area) * g * doubt
-
-    def find(inside: float, outside: float) -> float:
-        for _ in range(50):
-            middle = 0.5 * (inside + outside)
-            inside, outside = (middle, outside) if fits(middle) else (inside, middle)
-        return inside
-
-    return find(auc, 0.0), find(auc, 1.0)
+    return Within(sites, total.cases, auc, *score_interval(auc, doubt))
 
 
 def tell_within(found: Measures, within: Within) -> str:

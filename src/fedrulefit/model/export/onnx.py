@@ -107,16 +107,12 @@ def _fill(
     for term in terms[1:]:
         predictor = graph.add("Add", predictor, term)
     graph.add("Identity", predictor, output=results[0])
-    graph.add("Identity", _link(graph, model, predictor), output=results[1])
+    *steps, last = model.study.family.link.onnx
+    mean = predictor
+    for step in steps:
+        mean = graph.apply(step, mean)
+    graph.apply(last, mean, output=results[1])
     graph.add("Identity", graph.beside([given.unusual for given in inputs]), output=results[2])
-
-
-def _link(graph: _Graph, model: Model, predictor: str) -> str:
-    """Return the prediction that follows from F."""
-    for kind, second in model.study.family.link.onnx:
-        operands = [predictor] if second is None else [predictor, graph.constant(second)]
-        predictor = graph.add(kind, *operands)
-    return predictor
 
 
 class _Graph:
@@ -150,6 +146,11 @@ class _Graph:
         name = output or self._name()
         self.nodes.append(helper.make_node(kind, list(inputs), [name], **options))
         return name
+
+    def apply(self, step: tuple[str] | tuple[str, float], name: str, output: str = "") -> str:
+        """Add one step of a link, with its number if it has one."""
+        kind, *numbers = step
+        return self.add(kind, name, *(self.constant([[x]]) for x in numbers), output=output)
 
     def double(self, name: str) -> str:
         from onnx import TensorProto

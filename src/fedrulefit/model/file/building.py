@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import Family
+from fedrulefit.core.families.judge import Judge
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Condition, Rule, check_rules, interval
 from fedrulefit.errors import ModelFileError
-from fedrulefit.model.evaluation import Evaluation, restore_sums
+from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file.parts import (
     AxisPart,
     ConditionPart,
     EvaluationPart,
     FilePart,
-    GroupPart,
     LinearPart,
     RoundingPart,
     RulePart,
@@ -49,11 +51,11 @@ def assemble(file: FilePart, study: Study) -> Model:
         raise ModelFileError("a term's path does not fit the path of the model")
     check_rules([term.rule for term in terms if isinstance(term, RuleTerm)], grid)
     bill, origin = file.privacy, file.provenance
-    _check_counts(file)
     model = Model(
         study=study,
         grid=grid,
         intercept=file.intercept,
+        baseline=_baseline(file.baseline, study.family),
         terms=terms,
         privacy=PrivacyBill(
             **{**bill.model_dump(), "exact": tuple(bill.exact), "sums": tuple(bill.sums)},
@@ -75,8 +77,16 @@ def assemble(file: FilePart, study: Study) -> Model:
         rounding=None if file.rounding is None else _rounding(file.rounding),
         distribution=_distribution(file.grid, grid),
     )
+    _check_counts(file, model)
     _check_effects(model)
     return model
+
+
+def _baseline(baseline: Sequence[float], family: Family) -> tuple[float, ...]:
+    expected = family.n_baseline if family.n_baseline > 1 else 0
+    if len(baseline) != expected:
+        raise ModelFileError(f"a baseline of {len(baseline)} numbers, where {expected} belong")
+    return tuple(baseline)
 
 
 def _rounding(part: RoundingPart) -> Rounding:
@@ -88,26 +98,48 @@ def _evaluation(
 ) -> Evaluation | None:
     if part is None:
         return None
-    ends = [group.above for group in part.groups] + [part.groups[-1].below]
-    fits = [group.below for group in part.groups[:-1]] == ends[1:-1]
-    if not fits or (ends[0], ends[-1]) != (0, 1) or (np.diff(ends) <= 0).any():
-        raise ModelFileError("the groups of the evaluation do not cover 0 to 1 without gaps")
-    cases, others = (
-        np.array([getattr(group, name) for group in part.groups]) for name in ("events", "others")
-    )
-    measures = part.overall.read()
-    sums = restore_sums(cases, others, measures, np.array(ends[1:-1]), _means(part.groups))
-    if not sums.total > 0:
+    judge = family.judge
+    measures = read_measures(part.overall, judge, "evaluation.overall")
+    sums = judge.read(part.model_dump(include={"groups", "sums"}), measures)
+    if not measures.patients > 0:
         raise ModelFileError("the evaluation judges nobody")
     judged = part.judged or rounding  # older files do not say
     return Evaluation(
         sums,
-        {site: found.read() for site, found in part.sites.items()},
+        _read_sites(part.sites, judge, "evaluation"),
         measures,
-        None if part.within is None else part.within.read(),
+        None if part.within is None else _read_within(part.within, judge),
         EXACT if judged is None else _rounding(judged),
         family,
     )
+
+
+def read_measures(facts: Mapping[str, float | None], judge: Judge[Any, Any], where: str) -> Any:
+    """Return the measures of a file, NaN for null; `where` is for who reads the error."""
+    _check_names(facts, judge.measures, where)
+    return judge.measures(**{name: math.nan if x is None else x for name, x in facts.items()})
+
+
+def _read_sites(
+    sites: Mapping[str, Mapping[str, float | None]], judge: Judge[Any, Any], where: str
+) -> dict[str, Any]:
+    return {
+        site: read_measures(found, judge, f"{where}.sites.{site}") for site, found in sites.items()
+    }
+
+
+def _read_within(facts: Mapping[str, float], judge: Judge[Any, Any]) -> Any:
+    """Return what is known of patients of one and the same site."""
+    _check_names(facts, judge.within, "evaluation.within")
+    if type(facts["sites"]) is not int:
+        raise ModelFileError("evaluation.within.sites: a whole number")
+    return judge.within(**facts)
+
+
+def _check_names(facts: Mapping[str, object], of: type[Any], where: str) -> None:
+    names = [field.name for field in fields(of)]
+    if facts.keys() != set(names):
+        raise ModelFileError(f"{where}: the numbers are {', '.join(names)}")
 
 
 def _validation(part: ValidationPart | None, family: Family) -> SiteValidation | None:
@@ -115,22 +147,11 @@ def _validation(part: ValidationPart | None, family: Family) -> SiteValidation |
         return None
     if len({*part.sites, *part.too_few}) < len(part.sites) + len(part.too_few):
         raise ModelFileError("a site was left out twice")
-    sites = {site: found.read() for site, found in part.sites.items()}
+    sites = _read_sites(part.sites, family.judge, "validation")
     return SiteValidation(sites, family, tuple(part.too_few))
 
 
-def _means(groups: Sequence[GroupPart]) -> Floats | None:
-    """Return the groups' mean predictions; None where an older file does not tell them."""
-    told = [group.predicted for group in groups]
-    means = [mean for mean in told if mean is not None]
-    if len(means) < len(groups):
-        return None
-    if any(not g.above <= mean <= g.below for g, mean in zip(groups, means, strict=True)):
-        raise ModelFileError("the mean prediction of a group lies outside of the group")
-    return np.array(means)
-
-
-def _check_counts(file: FilePart) -> None:
+def _check_counts(file: FilePart, model: Model) -> None:
     """No rule holds more patients than there are; a hair is left for rounding."""
     origin = file.provenance
     pairs: list[tuple[float | None, float | None]] = [(origin.events, origin.patients)]
@@ -143,7 +164,7 @@ def _check_counts(file: FilePart) -> None:
             raise ModelFileError("a rule counts other sites than the model")
         for inside, whole in zip(part.by_site, origin.by_site, strict=False):
             pairs += [(inside[1], inside[0]), (inside[0], whole[0]), (inside[1], whole[1])]
-        pairs += _held_out_pairs(part, file.evaluation)
+        pairs += _held_out_pairs(part, model.evaluation)
     if origin.by_site and len(origin.by_site) != len(origin.sites):
         raise ModelFileError("the counts per site do not fit the sites")
     judged = set(file.evaluation.sites) if file.evaluation else set()
@@ -156,7 +177,7 @@ def _check_counts(file: FilePart) -> None:
         raise ModelFileError("a part has more patients than the whole")
 
 
-def _held_out_pairs(part: RulePart, judged: EvaluationPart | None) -> Iterator[tuple[float, float]]:
+def _held_out_pairs(part: RulePart, judged: Evaluation | None) -> Iterator[tuple[float, float]]:
     """Yield what of a rule's held-out patients cannot be more than what."""
     counts = [*([] if part.held_out is None else [part.held_out]), *part.held_out_by_site]
     if not counts:
@@ -165,9 +186,9 @@ def _held_out_pairs(part: RulePart, judged: EvaluationPart | None) -> Iterator[t
         raise ModelFileError("a rule counts held-out patients, and none were judged")
     if part.held_out_by_site and len(part.held_out_by_site) != len(judged.sites):
         raise ModelFileError("a rule counts held-out patients of other sites than were judged")
-    wholes = [*([] if part.held_out is None else [judged.overall]), *judged.sites.values()]
+    wholes = [*([] if part.held_out is None else [judged.total]), *judged.sites.values()]
     for (inside, events), whole in zip(counts, wholes, strict=False):
-        yield from ((events, inside), (inside, whole.patients), (events, whole.events))
+        yield from ((events, inside), (inside, whole.patients), (events, whole.with_outcome))
 
 
 def _distribution(parts: Sequence[AxisPart], grid: Grid) -> tuple[Floats, ...] | None:

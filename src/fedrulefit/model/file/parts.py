@@ -6,16 +6,16 @@ checked in :mod:`fedrulefit.model.file.building`.
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fedrulefit.core.families.yesno_measures import Measures
-from fedrulefit.core.families.yesno_within import Within
-
 FORMAT: Final = "fedrulefit-model"
 VERSION: Final = 3
+
+
+Numbers = dict[str, float | None]
+"""Numbers by name, null where one is not known: of which names, the outcome's family knows."""
 
 
 class Part(BaseModel):
@@ -256,93 +256,6 @@ class ProvenancePart(Part):
     )
 
 
-class GroupPart(Part):
-    """Held-out patients of similar predictions."""
-
-    above: float = Field(
-        ge=0,
-        le=1,
-        description="The group's probabilities are at least this.",
-    )
-    below: float = Field(
-        ge=0,
-        le=1,
-        description="And below this.",
-    )
-    events: float = Field(
-        ge=-1e-06,
-        description="Patients with the event.",
-    )
-    others: float = Field(
-        ge=-1e-06,
-        description="Patients without it.",
-    )
-    predicted: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        default=None,
-        description="Estimated mean of its probabilities; null in files that do not tell it.",
-    )
-
-
-class MeasuresPart(Part):
-    """Measures on some held-out patients; null where one is not defined."""
-
-    patients: float = Field(
-        ge=0,
-        description="Patients judged (with weights).",
-    )
-    events: float = Field(
-        ge=0,
-        description="Those of them with the event.",
-    )
-    auc: float | None = Field(
-        description="Area under the ROC curve; like all below, null where it is not defined."
-    )
-    auc_low: float | None = Field(
-        description="Lower end of its 95 % interval; null with fewer than two of either outcome."
-    )
-    auc_high: float | None = Field(description="Upper end.")
-    auc_bound: float | None = Field(description="Most that the bins can shift it.")
-    brier: float | None = Field(description="Brier score.")
-    log_loss: float | None = Field(description="Log-loss.")
-    slope: float | None = Field(
-        description="Calibration slope; 1 is right. Null where too few have the event, or not."
-    )
-    slope_low: float | None = Field(description="Lower end of its 95 % interval.")
-    slope_high: float | None = Field(description="Upper end.")
-    intercept: float | None = Field(description="Calibration in the large; 0 is right.")
-    intercept_low: float | None = Field(description="Lower end of its 95 % interval.")
-    intercept_high: float | None = Field(description="Upper end.")
-    observed: float | None = Field(description="Share with the event.")
-    expected: float | None = Field(description="Mean predicted probability.")
-
-    def read(self) -> Measures:
-        """Return the measures, NaN for null."""
-        facts = self.model_dump()
-        return Measures(**{name: math.nan if x is None else x for name, x in facts.items()})
-
-
-class WithinPart(Part):
-    """Discrimination within hospitals."""
-
-    sites: int = Field(
-        ge=2,
-        description="Sites with enough patients with and without the event.",
-    )
-    cases: float = Field(
-        gt=0,
-        description="Their patients with the event, roughly.",
-    )
-    auc: float = Field(
-        description="Mean of the sites' own areas under the ROC curve, weighted by cases."
-    )
-    auc_low: float = Field(description="Lower end of its 95 % interval.")
-    auc_high: float = Field(description="Upper end.")
-
-    def read(self) -> Within:
-        """Return it as it is judged."""
-        return Within(**self.model_dump())
-
-
 class RoundingPart(Part):
     """How coarse counts are."""
 
@@ -361,18 +274,22 @@ class RoundingPart(Part):
 class EvaluationPart(Part):
     """How well held-out patients are predicted."""
 
-    overall: MeasuresPart = Field(description="Measures over all sites.")
-    groups: list[GroupPart] = Field(
+    overall: Numbers = Field(description="Measures over all sites.")
+    groups: list[Numbers] = Field(
         min_length=1,
         description="Calibration and decisions: patients by predicted probability, from 0 to 1. "
         "Neighbours are merged until each holds enough with and without the event, "
         "never fewer than five.",
     )
-    sites: dict[str, MeasuresPart] = Field(
+    sums: dict[str, float | list[float]] = Field(
+        default={},
+        description="What else measures rest on, by name; not there for a yes/no outcome.",
+    )
+    sites: dict[str, Numbers] = Field(
         description="Measures of each site, rounded; empty without `per_site`, or where a site "
         "has too few patients."
     )
-    within: WithinPart | None = Field(
+    within: dict[str, int | float] | None = Field(
         default=None,
         description="How well patients of one and the same site are told apart; null where fewer "
         "than two sites have enough for that, and in older files.",
@@ -387,7 +304,7 @@ class EvaluationPart(Part):
 class ValidationPart(Part):
     """How models of all sites but one predict the patients of that one."""
 
-    sites: dict[str, MeasuresPart] = Field(
+    sites: dict[str, Numbers] = Field(
         description="Measures of each site by the model of the others, rounded."
     )
     too_few: list[str] = Field(
@@ -406,6 +323,11 @@ class FilePart(Part):
     )
     grid: list[AxisPart] = Field(description="One entry per covariate, in the study's order.")
     intercept: float = Field(description="β₀.")
+    baseline: list[float] = Field(
+        default=[],
+        description="Where patients have several linear predictors, such as one for each "
+        "interval of time: each one's baseline less β₀. Left out where there is one.",
+    )
     terms: list[Annotated[RulePart | LinearPart, Field(discriminator="kind")]] = Field(
         description="Terms with a coefficient other than 0, most important first."
     )

@@ -15,10 +15,12 @@ from typing import Annotated, Any, Final
 import numpy as np
 from pydantic import Field
 
+from fedrulefit.core.families import make_family
 from fedrulefit.core.families.yesno_sums import EDGES, N_BINS, ScoreSums, sum_log_odds
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model.evaluation import Evaluation
-from fedrulefit.model.file.parts import VERSION, EvaluationPart, MeasuresPart, Part
+from fedrulefit.model.file.building import read_measures
+from fedrulefit.model.file.parts import VERSION, EvaluationPart, Numbers, Part
 from fedrulefit.model.file.writing import evaluation_facts
 
 OLD_BINS: Final = 514
@@ -38,7 +40,7 @@ class OldEvaluationPart(Part):
     """An evaluation of version 1."""
 
     overall: OldScoresPart
-    sites: dict[str, MeasuresPart]
+    sites: dict[str, Numbers]
 
 
 def upgrade(facts: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +79,8 @@ def _upgrade_evaluation(facts: Any) -> dict[str, Any] | None:
     means = np.clip(summed / (with_it + without_it), 0, 1)
     log_odds, odds_squares = sum_log_odds(means, with_it, without_it, means < 0.5)
     sums = ScoreSums(cases, others, float(chances.sum()), squares, loss, log_odds, odds_squares)
-    sites = {site: found.read() for site, found in old.sites.items()}
+    judge = make_family("yes/no").judge
+    sites = {site: read_measures(found, judge, site) for site, found in old.sites.items()}
     return evaluation_facts(Evaluation(sums, sites)) if sums.total > 0 else None
 
 

@@ -8,14 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fedrulefit.core.families.yesno_measures import Measures, bin_means
 from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import ModelFileError
 from fedrulefit.files import write_whole
 from fedrulefit.model.evaluation import Evaluation
-from fedrulefit.model.file.parts import FORMAT, VERSION, GroupPart
+from fedrulefit.model.file.parts import FORMAT, VERSION
 from fedrulefit.model.model import Model
 from fedrulefit.model.terms import LinearTerm, Term
 from fedrulefit.model.validation import SiteValidation
@@ -61,6 +58,7 @@ def model_facts(model: Model) -> dict[str, Any]:
             )
         ],
         "intercept": model.intercept,
+        **({"baseline": list(model.baseline)} if model.baseline else {}),
         "terms": [_term_facts(term, model) for term in model.terms],
         "rounding": None if model.rounding is None else asdict(model.rounding),
         "privacy": {
@@ -96,12 +94,9 @@ def evaluation_facts(evaluation: Evaluation | None) -> dict[str, Any] | None:
     """Return an evaluation as plain lists, dicts and numbers."""
     if evaluation is None:
         return None
-    sums = evaluation.overall
-    columns = (sums.ends[:-1], sums.ends[1:], sums.cases, sums.others, bin_means(sums))
-    rows = np.column_stack(columns).tolist()
     return {
         "overall": _measure_facts(evaluation.total),
-        "groups": [dict(zip(GroupPart.model_fields, row, strict=True)) for row in rows],
+        **evaluation.family.judge.write(evaluation.overall),
         "sites": {site: _measure_facts(found) for site, found in evaluation.sites.items()},
         "within": None if evaluation.within is None else asdict(evaluation.within),
         "judged": asdict(evaluation.judged),
@@ -115,7 +110,7 @@ def _validation_facts(validation: SiteValidation | None) -> dict[str, Any] | Non
     return {"sites": sites, "too_few": list(validation.too_few)}
 
 
-def _measure_facts(found: Measures) -> dict[str, Any]:
+def _measure_facts(found: Any) -> dict[str, Any]:
     return {name: value if math.isfinite(value) else None for name, value in vars(found).items()}
 
 

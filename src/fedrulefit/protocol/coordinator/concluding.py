@@ -13,6 +13,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.between import Moments, find_tellable, share_between
 from fedrulefit.core.certificate import Certificate, certify, choose_scales
 from fedrulefit.core.cutoffs import estimate_shares
+from fedrulefit.core.families import Family
 from fedrulefit.core.importance import TermSums, squares_of, term_importance
 from fedrulefit.core.path import Path
 from fedrulefit.errors import FitError
@@ -71,7 +72,7 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
         scales=np.array(scales or (0.0, 0.0)),
     )
     sums, gap = yield from asker.sum(summary, public)
-    _check_totals(sums)
+    _check_totals(public.family, sums)
     objective = gap.loss / solution.weight + float(found.penalties @ np.abs(coef))
     if asker.settings.solver == "fedda":
         check_converges(objective, solution.history[0], n_rounds, asker.settings)
@@ -89,10 +90,11 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
     return _build_model(asker, found, sums, between, objective, certificate)
 
 
-def _check_totals(sums: TermSums) -> None:
+def _check_totals(family: Family, sums: TermSums) -> None:
     """Refuse totals from which nothing can be learnt."""
-    if not 0 < sums.events < positive(sums.total):
-        raise FitError("all patients of all sites are of one outcome class: nothing to learn")
+    why = family.tell_nothing_to_learn(positive(sums.total), sums.events)
+    if why:
+        raise FitError(why)
 
 
 def _find_between(asker: Asker, found: Found, sums: TermSums) -> Talk[Floats]:
@@ -131,10 +133,14 @@ def _build_model(
 ) -> Model:
     solution, public = found.solution, found.candidates.public
     n_rounds, by_code = len(solution.history), found.counted.by_code(asker.study)
+    family, baseline = public.family, solution.coef[public.layout.baseline]
+    intercept = family.join_baseline(baseline)
+    counts_events = family.counts_events
     return Model(
         study=asker.study,
         grid=public.grid,
-        intercept=float(solution.coef[public.layout.baseline][0]),
+        intercept=intercept,
+        baseline=tuple((baseline - intercept).tolist()) if len(baseline) > 1 else (),
         terms=_make_terms(found, sums, between),
         privacy=make_bill(
             asker.study,
@@ -147,7 +153,7 @@ def _build_model(
         provenance=Provenance(
             sites=asker.sites,
             patients=sums.total,
-            events=sums.events,
+            events=sums.events if counts_events else None,
             candidates=found.candidates.n_allowed,
             solver=asker.settings.solver,
             penalty=solution.penalty,
@@ -172,7 +178,10 @@ def _make_terms(found: Found, sums: TermSums, between: Floats) -> tuple[Term, ..
     ways: list[list[float]] = np.transpose(points).tolist() if points else [[]] * len(coef)
     shares = [None if np.isnan(share) else share for share in between.tolist()]
     facts = list(zip(coef.tolist(), importance.tolist(), ways, shares, strict=True))
-    counts = zip(sums.inside.tolist(), sums.events_inside.tolist(), strict=True)
+    events: list[float] | list[None] = sums.events_inside.tolist()
+    if not public.family.counts_events:
+        events = [None] * own.n_rules
+    counts = zip(sums.inside.tolist(), events, strict=True)
     rules = zip(public.rules_of(terms), facts[own.rules], counts, strict=True)
     linear = zip(public.linear_of(terms), facts[own.linear], strict=True)
     made: list[Term] = [

@@ -43,7 +43,8 @@ def judge(
         scores, placed, subgroups = yield from asker.sum(question, public)
         within = public.family.judge.measure_within(placed)
         evaluation = Evaluation(scores, within=within, judged=rounding, family=public.family)
-        model = _with_subgroups(model, public.rules_of(terms), subgroups)
+        if public.family.counts_events:
+            model = _with_subgroups(model, public.rules_of(terms), subgroups)
         model = replace(model, evaluation=evaluation)
     if m.ResultsRequest.asked_in(asker.settings):
         model = yield from _add_results(asker, model, terms, coef, public)
@@ -59,7 +60,8 @@ def told_coef(told: Model, terms: Ints, public: Public) -> Floats:
     linear = {term.feature: term.coefficient for term in told.linear_terms}
     coef = [rules.get(rule, 0.0) for rule in public.rules_of(terms)]
     coef += [linear.get(feature, 0.0) for feature in public.linear_of(terms)]
-    return np.array([told.intercept, *coef])
+    baseline = [told.intercept + own for own in told.baseline or (0.0,)]
+    return np.array([*baseline, *coef])
 
 
 def _add_results(

@@ -84,7 +84,7 @@ class BetweenRequest(SumRequest):
         """Return the site's part, in whole steps."""
         public, final = patients.public, patients.design.take(self.terms)
         own, bounds = final.layout, public.bounds.terms[self.terms]
-        units = sum_terms(final, patients.outcome, patients.weights, bounds)
+        units = sum_terms(final, patients.told_events, patients.weights, bounds)
         sums = TermSums.packing(own.n_rules, own.n_linear).read(units)
         (packing,) = self.packings(public)
         levels = count_levels(own, sums, self.pooled, self.n_sites)

@@ -276,7 +276,7 @@ class SummaryRequest(SumRequest):
         """Return the site's sums for the terms of the final model only."""
         final = patients.design.take(self.terms)
         bounds = patients.public.bounds.terms[self.terms]
-        counted = sum_terms(final, patients.outcome, patients.weights, bounds)
+        counted = sum_terms(final, patients.told_events, patients.weights, bounds)
         return counted, self._measure_gap(patients, final.predictor(self.coef))
 
     def _measure_gap(self, patients: Patients, predictor: Floats) -> Ints:

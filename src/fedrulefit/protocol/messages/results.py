@@ -16,7 +16,7 @@ from fedrulefit.core.sums import Packing, Sum, quantity
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol.messages.base import Reply, Request, Turn, released
 from fedrulefit.protocol.messages.sums import SumRequest
-from fedrulefit.protocol.patients import Patients, outcome_of
+from fedrulefit.protocol.patients import Patients, events_of
 from fedrulefit.protocol.public import Public
 from fedrulefit.study import Settings
 from fedrulefit.table.patients import Table
@@ -172,7 +172,7 @@ def offer_results(patients: Patients, terms: Ints) -> OfferSums:
 
 def _smallest_cells(design: Design, table: Table) -> Ints:
     """Return the fewest patients in a cell of the table rule × outcome, shape (n_rules,)."""
-    return count_cells(design, outcome_of(table), table.weights > 0, table.patients).smallest
+    return count_cells(design, events_of(table), table.weights > 0, table.patients).smallest
 
 
 @dataclass(frozen=True, eq=False)

@@ -199,7 +199,7 @@ class Work:
         self.gated = gate_rules(
             set().union(*grown),
             codes,
-            patients.outcome,
+            patients.events,
             grid,
             min_count=self._policy.min_count,
             max_rules_sent=self._policy.max_rules_sent,
@@ -239,7 +239,7 @@ class Work:
         enough = have_enough(
             request.rules,
             patients.ready_codes,
-            patients.outcome,
+            patients.events,
             patients.weights,
             min_count=self._policy.min_count,
             patients=patients.learnt.patients,
@@ -261,7 +261,7 @@ class Work:
         bounds = public.bounds.terms[terms]
         own = patients.design.take(terms)
         packing = TermSums.packing(own.layout.n_rules, own.layout.n_linear)
-        units = packing.split(sum_terms(own, patients.outcome, patients.weights, bounds))
+        units = packing.split(sum_terms(own, patients.told_events, patients.weights, bounds))
         judged = SubgroupSums.packing(own.layout.n_rules).split(patients.count_subgroups(terms))
         held, held_events = (part[request.held_out] for part in judged.values())
         measures = self._judge(request, patients, base)

@@ -18,6 +18,7 @@ from fedrulefit.protocol.coordinator.agreeing import Counted, Protection
 from fedrulefit.protocol.coordinator.concluding import Found, conclude, make_bill
 from fedrulefit.protocol.coordinator.fitting import Solution
 from fedrulefit.study import Study
+from fedrulefit.table.patients import Table
 from tests.oracles import fista, objective, pool
 from tests.samples import SOLVERS, make_study, make_tables
 from tests.talks import RULES as SHARED
@@ -277,7 +278,7 @@ def test_patients_of_one_class_are_nothing_to_learn_from(outcome: float) -> None
     study = make_study(**SOLVERS["exact"])
     patients = {
         site: dataclasses.replace(
-            own, learnt=dataclasses.replace(own.learnt, outcome=np.full(own.learnt.n_rows, outcome))
+            own, learnt=Table(own.learnt.values, np.full(own.learnt.n_rows, outcome), own.weights)
         )
         for site, own in make_patients(study).items()
     }

@@ -1,0 +1,182 @@
+"""The kinds of outcome that a study can name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedrulefit.errors import StudyError
+from fedrulefit.study import (
+    ClassesOutcome,
+    CountOutcome,
+    NumberOutcome,
+    OrderedOutcome,
+    Outcome,
+    Study,
+    TimeOutcome,
+    YesNoOutcome,
+)
+from fedrulefit.study.outcomes import KINDS, place_cuts
+from tests.samples import make_study, study_facts
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "yes/no": {"column": "died"},
+    "number": {"column": "y", "range": [0, 100], "unit": "points", "step": 1},
+    "count": {"column": "n", "most": 20, "exposure": "days", "max_exposure": 366},
+    "time": {"time": "t", "event": "status", "entry": "from", "horizons": [90, 365]},
+    "ordered": {"column": "mrs", "levels": [0, 1, 2, 3]},
+    "classes": {"column": "where", "levels": ["home", "ward", "nursing home"]},
+}
+CLASSES = {
+    "yes/no": YesNoOutcome,
+    "number": NumberOutcome,
+    "count": CountOutcome,
+    "time": TimeOutcome,
+    "ordered": OrderedOutcome,
+    "classes": ClassesOutcome,
+}
+
+
+def study_of(kind: str, **changes: Any) -> Study:
+    facts = {"kind": kind, **EXAMPLES[kind], **changes}
+    return Study.from_mapping(
+        {**study_facts(), "outcome": {k: v for k, v in facts.items() if v is not ...}}
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_is_read_as_its_class(kind: str) -> None:
+    study = study_of(kind)
+    assert type(study.outcome) is CLASSES[kind]
+    assert study.outcome.kind == kind
+    again = Study.from_mapping(json.loads(json.dumps(study.model_dump(mode="json"))))
+    assert again == study
+    assert again.digest == study.digest
+
+
+def test_the_digest_of_a_yes_no_study_is_that_of_every_version_before() -> None:
+    """Sites of different versions would refuse each other, and kept models their study."""
+    assert make_study().digest == "ef709629c329b2fbc00f6567b4735bf5fe82897f9da8efacb6fb84c420447008"
+    assert list(make_study().model_dump()["outcome"]) == [
+        "kind",
+        "column",
+        "positive",
+        "negative",
+        "label",
+        "expected_rate",
+    ]
+    assert Outcome is YesNoOutcome
+
+
+def test_columns_by_their_role() -> None:
+    assert {kind: study_of(kind).special for kind in KINDS} == {
+        "yes/no": {"outcome": "died"},
+        "number": {"outcome": "y"},
+        "count": {"outcome": "n", "exposure": "days"},
+        "time": {"outcome": "t", "event": "status", "entry": "from"},
+        "ordered": {"outcome": "mrs"},
+        "classes": {"outcome": "where"},
+    }
+    weighed = Study.from_mapping(
+        {
+            **study_facts(),
+            "outcome": {"kind": "time", "time": "t", "event": "e", "horizons": [30]},
+            "weight": {"column": "w", "max": 2},
+        }
+    )
+    assert list(weighed.special.items()) == [("outcome", "t"), ("event", "e"), ("weight", "w")]
+    assert [study_of(kind).outcome.column for kind in KINDS][3] == "t"
+    assert study_of("time").outcome.title == study_of("time").outcome.name == "t"
+    assert study_of("time", label="death").outcome.title == "death"
+    assert study_of("count", exposure=..., max_exposure=...).special == {"outcome": "n"}
+
+
+FAULTS = [
+    # kind, changes, the place that the message names, some of its words
+    ("number", {"range": [3, 3]}, "outcome", "lowest < highest"),
+    ("number", {"range": ...}, "outcome.range", "required"),
+    ("number", {"step": 0}, "outcome.step", "greater than 0"),
+    ("number", {"step": 101}, "outcome", "not be larger than the range"),
+    ("number", {"positive": 1}, "outcome.positive", "not permitted"),
+    ("number", {"range": [0, float("inf")]}, "outcome.range.1", "finite"),
+    ("count", {"most": 0}, "outcome.most", "greater than or equal to 1"),
+    ("count", {"most": 2.5}, "outcome.most", "integer"),
+    ("count", {"max_exposure": ...}, "outcome", "'exposure' needs 'max_exposure'"),
+    ("count", {"exposure": ...}, "outcome", "'max_exposure' is the bound of 'exposure'"),
+    ("count", {"exposure": "n"}, "outcome", "outcome and exposure name the same column"),
+    ("count", {"per": 0}, "outcome.per", "greater than 0"),
+    ("count", {"dispersion": "normal"}, "outcome.dispersion", "'negative binomial'"),
+    ("time", {"horizons": []}, "outcome.horizons", "at least 1"),
+    ("time", {"horizons": [0, 30]}, "outcome", "'horizons' must increase, and be above 0"),
+    ("time", {"horizons": [365, 90]}, "outcome", "'horizons' must increase"),
+    ("time", {"event": ...}, "outcome.event", "required"),
+    ("time", {"event": "t"}, "outcome", "outcome and event name the same column"),
+    ("time", {"entry": "status"}, "outcome", "event and entry name the same column"),
+    ("time", {"positive": 0}, "outcome", "are the same value"),
+    ("time", {"cuts": [90, 30]}, "outcome", "'cuts' must increase"),
+    ("time", {"cuts": [30, 90, 365]}, "outcome", "between 0 and the last horizon"),
+    ("time", {"cuts": [30, 60]}, "outcome", "every horizon but the last"),
+    ("time", {"intervals": 1}, "outcome", "at least as many as 'horizons'"),
+    ("time", {"intervals": 51}, "outcome.intervals", "less than or equal to 50"),
+    ("time", {"column": "t"}, "outcome.column", "not permitted"),
+    ("ordered", {"levels": [0, 1]}, "outcome.levels", "at least 3"),
+    ("ordered", {"levels": [0, 1, "1.0"]}, "outcome", "names one level twice"),
+    ("classes", {"levels": ["a", "b", "a"]}, "outcome", "names one level twice"),
+    ("classes", {"column": "age"}, "study", "cannot be a covariate, too"),
+    ("time", {"event": "age"}, "study", "cannot be a covariate, too"),
+]
+
+
+@pytest.mark.parametrize(("kind", "changes", "place", "words"), FAULTS)
+def test_a_fault_is_named_with_its_place(
+    kind: str, changes: dict[str, Any], place: str, words: str
+) -> None:
+    with pytest.raises(StudyError) as caught:
+        study_of(kind, **changes)
+    faults = str(caught.value).splitlines()[1:]
+    assert any(line.startswith(f"  {place}: ") and words in line for line in faults), faults
+
+
+def test_a_role_and_a_weight_may_not_share_a_column() -> None:
+    facts = {**study_facts(), "outcome": {"kind": "count", **EXAMPLES["count"]}}
+    with pytest.raises(StudyError, match="exposure and weight name the same column"):
+        Study.from_mapping({**facts, "weight": {"column": "days", "max": 1}})
+
+
+@pytest.mark.parametrize("kind", ["ordered", "classes"])
+def test_a_kind_without_a_family_is_refused_when_it_is_asked_for(kind: str) -> None:
+    with pytest.raises(StudyError, match=f"cannot learn outcomes of the kind '{kind}' yet"):
+        _ = study_of(kind).family
+
+
+def test_cuts_of_a_time() -> None:
+    time = study_of("time").outcome
+    assert isinstance(time, TimeOutcome)
+    assert time.inner_cuts == (16, 46, 90, 130, 180, 240, 300)
+    assert time.instant == 0.365
+    given = study_of("time", cuts=[30, 90]).outcome
+    assert isinstance(given, TimeOutcome)
+    assert given.inner_cuts == (30, 90)
+    assert place_cuts([5.0], 1) == ()
+    assert place_cuts([30.0], 4) == (3.8, 11, 19)  # 30·(j/4)^1.5 = 3.75, 10.6, 19.49
+
+
+@given(
+    st.lists(st.floats(1e-6, 1e9, allow_subnormal=False), min_size=1, max_size=6, unique=True).map(
+        sorted
+    ),
+    st.integers(0, 44),
+)
+def test_cuts_increase_inside_and_hold_every_other_horizon(
+    horizons: list[float], more: int
+) -> None:
+    n_intervals = len(horizons) + more
+    cuts = place_cuts(horizons, n_intervals)
+    assert len(cuts) == n_intervals - 1
+    assert (np.diff([0.0, *cuts, horizons[-1]]) > 0).all()
+    assert set(horizons[:-1]) <= set(cuts)
