@@ -24,7 +24,7 @@ from public_names import first_line, make_api
 
 import fedrulefit
 from fedrulefit import study
-from fedrulefit.core.families import family_of
+from fedrulefit.core.families import make_family
 from fedrulefit.core.grid import Grid
 from fedrulefit.experiments.markdown import make_table
 from fedrulefit.model.file import parts as modelfile
@@ -327,7 +327,7 @@ def make_model_fields() -> str:
     for title, cls in parts.items():
         rows = [(_code(name), field.description or "") for name, field in cls.model_fields.items()]
         tables.append(f"**{title}**\n\n{make_table(['field', 'meaning'], rows)}")
-    words = family_of("yes/no").judge.file_words
+    words = make_family("yes/no").judge.file_words
     for title, name in (
         ("`evaluation.overall` and each of `sites`", "overall"),
         ("`evaluation.groups[]`", "groups"),

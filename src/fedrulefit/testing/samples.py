@@ -44,6 +44,23 @@ OUTCOMES: dict[str, dict[str, Any]] = {
     "yes/no": {"column": "died", "positive": "yes", "negative": "no"},
     "number": {"kind": "number", "column": "stay", "range": [0, 60], "unit": "days"},
     "number, robust": {"kind": "number", "column": "stay", "range": [0, 60], "robust": True},
+    "count": {
+        "kind": "count",
+        "column": "visits",
+        "most": 30,
+        "exposure": "months",
+        "max_exposure": 24,
+        "unit": "visits",
+        "exposure_unit": "months",
+    },
+    "time": {
+        "kind": "time",
+        "time": "days",
+        "event": "readmitted",
+        "unit": "days",
+        "horizons": [90, 365],
+        "intervals": 5,
+    },
 }
 """Outcomes of the same patients, at least one of each kind that can be learnt."""
 
@@ -107,7 +124,15 @@ def add_outcomes(frame: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         0.03 * (frame["age"] - 60) + 1.2 * (frame["lactate"] > 2.5) + 0.8 * (frame["ward"] == "icu")
     )
     stay = 15 + 6 * ill + 4 * rng.standard_t(4, n_rows)
-    return frame.assign(stay=stay.clip(0, 60).round(1))
+    months = rng.uniform(1, 24, n_rows).round(1)
+    due, news = rng.exponential(600 * np.exp(-ill)), rng.uniform(50, 500, n_rows)
+    return frame.assign(
+        stay=stay.clip(0, 60).round(1),
+        months=months,
+        visits=rng.poisson(0.12 * months * np.exp(0.7 * ill)).clip(0, 30),
+        days=np.minimum(due, news).round().clip(1),
+        readmitted=(due <= news).astype(int),
+    )
 
 
 def make_tables(

@@ -150,17 +150,25 @@ class Poisson(Toy):
 
 @dataclass(frozen=True)
 class Case:
-    """A family, what its outcomes can be, and the largest |F| to try."""
+    """A family, what its outcomes can be (a row each, of several columns), and the largest |F|."""
 
     family: Family
-    outcomes: tuple[float, ...]
+    outcomes: tuple[float | tuple[float, ...], ...]
     reach: float = LARGEST_PREDICTOR
+    exposure: float | None = None
 
     def draw(self, seed: int, n_rows: int = 40, most: float = 8.0) -> tuple[Any, Any, Any]:
         """Return predictor, outcome and weights."""
         rng = np.random.default_rng(seed)
         predictor = rng.uniform(-min(most, self.reach), min(most, self.reach), n_rows)
-        return predictor, rng.choice(self.outcomes, n_rows), rng.uniform(0.1, 2, n_rows)
+        outcome = np.array(self.outcomes)[rng.integers(len(self.outcomes), size=n_rows)]
+        return predictor, outcome, rng.uniform(0.1, 2, n_rows)
+
+    def of_mean(self, mean: Any) -> Any:
+        """Return outcomes that are as predicted."""
+        if self.exposure is None:
+            return mean
+        return np.column_stack([mean, np.full(len(mean), self.exposure)])
 
 
 CASES = {
@@ -168,6 +176,12 @@ CASES = {
     "toy poisson": Case(Poisson(), (0.0, 1.0, 2.0, 7.0), reach=20.0),
     "yes/no": Case(EXAMPLES["yes/no"], (0.0, 1.0)),
     "number": Case(EXAMPLES["number"], (0.0, 1.3, 5.0, 9.9, 10.0), reach=64.0),
+    "count": Case(
+        EXAMPLES["count"],
+        ((0.0, 365.0), (0.0, 7.0), (3.0, 30.0), (17.0, 300.0), (50.0, 365.0), (50.0, 1.0)),
+        reach=32.0,
+        exposure=365.0,
+    ),
     "number, robust": Case(EXAMPLES["number, robust"], (-40.0, -3.0, 0.0, 55.5, 120.0), reach=64.0),
 }
 every_family = pytest.mark.parametrize("kind", CASES)
@@ -177,7 +191,8 @@ every_family = pytest.mark.parametrize("kind", CASES)
 
 
 def test_every_family_of_a_study_is_tested_here() -> None:
-    assert set(EXAMPLES) <= set(CASES)
+    one = {kind for kind, family in EXAMPLES.items() if family.n_baseline == 1}
+    assert one <= set(CASES), "of several predictors, each has a file of its own"
     assert {family.kind for family in EXAMPLES.values()} == set(FAMILIES)
     for family in EXAMPLES.values():
         assert type(family) is FAMILIES[family.kind]
@@ -289,7 +304,7 @@ def test_the_start_has_the_least_loss_of_all_constants(kind: str, seed: int) -> 
 @every_family
 def test_the_link_goes_forth_and_back(kind: str) -> None:
     link = CASES[kind].family.link
-    predictor = np.linspace(-8, 8, 33)
+    predictor = np.linspace(-8, 3 if kind == "count" else 8, 33)  # a rate is capped
     np.testing.assert_allclose(link.forward(link.inverse(predictor)), predictor, atol=1e-10)
 
 
@@ -298,7 +313,7 @@ def test_at_the_mean_the_slope_is_zero(kind: str) -> None:
     """The link and the loss belong together: F = g(y) predicts best."""
     case = CASES[kind]
     mean = np.array([0.2, 0.7])
-    flat = case.family.slope(case.family.link.forward(mean), mean, np.ones(2))
+    flat = case.family.slope(case.family.link.forward(mean), case.of_mean(mean), np.ones(2))
     np.testing.assert_allclose(flat, 0, atol=1e-12)
 
 

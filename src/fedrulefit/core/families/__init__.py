@@ -52,6 +52,8 @@ FAMILIES: Final = _Families(
     {
         "yes/no": "fedrulefit.core.families.yesno:YesNo",
         "number": "fedrulefit.core.families.number:Number",
+        "count": "fedrulefit.core.families.count:Count",
+        "time": "fedrulefit.core.families.time:Time",
     }
 )
 """Every family by the ``kind`` of an outcome in the study file; a study makes it with the public

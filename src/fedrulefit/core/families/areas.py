@@ -15,6 +15,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import numpy as np
+from scipy.special import logit
+
 from fedrulefit.core.crossing import find_crossing
 from fedrulefit.core.shares import Z95
 
@@ -62,3 +65,16 @@ def score_interval(auc: float, doubt: float) -> tuple[float, float]:
         return inside
 
     return find(auc, 0.0), find(auc, 1.0)
+
+
+def logit_effect(low: float, centre: float, high: float) -> tuple[float, float] | None:
+    """Return the logit of an area, and its standard error; None if unknown.
+
+    Where the interval ends at 1, its lower half tells the error.
+    """
+    if not 0 < low < centre < 1:
+        return None
+    near, far = logit(np.array([centre, low]))
+    if not high < 1:
+        return float(near), float((near - far) / Z95)
+    return float(near), float((logit(high) - far) / (2 * Z95))

@@ -15,8 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from scipy.special import expit, logit
+from scipy.special import expit
 
+from fedrulefit.core.families.areas import logit_effect
 from fedrulefit.core.families.hospitals import (
     PLAIN,
     Effect,
@@ -29,21 +30,11 @@ from fedrulefit.core.families.hospitals import (
 from fedrulefit.core.families.judge import Summary
 from fedrulefit.core.families.yesno_measures import Measures
 from fedrulefit.core.heterogeneity import FEWEST, Across
-from fedrulefit.core.shares import Z95
 
 
 def area_effect(found: Measures) -> Effect | None:
-    """Return the logit of a hospital's AUC, and its standard error; None if unknown.
-
-    Where the interval ends at 1, its lower half tells the error.
-    """
-    low, centre, high = found.auc_low, found.auc, found.auc_high
-    if not 0 < low < centre < 1:
-        return None
-    near, far = logit(centre), logit(low)
-    if not high < 1:
-        return float(near), float((near - far) / Z95)
-    return float(near), float((logit(high) - far) / (2 * Z95))
+    """Return the logit of a hospital's AUC, and its standard error; None if unknown."""
+    return logit_effect(found.auc_low, found.auc, found.auc_high)
 
 
 def slope_effect(found: Measures) -> Effect | None:

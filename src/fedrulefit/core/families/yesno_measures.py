@@ -61,16 +61,17 @@ def bin_means(sums: ScoreSums) -> Floats:
     """
     if sums.means is not None:
         return sums.means
-    ends = sums.ends
-    weight = sums.cases + sums.others
+    return place_means(sums.ends, sums.cases + sums.others, sums.chances)
+
+
+def place_means(ends: Floats, weight: Floats, total: float) -> Floats:
+    """Return means between the ends of bins whose weighted sum is `total`, shape (n_bins,)."""
 
     def place(shift: float) -> Floats:
         means: Floats = np.minimum(ends[:-1] + np.diff(ends) * expit(shift), ends[1:])
         return means
 
-    return place(
-        find_crossing(lambda shift: float(weight @ place(shift)) - sums.chances, -40.0, 40.0)
-    )
+    return place(find_crossing(lambda shift: float(weight @ place(shift)) - total, -40.0, 40.0))
 
 
 @dataclass(frozen=True)
