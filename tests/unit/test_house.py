@@ -125,6 +125,9 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
         "core/families/yesno_within.py": "two sums in one answer: over all, and within hospitals",
         "core/families/yesno_published.py": "and how a file holds them",
         "model/file/upgrading.py": "and in its older files",
+        "core/families/levels_sums.py": "several levels are judged by yes/no questions",
+        "core/families/levels_within.py": "and so are they within hospitals",
+        "core/families/levels_published.py": "and in a file",
     },
 }
 """Files beyond these three that name a sum or its question, and why."""

@@ -17,8 +17,15 @@ import numpy as np
 from scipy.special import expit
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families import levels_published, levels_within, yesno_hospitals, yesno_within
-from fedrulefit.core.families.hospitals import SUMMARY_COLUMNS, change_across, tell_too_few
+from fedrulefit.core.families import levels_published, levels_within, yesno_within
+from fedrulefit.core.families.areas import logit_effect
+from fedrulefit.core.families.hospitals import (
+    SUMMARY_COLUMNS,
+    change_across,
+    combine_effects,
+    tell_tau,
+    tell_too_few,
+)
 from fedrulefit.core.families.judge import Column, Facts, Judge, Summary
 from fedrulefit.core.families.levels import check_levels
 from fedrulefit.core.families.levels_measures import (
@@ -235,8 +242,7 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
 
     def tell_heterogeneity(self, sites: Sequence[LevelsMeasures]) -> str:
         """Return how much the sites' AUCs differ, in a sentence; empty where that is not known."""
-        known: list[Any] = list(sites)  # as for yes/no: the area and its interval are all it reads
-        return yesno_hospitals.tell_heterogeneity(known)
+        return tell_tau(_combine_areas(sites), "the AUCs", "on the logit scale")
 
     def _tell_splits(self) -> str:
         """Return whose areas are averaged."""
@@ -247,9 +253,9 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
 
 
 def _combine_areas(sites: Sequence[LevelsMeasures]) -> Across:
-    """Return the hospitals' mean AUCs combined, on the logit scale, as for yes/no."""
-    known: list[Any] = list(sites)  # the area and its interval are all that is read
-    return yesno_hospitals.combine_areas(known)
+    """Return the hospitals' mean AUCs combined, on the logit scale."""
+    ends = [(found.auc_low, found.auc, found.auc_high) for found in sites]
+    return combine_effects([logit_effect(*own) for own in ends])
 
 
 def _tell_area(found: LevelsMeasures) -> str:
