@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from tests.oracles import ask, bounds_of, make_design, solve
+from tests.oracles import YES_NO, ask, bounds_of, make_design, solve
 
 from fedrulefit.core.boosting import grow_trees
 from fedrulefit.core.certificate import (
@@ -26,7 +26,7 @@ from fedrulefit.core.certificate import (
 from fedrulefit.core.class_design import ClassDesign
 from fedrulefit.core.curvature import Query, sum_curvature
 from fedrulefit.core.families.classes import Classes
-from fedrulefit.core.fixed import LARGEST_PREDICTOR, Bounds, most_units
+from fedrulefit.core.fixed import LARGEST_PREDICTOR, Bounds, capacity
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.path import PathSearch
 
@@ -168,7 +168,7 @@ def test_bounds_are_never_exceeded(size: float) -> None:
     assert np.abs(slope).max() <= CLASSES.most_slope
     assert np.abs(crossed).max() <= CLASSES.most_curvature
     assert np.abs(conjugate).max() <= CLASSES.most_conjugate
-    assert np.isfinite(most_units(CLASSES))
+    assert capacity(CLASSES, 3) > 0.999 * capacity(YES_NO, 3), "as many patients as for yes/no"
 
 
 def test_the_start_is_the_centred_log_shares() -> None:

@@ -36,6 +36,7 @@ from fedrulefit.core.families.ratios import (
     tell_share,
 )
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
+from fedrulefit.core.fixed import LARGEST_PREDICTOR
 
 
 def _words(levels: Sequence[str]) -> Words:
@@ -80,6 +81,7 @@ class Classes(Family):
     tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     separated = YesNo.separated
+    largest_predictor = LARGEST_PREDICTOR / 2  # a loss is of a difference: so as many patients fit
     # No term is part of two predictors: of one each, and the curvature of no pair is larger.
     most_slope = 1.0
     most_curvature = 0.25

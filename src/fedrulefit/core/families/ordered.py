@@ -41,6 +41,7 @@ from fedrulefit.core.families.ratios import (
     tell_share,
 )
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
+from fedrulefit.core.fixed import LARGEST_PREDICTOR
 
 _YES_NO: Final = YesNo()
 
@@ -85,6 +86,9 @@ class Ordered(Family):
     tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     separated = YesNo.separated
+    largest_predictor = (
+        LARGEST_PREDICTOR / 4
+    )  # losses are summed over steps: so as many patients fit
 
     def __init__(self, levels: Sequence[str]) -> None:
         self.levels = check_levels(levels)
