@@ -162,7 +162,7 @@ def test_hospitals_are_compared_by_their_mean_areas() -> None:
 @every_judge
 def test_what_people_read(judge: LevelsJudge) -> None:
     told = judge.tell(FOUND)
-    assert "AUC 0.800 (0.750 to 0.850)" in told
+    assert "AUC 0.800 (0.750 to 0.850, 95 % interval), the mean of" in told
     assert "25 % less" in told
     assert ("ranked probability score 0.200" in told) is judge.ordered
     assert ("above against those below" in told) is judge.ordered

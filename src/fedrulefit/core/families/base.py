@@ -169,7 +169,7 @@ class Family(ABC):
 
     own_terms: bool = False
     """Whether each predictor has rules and linear terms of its own. The loss must not change where
-    all predictors of a patient move alike; its crossed curvatures are never above 0."""
+    all predictors of a patient move alike; curvatures of two different ones are never above 0."""
 
     counts_events: bool = False
     """Whether :meth:`events` are what people call events: they are then told, as counts."""
@@ -187,10 +187,10 @@ class Family(ABC):
     """A public power of two: losses and their derivatives are summed as multiples of it."""
 
     most_slope: float
-    """Largest |∂ℓ/∂F| of any patient; the sum over its predictors."""
+    """Largest |∂ℓ/∂F| of any patient; the sum over its predictors, where these share terms."""
 
     most_curvature: float
-    """Largest ∂²ℓ/∂F² of any patient; the sum over its predictors."""
+    """Largest ∂²ℓ/∂F² of any patient; the sum over its predictors, where these share terms."""
 
     most_conjugate: float
     """Largest |ℓ*| of any patient, at any shrunk slope."""

@@ -194,13 +194,12 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
 
     def tell(self, found: LevelsMeasures) -> str:
         """Return the measures in a sentence."""
-        interval = "" if np.isnan(found.auc_low) else "; in brackets a 95 % interval"
+        area = _tell_area(found).replace(")", ", 95 % interval)")
         rps = f", ranked probability score {found.rps:.3f}" if self.ordered else ""
         return (
             f"On {found.patients:g} patients that it was not learnt from: AUC "
-            f"{_tell_area(found)}, the mean of {self._tell_splits()}; log-loss "
-            f"{found.log_loss:.3f}{_tell_explained(found)}, Brier score {found.brier:.3f}{rps}"
-            f"{interval}."
+            f"{area}, the mean of {self._tell_splits()}; log-loss "
+            f"{found.log_loss:.3f}{_tell_explained(found)}, Brier score {found.brier:.3f}{rps}."
         )
 
     def tell_within(self, found: LevelsMeasures, within: Within) -> str:

@@ -86,9 +86,7 @@ class Ordered(Family):
     tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     separated = YesNo.separated
-    largest_predictor = (
-        LARGEST_PREDICTOR / 4
-    )  # losses are summed over steps: so as many patients fit
+    largest_predictor = LARGEST_PREDICTOR / 2  # a loss then needs no more room than slopes do
 
     def __init__(self, levels: Sequence[str]) -> None:
         self.levels = check_levels(levels)
