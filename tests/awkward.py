@@ -339,6 +339,10 @@ COLUMNS: Final[tuple[Awkward, ...]] = (
     Awkward("thousands by blanks", cycle("1 200", "850", "12 340"), text, "number",
             range=(850, 12340), says="1 234 as 1234 (80 cells)"),
     Awkward("limits", put(WEIGHTS, "<0.5", *FEW), text, None, says="such as a limit ('<5')"),
+    Awkward("many limits", put(WEIGHTS, "<0.5", *range(0, N, 3)), text, None,
+            says="such as a limit ('<5')"),
+    Awkward("ages up to 90+", put(AGES, "90+", *range(0, N, 10)), text, None,
+            says="beside something else, such as a limit"),
     Awkward("units", put(WEIGHTS, "63 kg", *FEW), text, None, says="or a unit ('5 mg')"),
     # Dates and times.
     Awkward("days as text", DATES, text, None, says="give a number instead, such as the age"),

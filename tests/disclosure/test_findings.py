@@ -243,6 +243,7 @@ CASES: dict[str, Case] = {
     "a broken workbook": Case("damaged-workbook", b"PK\x03\x04" + PLANTED.encode()),
     "a zip file": Case("not-a-workbook", make_zip(**{"t.csv": make_csv("age", PLANTED)})),
     "compressed": Case("compressed-file", bz2.compress(make_csv("age", PLANTED).encode())),
+    "a file of SPSS": Case("foreign-file", b"$FL2" + PLANTED.encode()),
     "half a gzip": Case("damaged-gzip", gzip.compress(make_csv("age", PLANTED).encode())[:-20]),
     "guessed encoding": Case(
         "guessed-encoding", make_csv("injury", PLANTED + "é").encode("latin-1")

@@ -69,3 +69,22 @@ def test_the_documents_name_the_version_of_flare() -> None:
     text = (ROOT / "docs" / "howto-consortium.md").read_text(encoding="utf-8")
     (pinned,) = re.findall(r"pinned to ([\d.]+\d)", text)
     assert wanted.startswith(f"nvflare>={pinned},<")
+
+
+def test_every_dependency_has_its_line_in_the_lock() -> None:
+    """What read workbooks, and pages of PDF, was in whatever version came."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted = [
+        *PROJECT["project"]["dependencies"],
+        *(line for lines in extras.values() for line in lines),
+    ]
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    locked = {_package(line) for line in lock.splitlines()}
+    assert {_package(line) for line in wanted} - locked == {"fedrulefit"}
+
+
+def _package(requirement: str) -> str:
+    """Return the name of a package as indexes spell it."""
+    found = re.match(r"[\w.-]+", requirement)
+    assert found is not None
+    return re.sub(r"[-_.]+", "-", found[0]).lower()

@@ -58,9 +58,11 @@ def _typed_patient(pairs: list[str], model: Model) -> Source:
     patient: dict[str, list[str | None]] = {name: [None] for name in model.study.names}
     for pair in pairs:
         name, separator, text = pair.partition("=")
-        if not separator or name not in patient:
+        if not separator:
+            raise DataError("--value takes NAME=VALUE, such as --value age=71")
+        if name not in patient:
             known = ", ".join(map(printable, model.study.names))
-            raise DataError(f"--value takes NAME=VALUE, not {pair!r}; names are: {known}")
+            raise DataError(f"--value: the model has no covariate {name!r}; it has {known}")
         patient[name] = [text]
     return patient
 

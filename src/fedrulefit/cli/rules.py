@@ -60,7 +60,7 @@ def rules(
     show.print_summary(console, loaded, model)
     console.print()
     if not len(frame):
-        console.print(Text("No rule meets these bounds."))
+        show.print_no_rules(console, loaded)
     elif subgroups:
         show.print_subgroups(console, loaded, frame, among)
     else:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 
 _NAMED = 50
 """Covariates that a line names, the most important first."""
+
+_NO_TERMS = (
+    "No rule and no linear term was kept: the model gives every patient the same prediction. "
+    "Nothing in these patients tells more than chance would, or they are too few, or the noise is "
+    "too strong (a smaller penalty keeps terms, but they need not mean anything)."
+)
 
 
 @contextmanager
@@ -65,11 +72,19 @@ def progress_bar(console: Console, *, quiet: bool) -> Iterator[Callable[[Progres
 
 def print_rules(console: Console, model: Model, frame: pd.DataFrame) -> None:
     """Print the rule table, and of terms that count for little only how many they are."""
+    if frame.empty:
+        print_no_rules(console, model)
+        return
     folded = fold_little(frame[model.study.family.words.effect_column])
     console.print(rules_table(model, frame[~folded]))
     if folded.any():
         told = tell_little(model, frame.loc[folded, "importance"].to_numpy())
         console.print(line(f"{told} (rules --json lists them)"))
+
+
+def print_no_rules(console: Console, model: Model) -> None:
+    """Say why there is no rule to print."""
+    console.print(line("No rule meets these bounds." if model.terms else _NO_TERMS))
 
 
 def rules_table(model: Model, frame: pd.DataFrame) -> Table:
@@ -143,7 +158,7 @@ def importance_line(model: Model) -> str:
     """Return the covariates by importance, in one line; of many, the first."""
     value = model.variable_importance()
     largest = value.max() or 1.0
-    order = sorted(range(len(value)), key=lambda j: -value[j])
+    order = sorted(np.flatnonzero(value).tolist(), key=lambda j: -value[j])
     names, between = model.study.names, model.variable_between()
     told = [
         f"{printable(names[j])} {100 * value[j] / largest:.0f}"
@@ -152,7 +167,9 @@ def importance_line(model: Model) -> str:
     ]
     if len(order) > _NAMED:
         told.append(f"and {len(order) - _NAMED:,} less important")
-    return ", ".join(told)
+    n_unused = len(value) - len(order)
+    unused = [f"{n_unused:,} {'others' if told else 'of them'} in no term"] * bool(n_unused)
+    return "; ".join([", ".join(told)] * bool(told) + unused)
 
 
 def print_summary(console: Console, model: Model, file: Path) -> None:

@@ -33,13 +33,20 @@ from fedrulefit.estimators.linear import TermsMixin
 from fedrulefit.estimators.naming import name_columns
 from fedrulefit.estimators.reading import (
     check_counts,
+    check_study,
     infer_table,
     read_declared,
     refuse_beside_study,
     unused_name,
 )
 from fedrulefit.estimators.repeated import check_repeated, declare_patient, rows_each
-from fedrulefit.estimators.targets import check_folds, encode_classes, read_patients, read_sites
+from fedrulefit.estimators.targets import (
+    check_folds,
+    encode_classes,
+    name_event,
+    read_patients,
+    read_sites,
+)
 from fedrulefit.estimators.telling import tell_progress
 from fedrulefit.estimators.weights import PatientWeights, weigh_patients
 from fedrulefit.privacy.mechanisms import Noise
@@ -78,6 +85,7 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         return None
 
     def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any, patients: Any) -> Any:
+        check_study(self.study)
         given: Floats | None = None
         if sample_weight is not None:
             given = _check_sample_weight(
@@ -173,7 +181,8 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
             return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
         negative, positive = (str(label) for label in self.classes_)
         column = unused_name("outcome", covariates)
-        outcome = Outcome(column=column, positive=positive, negative=negative)
+        label = name_event(self.classes_, column)
+        outcome = Outcome(column=column, positive=positive, negative=negative, label=label)
         return Study(
             name=type(self).__name__,
             ranges_from_data=True,

@@ -56,6 +56,12 @@ def infer_table(
     return found.covariates, found.values
 
 
+def check_study(study: object) -> None:
+    """Refuse what is no study, such as the path of one."""
+    if study is not None and not isinstance(study, Study):
+        raise DataError("study wants a Study: load the file with Study.load('study.toml')")
+
+
 def refuse_beside_study(**given: Any) -> None:
     """Refuse what says how columns are read, where a study says so already."""
     for name, value in given.items():

@@ -12,8 +12,10 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.errors import DataError
+from fedrulefit.errors import DataError, ReadingWarning
+from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.table.columns import from_array
+from fedrulefit.table.guess import yes_and_no
 from fedrulefit.table.patient_column import number_patients
 
 
@@ -48,6 +50,26 @@ def encode_classes(y: Any, *, asker: object) -> tuple[npt.NDArray[Any], Floats]:
     return classes, position.astype(np.float64)
 
 
+def name_event(classes: npt.NDArray[Any], column: str) -> str:
+    """Return what the larger class is called, and warn where words say that the other is the event.
+
+    It is empty where 0 and 1, or False and True, leave no doubt.
+    """
+    negative, positive = map(str, classes)
+    if (negative, positive) in (("0", "1"), ("0.0", "1.0"), ("False", "True")):
+        return ""
+    event, _, told = yes_and_no((negative, positive))
+    if told and event != positive:
+        warnings.warn(
+            f"rules, odds ratios and probabilities are of {positive!r}, the last of the two values "
+            f"of y when sorted, as scikit-learn has it; if the event is {event!r}, give "
+            f"y == {event!r}",
+            ReadingWarning,
+            stacklevel=5,
+        )
+    return f"{column} = {positive}"
+
+
 def read_sites(sites: Any, n_rows: int) -> npt.NDArray[np.str_]:
     """Return the site of every patient, shape (n_rows,); one site where none is given."""
     if sites is None:
@@ -56,7 +78,16 @@ def read_sites(sites: Any, n_rows: int) -> npt.NDArray[np.str_]:
     check_consistent_length(labels, np.empty(n_rows))
     if pd.isna(labels).any():
         raise DataError("sites has missing entries: every patient belongs to one site")
-    return np.array([str(label) for label in labels])
+    names = np.array([str(label) for label in labels])
+    n_sites = len(np.unique(names))
+    if 2 * n_sites > n_rows > MIN_COUNT:
+        warnings.warn(
+            f"sites names {n_sites:,} sites for {n_rows:,} rows: it wants the hospital of every "
+            "row, and patients= says whose each row is",
+            UserWarning,
+            stacklevel=4,
+        )
+    return names
 
 
 def read_patients(patients: Any, n_rows: int) -> Ints | None:

@@ -38,7 +38,8 @@ class Shown:
 
     def __repr__(self: Model) -> str:  # type: ignore[misc]
         """Return one line: what it is of, its size, and what it was learnt from."""
-        return f"<Model of {printable(repr(self.study.outcome.column))}: {describe_size(self)}>"
+        outcome = self.study.outcome.label or self.study.outcome.column
+        return f"<Model of {printable(repr(outcome))}: {describe_size(self)}>"
 
     def _repr_html_(self: Model) -> str:  # type: ignore[misc]
         """Return the table of rules, for a notebook."""

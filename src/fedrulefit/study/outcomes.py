@@ -249,11 +249,6 @@ class CountOutcome(_Outcome):
     )
     exposure_unit: str = Field(default="", description='Unit of the exposure, such as `"days"`.')
     unit: str = Field(default="", description='What is counted, such as `"admissions"`.')
-    dispersion: Literal["poisson", "negative binomial"] = Field(
-        default="poisson",
-        description="How counts scatter around their mean; `negative binomial` where they scatter "
-        "more than by chance.",
-    )
     label: str = Field(default="", description=_LABEL)
 
     @model_validator(mode="after")
@@ -290,7 +285,6 @@ class CountOutcome(_Outcome):
             per=self.per,
             unit=self.unit,
             exposure_unit=self.exposure_unit,
-            dispersion=self.dispersion,
         )
 
 

@@ -41,7 +41,8 @@ NO_HEADER: Final = error(
 RAGGED_ROW: Final = error(
     "ragged-row",
     "line {line} of {path} has {found} cells, the header has {columns}",
-    "put cells that contain {delimiter} in double quotes, or export again",
+    "put cells that contain {delimiter} in double quotes, take out titles above the column names, "
+    "or export again",
 )
 BAD_QUOTES: Final = error(
     "bad-quotes",

@@ -19,8 +19,7 @@ from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.study import level_order
 from fedrulefit.table.columns import Columns
 from fedrulefit.table.guess import Seen, count_values, look_at, range_lines, yes_and_no
-from fedrulefit.table.header import fold
-from fedrulefit.table.measures import KNOWN, round_down, widen
+from fedrulefit.table.measures import round_down, widen
 from fedrulefit.table.names import names_censoring, names_survival
 from fedrulefit.table.outcome_kinds import Chosen
 from fedrulefit.table.toml_text import toml_level, toml_string
@@ -126,7 +125,7 @@ def _event_lines(
 def _write_number(columns: Columns, roles: Mapping[str, str], said: Said) -> Iterator[str]:
     seen = look_at(roles["outcome"], columns.arrays[roles["outcome"]])
     yield f"column = {toml_string(seen.name)}"
-    yield from range_lines(KNOWN.get(fold(seen.name)), seen.x)
+    yield from range_lines(seen)
     if seen.is_whole:
         yield "step = 1  # whole numbers only"
     yield "# robust = true  # for outcomes with outliers: a far value counts less"
@@ -150,7 +149,6 @@ def _write_count(columns: Columns, roles: Mapping[str, str], said: Said) -> Iter
         yield f"max_exposure = {widen(0.0, float(x.max()))[1]:g}  # CHECK: the largest"
         yield f"exposure_unit = {toml_string(_find_unit(exposure, x)[0])}  # CHECK: which unit?"
         yield "# per = 100  # rates are told per so much exposure"
-    yield '# dispersion = "negative binomial"  # where counts scatter more than by chance'
     yield from _missing_lines(seen, said)
     yield LABEL
 

@@ -23,7 +23,7 @@ from fedrulefit.table.codes import CODES, LONG, find_codes, is_unknown_word, loo
 from fedrulefit.table.columns import Raw
 from fedrulefit.table.header import fold
 from fedrulefit.table.measures import KNOWN, Measure, widen
-from fedrulefit.table.names import names_codes, names_order
+from fedrulefit.table.names import names_codes, names_order, split_unit
 from fedrulefit.table.numbers import is_date, is_limit, look_at_spelling
 from fedrulefit.table.spelling import is_either, is_plain_number, read_number
 from fedrulefit.table.toml_text import toml_level, toml_string
@@ -96,6 +96,11 @@ class Seen:
     def x(self) -> Floats:
         """The known numbers."""
         return self.numbers.values[~np.isnan(self.numbers.values)]
+
+    @property
+    def measure(self) -> Measure | None:
+        """The well-known measure that the name says it is."""
+        return KNOWN.get(fold(split_unit(self.name)[0]))
 
     @property
     def is_whole(self) -> bool:
@@ -190,11 +195,16 @@ def _left_out(column: Seen, *, commas: bool) -> str:
 
 
 def _is_number(column: Seen) -> bool:
-    """Whether all cells are numbers, or most are, and more than a few levels could be."""
+    """Whether all cells are numbers, or most are, and more than a few levels could be.
+
+    A limit is a measurement, too, so there may be more of them than of other texts.
+    """
     strays = column.strays
     if not strays:
         return True
-    few = sum(strays.values()) <= MOST_STRAY * sum(column.counts.values())
+    n_rows = sum(column.counts.values())
+    n_others = sum(n for text, n in strays.items() if not is_limit(text))
+    few = n_others <= MOST_STRAY * n_rows and 2 * sum(strays.values()) < n_rows
     return few and len(column.counts) - len(strays) > MAX_LEVELS
 
 
@@ -209,7 +219,7 @@ def _left_out_number(column: Seen, *, commas: bool) -> str:
         return f"has values beyond {MOST_MEASURED:g}, which nobody measured"
     if len(column.counts) > MAX_LEVELS and _has_leading_zeros(column.raw):
         return "has codes with leading zeros, such as postcodes, which are no numbers"
-    if looks_like_identifiers(x) and fold(column.name) not in KNOWN:
+    if looks_like_identifiers(x) and column.measure is None:
         return "has another whole number for every patient: looks like an identifier"
     return ""
 
@@ -257,7 +267,7 @@ def _kind_lines(column: Seen) -> Iterator[str]:
 
 def _number_or_codes(column: Seen) -> Iterator[str]:
     """Tell numbers from codes: a few whole numbers may be levels."""
-    if column.is_whole and KNOWN.get(fold(column.name)) is None:
+    if column.is_whole and column.measure is None:
         all_shown = len(column.shown) == len(column.counts)
         if len(column.counts) <= MAX_CODE_LEVELS and all_shown:
             if names_order(column.name):
@@ -321,25 +331,28 @@ def _level_lines(column: Seen, levels: Sequence[str], words: str) -> Iterator[st
 
 def _number_lines(column: Seen) -> Iterator[str]:
     yield 'kind = "number"'
-    yield from range_lines(KNOWN.get(fold(column.name)), column.x)
+    yield from range_lines(column)
     if column.is_whole:
         yield "step = 1  # whole numbers only"
     n_limits = sum(n for key, n in column.strays.items() if is_limit(key))
     n_others = sum(column.strays.values()) - n_limits
     if n_limits:
-        column.said.append(f"a number; cells that begin with < or >: {n_limits}")
-        yield f"# CHECK: cells here that begin with < or >: {n_limits}; agree on a number for them"
+        limits = f"begin with < or >, or end with +: {n_limits}"
+        column.said.append(f"a number; cells that {limits}")
+        yield f"# CHECK: cells here that {limits}; agree on a number for them"
     if n_others:
-        column.said.append(f"a number; cells that are none: {n_others}")
+        column.said.append(f"a number; cells that are no numbers: {n_others}")
         yield f"# CHECK: cells here that are no numbers: {n_others}; empty or mend them"
 
 
-def range_lines(measure: Measure | None, x: Floats) -> Iterator[str]:
+def range_lines(column: Seen) -> Iterator[str]:
     """Yield a public range and a unit: well-known ones, or round numbers well beyond the values."""
+    measure, x = column.measure, column.x
+    named = bool(split_unit(column.name)[1])
     check = "# CHECK: public range, agreed on before looking at patients' values"
     if measure and np.mean((x < measure.low) | (x > measure.high)) <= 0.05:
         yield f"range = [{measure.low:g}, {measure.high:g}]  {check}"
-        if measure.unit:
+        if measure.unit and not named:
             yield f"unit = {toml_string(measure.unit)}"
         return
     low, high = widen(float(x.min()), float(x.max()))
@@ -348,7 +361,7 @@ def range_lines(measure: Measure | None, x: Floats) -> Iterator[str]:
     if measure:
         usual = f"{measure.low:g} to {measure.high:g} {measure.unit}".strip()
         unit = f"values do not fit the usual {usual}"
-    yield f'unit = ""  # CHECK: {unit}'
+    yield 'unit = ""' + ("  # the name tells it" if named and not measure else f"  # CHECK: {unit}")
 
 
 # --- missing values -------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from fedrulefit.table.findings import Finding, error, list_names, warning
 NO_STUDY_COLUMNS: Final = error(
     "no-study-columns",
     "none of the study's columns is in the header",
-    "the first line must hold the column names, separated by comma, semicolon, tab or |; "
-    "the study needs {names}",
+    "the first line must hold the column names, separated by comma, semicolon, tab or |, with no "
+    "titles above them; the study needs {names}",
 )
 DUPLICATE_COLUMN: Final = error(
     "duplicate-column",

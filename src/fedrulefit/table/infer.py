@@ -42,7 +42,7 @@ from fedrulefit.table.cells import match_levels, parse_numbers
 from fedrulefit.table.columns import Declared, Raw
 from fedrulefit.table.guess import yes_and_no
 from fedrulefit.table.infer_text import guess_text, refuse_many_levels
-from fedrulefit.table.notes import Note, note_levels, note_number, note_twins
+from fedrulefit.table.notes import MOST_NOTES, Note, note_levels, note_number, note_twins
 from fedrulefit.table.reading import read_column
 from fedrulefit.table.sources import Source, read_columns
 from fedrulefit.table.texts import read_texts
@@ -93,13 +93,29 @@ def infer_covariates(
     values = np.empty((columns.n_rows, len(columns.names)))
     covariates: dict[str, Covariate] = {}
     notes: list[Note] = []
+    refused: list[DataError] = []
     for j, name in enumerate(columns.names):
         raw, declared = columns.arrays[name], columns.declared.get(name)
-        covariates[name], said = _infer(name, raw[chosen], declared, asked or Asked())
-        values[:, j] = _read_column(name, raw, covariates[name])
-        notes += said
+        try:
+            covariates[name], said = _infer(name, raw[chosen], declared, asked or Asked())
+            values[:, j] = _read_column(name, raw, covariates[name])
+            notes += said
+        except DataError as refusal:
+            refused.append(refusal)
+    _refuse(refused)
     notes += note_twins(columns.names, values[chosen])
     return Inferred(covariates, values, tuple(notes))
+
+
+def _refuse(refused: Sequence[DataError]) -> None:
+    """Raise what was refused, all columns at once."""
+    if len(refused) == 1:
+        raise refused[0]
+    if refused:
+        rest = len(refused) - MOST_NOTES
+        more = [f"and {rest} more"] if rest > 0 else []
+        lines = [*map(str, refused[:MOST_NOTES]), *more]
+        raise DataError("\n  ".join([f"{len(refused)} columns of X cannot be read:", *lines]))
 
 
 def _infer(

@@ -1,4 +1,4 @@
-"""What a column's name says: an identifier, another outcome, a hospital, codes, or an order.
+"""What a column's name says: an identifier, another outcome, a hospital, codes, an order, a unit.
 
 Drafts ask it, and say so, and the estimators to know what deserves a question; nothing is ever read
 differently for its name.
@@ -34,14 +34,20 @@ _OTHER_OUTCOME: Final = re.compile(
 )
 _STAY: Final = _word("los", "length_?of_?stay", "liegedauer", "verweildauer")
 _SURVIVAL: Final = re.compile(r"surviv|alive|überleb|lebend|vivant|vivo", re.IGNORECASE)
-_IDENTIFIER: Final = _word(
-    "id", "pid", "mrn", "ssn", "nhs", "bsn", "uuid", "name", "surname", "vorname", "nachname",
-    "nom", "nombre", "patient", "pat_?no", "pat_?nr", "case_?no", "fall_?nr", "fallnummer",
-    "patientennummer", "patientennr", "record", "phone", "telefon", "email", "address", "adresse",
-)  # fmt: skip
 _PATIENT: Final = _word(
-    "id", "pid", "mrn", "patient", "patient_?id", "pat_?id", "pat_?no", "pat_?nr", "case_?no",
-    "fall_?nr", "fallnummer", "patientennummer", "patientennr", "subject", "subject_?id",
+    "id", "pid", "mrn", "patient_?id", r"pat(?:ient)?[_\W]*n[or]",
+    r"patient[_\W]*(?:number|key|code)", r"(?:code|n[or°]|num|number|numéro)[_\W]*patient",
+    "case_?no", "fall_?nr", "fallnummer", "patientennummer", "patientennr", "subject",
+    "subject_?id",
+)  # fmt: skip
+_ALONE: Final = re.compile(r"patient|nombre", re.IGNORECASE)
+"""Names that are one of a person only if they say no more: not ``patient_age``, and not the French
+``nombre_enfants``."""
+
+_IDENTIFIER: Final = _word(
+    "ssn", "nhs", "bsn", "uuid", "name", "surname", "vorname", "nachname", "nom",
+    r"nombre[_\W]*(?:y|completo|del?[_\W]paciente|paciente)", "record", "phone", "telefon", "email",
+    "address", "adresse",
 )  # fmt: skip
 _POSTCODE: Final = _word(
     "zip", "zip_?code", "post_?code", "postal", "postal_?code", "plz", "postleitzahl",
@@ -56,6 +62,12 @@ _ORDER: Final = _word(
     "nyha", "asa", "killip", "ecog", "mrs", "rankin", "ccs", "avpu", "grade", "stage", "class",
     "severity", "grad", "stadium", "stade", "klasse", "degree", "rank", "level",
 )  # fmt: skip
+_UNIT: Final = re.compile(
+    r"(?P<name>.*?)\s*[\[(]\s*(?P<unit>[^\[\]()]*[/%°²³][^\[\]()]*|years?|jahre|ans|años|anni|months?"
+    r"|monate|days?|tage|jours|hours?|min|[µmck]?g|[mck]?m|[dm]?l|mmhg|kpa|cmh2o|bpm|mmol|[kmµu]?u)\s*"
+    r"[\])]",
+    re.IGNORECASE,
+)
 
 _AMOUNT: Final = re.compile(
     r"class|grade|stage|score|scale|rank|level|tile|severity|triage|gravid|parit|child|birth"
@@ -103,16 +115,42 @@ def left_out_by_name(column: str, site_column: str | None) -> str:
         return "seems to say which site a patient is from"
     if _OTHER_OUTCOME.search(column) or _STAY.search(column):
         return "looks like another outcome, which is not known beforehand"
-    if _POSTCODE.search(column):
+    if names_postcodes(column):
         return "looks like postcodes, which point to a person and are no numbers"
-    if _IDENTIFIER.search(column):
+    if names_person(column):
         return "looks like an identifier or a name"
     return ""
 
 
 def names_patient(column: str) -> bool:
     """Whether a name suggests that the column says whose a row is: ``patient_id``."""
-    return _PATIENT.search(column) is not None
+    return _PATIENT.search(column) is not None or column.strip().casefold() == "patient"
+
+
+def names_person(column: str) -> bool:
+    """Whether a name suggests an identifier of a person, or a person's name."""
+    return bool(
+        names_patient(column) or _ALONE.fullmatch(column.strip()) or _IDENTIFIER.search(column)
+    )
+
+
+def names_postcodes(column: str) -> bool:
+    """Whether a name suggests postcodes: ``zip``, ``PLZ``."""
+    return _POSTCODE.search(column) is not None
+
+
+def split_unit(column: str) -> tuple[str, str]:
+    """Return a name without the unit that stands behind it in brackets, and the unit.
+
+    Examples
+    --------
+    >>> split_unit("CRP [mg/l]")
+    ('CRP', 'mg/l')
+    >>> split_unit("CRP (baseline)")
+    ('CRP (baseline)', '')
+    """
+    match = _UNIT.fullmatch(column.strip())
+    return (match["name"], match["unit"]) if match else (column, "")
 
 
 def names_survival(column: str) -> bool:

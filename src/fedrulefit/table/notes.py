@@ -18,6 +18,7 @@ from fedrulefit.study import Level, level_key
 from fedrulefit.table.cells import MISSING_WORDS
 from fedrulefit.table.codes import find_codes, find_nominal, looks_like_identifiers
 from fedrulefit.table.findings import list_levels, list_names
+from fedrulefit.table.names import names_patient, names_person, names_postcodes
 from fedrulefit.table.texts import NUMBERS, Texts
 
 FEW_LEVELS: Final = 12
@@ -97,7 +98,8 @@ def note_number(name: str, x: Floats, *, kinds: bool = True) -> tuple[Note, ...]
     if codes:
         listed = ", ".join(f"{code:g} ({n} rows)" for code, n in codes.items())
         cure = f"missing={{{name!r}: [{', '.join(f'{code:g}' for code in codes)}]}}"
-        message = f"{listed} may stand for a missing value, and counts as a number"
+        counts = "counts as a number" if len(codes) == 1 else "count as numbers"
+        message = f"{listed} may stand for a missing value, and {counts}"
         notes.append(Note((name,), message, f"if so, {cure}"))
     rest = x[~np.isin(x, list(codes))]
     nominal = find_nominal(name, rest) if kinds else ()
@@ -106,7 +108,20 @@ def note_number(name: str, x: Floats, *, kinds: bool = True) -> tuple[Note, ...]
     if looks_like_identifiers(x):
         message = "has another whole number in every row: an identifier?"
         notes.append(Note((name,), message, "drop it, if it says nothing of the patient"))
+    elif kinds and np.unique(known).size > 2:
+        notes += _note_name(name)
     return tuple(notes)
+
+
+def _note_name(name: str) -> tuple[Note, ...]:
+    """Return a note on a column of numbers whose name says that they measure nothing."""
+    if names_postcodes(name):
+        cure = f"drop it, or, if a few of them are kinds, categorical=[{name!r}]"
+        return (Note((name,), "holds postcodes by its name, read as a number", cure),)
+    if names_person(name):
+        whose = f"; if it says whose a row is, patients=frame[{name!r}]" * names_patient(name)
+        return (Note((name,), "an identifier by its name, read as a number", f"drop it{whose}"),)
+    return ()
 
 
 def _note_nominal(name: str, nominal: Sequence[int]) -> Note:

@@ -54,9 +54,9 @@ UNKNOWN_WORD: Final = error(
 )
 BEYOND_LIMIT: Final = error(
     "beyond-limit",
-    "{n} of {all} cells begin with < or >",
+    "{n} of {all} cells begin with < or >, or end with +",
     "agree with all sites on one number for a value beyond what was measured, such as the limit "
-    "itself: 0.5 for <0.5",
+    "itself: 0.5 for <0.5, 90 for 90+",
 )
 NOT_A_NUMBER: Final = error(
     "not-a-number",
@@ -70,7 +70,7 @@ INFINITE: Final = error(
     "leave the cell empty where the value is missing",
 )
 
-_LIMIT: Final = re.compile(r"[<>≤≥]=?\s*[0-9].*")
+_LIMIT: Final = re.compile(r"[<>≤≥]=?\s*[0-9].*|[0-9]+(?:[.,][0-9]+)?\s*\+")
 
 
 def is_date(text: str) -> bool:
@@ -79,7 +79,7 @@ def is_date(text: str) -> bool:
 
 
 def is_limit(text: str) -> bool:
-    """Whether a text says that a value is beyond what was measured: <0.5."""
+    """Whether a text says that a value is beyond what was measured or told: <0.5, 90+."""
     return _LIMIT.fullmatch(text.strip()) is not None
 
 

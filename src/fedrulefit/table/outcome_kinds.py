@@ -104,8 +104,13 @@ def choose_outcome(columns: Columns, asked: Asked) -> Chosen:
 def not_there(name: str, columns: Columns) -> str:
     """Return that a column is not in the table, and which may be meant."""
     close = difflib.get_close_matches(name, columns.names, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else "check its spelling"
-    return f"is not in the table: {hint}"
+    if close:
+        return f"is not in the table: did you mean {close[0]!r}?"
+    n_named, n_columns = sum(map(bool, columns.names)), len(columns.names)
+    title = "the first row must hold the names of the columns, with no titles above them"
+    if 2 * n_named < n_columns:
+        return f"is not in the table: only {n_named} of {n_columns} columns have a name; {title}"
+    return f"is not in the table: check its spelling; {title}"
 
 
 # --- found by name ------------------------------------------------------------------------

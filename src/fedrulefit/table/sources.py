@@ -29,8 +29,25 @@ FILE_UNREADABLE: Final = error(
 _WORKBOOKS: Final = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 """The first bytes of Excel's newer and older format."""
 
+_FOREIGN: Final = {
+    "Stata": (b"<stata_dta>", b"q\x01", b"q\x02", b"r\x01", b"r\x02", b"s\x01", b"s\x02"),
+    "SPSS": (b"$FL2", b"$FL3"),
+    "SAS": (bytes(12) + b"\xc2\xea\x81\x60", b"HEADER RECORD*******"),
+    "R": (b"RDX2\n", b"RDX3\n"),
+    "Arrow": (b"ARROW1", b"FEA1"),
+    "SQLite": (b"SQLite format 3",),
+    "PDF": (b"%PDF",),
+    "HTML": (b"<!doctype", b"<html", b"<table"),
+    "XML": (b"<?xml",),
+    "JSON": (b'{"', b"[{", b"[["),
+}
+"""The first bytes of files that are tables, but of another program; letters are lower or upper."""
+
 _PACKED: Final = (b"BZh", b"\xfd7zX", b"\x28\xb5\x2f\xfd", b"7z\xbc\xaf", b"Rar!")
 """The first bytes of bzip2, xz, zstd, 7z and rar; gzip is read."""
+
+_MAGIC: Final = 64
+"""Bytes that tell what a file is."""
 
 NO_SHEETS: Final = error(
     "no-sheets",
@@ -38,6 +55,11 @@ NO_SHEETS: Final = error(
     "give the file alone",
 )
 EMPTY_FILE: Final = error("empty-file", "the file {path} is empty", "export the table again")
+FOREIGN_FILE: Final = error(
+    "foreign-file",
+    "{path} is a file of {format}, which is not read here",
+    "save the table as CSV in UTF-8, as Parquet or as an Excel workbook",
+)
 COMPRESSED_FILE: Final = error(
     "compressed-file", "{path} is compressed", "unpack it first, or use gzip (.csv.gz)"
 )
@@ -87,21 +109,25 @@ def _read_file(path: Path, only: Collection[str] | None, *, digits: bool = False
     magic = _read_magic(path)
     if not magic:
         raise UnreadableError(EMPTY_FILE.of(path=path))
-    if magic in _WORKBOOKS:
+    if magic.startswith(_WORKBOOKS):
         return read_workbook(path, sheet, only, digits=digits)
     if sheet is not None:
         raise UnreadableError(NO_SHEETS.of(path=path))
-    if magic == b"PAR1":
+    if magic.startswith(b"PAR1"):
         return read_parquet(path, only, as_text=digits)
     if magic.startswith(_PACKED):
         raise UnreadableError(COMPRESSED_FILE.of(path=path))
+    text = magic.lstrip().lower()
+    for name, starts in _FOREIGN.items():
+        if magic.startswith(starts) or text.startswith(starts):
+            raise UnreadableError(FOREIGN_FILE.of(path=path, format=name))
     return read_csv(path, only)
 
 
 def _read_magic(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(4)
+            return file.read(_MAGIC)
     except FileNotFoundError:
         found = FILE_NOT_FOUND.of(path=path)
     except IsADirectoryError:

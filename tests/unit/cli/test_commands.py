@@ -487,6 +487,24 @@ def test_rules_that_count_for_little_are_counted(model: Path, tmp_path: Path) ->
     assert "when rounded" not in succeed("rules", tmp_path / "faint.json", "--top", 2).stdout
 
 
+def test_a_model_without_terms_says_so(model: Path, tmp_path: Path) -> None:
+    """A table without rows was printed, and 50 covariates of importance 0."""
+    replace(Model.load(model), terms=()).save(tmp_path / "empty.json")
+    flat = " ".join(succeed("rules", tmp_path / "empty.json").stdout.split())
+    assert "gives every patient the same prediction" in flat
+    assert "Covariates by importance: 4 of them in no term" in flat
+
+
+def test_covariates_in_no_term_are_counted(model: Path, tmp_path: Path) -> None:
+    whole = Model.load(model)
+    one = replace(whole, terms=whole.terms[:1])
+    one.save(tmp_path / "one.json")
+    n_unused = int((one.variable_importance() == 0).sum())
+    flat = " ".join(succeed("rules", tmp_path / "one.json").stdout.split())
+    assert n_unused
+    assert f"; {n_unused} others in no term" in flat
+
+
 def test_subgroups(model: Path) -> None:
     rows = json.loads(succeed("rules", model, "--subgroups", "--json").stdout)
     assert all(row["inside"] + row["outside"] == pytest.approx(600) for row in rows)
@@ -535,8 +553,9 @@ def test_explain_a_typed_patient(model: Path) -> None:
         (["absent.csv"], "does not exist"),
         ([], "either a table or --value"),
         (["rural.csv", "--value", "age=71"], "either a table or --value"),
-        (["--value", "age"], "--value takes NAME=VALUE, not 'age'; names are: age, sex, ISS, GCS"),
-        (["--value", "height=180"], "names are: age, sex, ISS, GCS"),
+        (["--value", "age"], "--value takes NAME=VALUE, such as --value age=71"),
+        (["--value", "Age=71"], "the model has no covariate 'Age'; it has age, sex, ISS, GCS"),
+        (["--value", "height=180"], "no covariate 'height'; it has age, sex, ISS, GCS"),
     ],
 )
 def test_explain_explains_what_is_wrong(

@@ -330,9 +330,10 @@ def test_what_does_not_fit_is_not_read(name: str, change: Any) -> None:
     made = JUDGE.publish(sums, JUDGE.measure(sums), Rounding(5, 10), 1.0)
     assert made is not None
     facts = JUDGE.write(made[0])
+    first, *rest = facts["groups"]
+    changed = {"groups": [{**first, name: change(first.get(name))}, *rest]}
     with pytest.raises(ValueError, match="group|risk"):
-        first, *rest = facts["groups"]
-        JUDGE.read({"groups": [{**first, name: change(first.get(name))}, *rest]}, made[1])
+        JUDGE.read(changed, made[1])
 
 
 def test_groups_hold_all_patients_and_their_means() -> None:

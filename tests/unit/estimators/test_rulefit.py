@@ -329,6 +329,12 @@ def test_a_study_is_enforced_by_the_estimators() -> None:
     assert weighted.fit(frame, y, sample_weight=np.ones(100)).study_.weight.max == 2.0
 
 
+def test_the_path_of_a_study_is_no_study() -> None:
+    """It was "'str' object has no attribute 'covariates'"."""
+    with pytest.raises(DataError, match=r"Study.load\('study.toml'\)"):
+        RuleFitClassifier(study="study.toml").fit(X, Y)
+
+
 def test_normalised_weights_are_warned_of() -> None:
     with pytest.warns(UserWarning, match="counts patients"):
         RuleFitClassifier(penalty=0.01, n_trees=5).fit(

@@ -110,7 +110,6 @@ FAULTS = [
     ("count", {"exposure": ...}, "outcome", "'max_exposure' is the bound of 'exposure'"),
     ("count", {"exposure": "n"}, "outcome", "outcome and exposure name the same column"),
     ("count", {"per": 0}, "outcome.per", "greater than 0"),
-    ("count", {"dispersion": "normal"}, "outcome.dispersion", "'negative binomial'"),
     ("time", {"horizons": []}, "outcome.horizons", "at least 1"),
     ("time", {"horizons": [0, 30]}, "outcome", "'horizons' must increase, and be above 0"),
     ("time", {"horizons": [365, 90]}, "outcome", "'horizons' must increase"),

@@ -89,7 +89,7 @@ AS_FILE: Final = {
     "numbers and NA in text": NUMBER,
     "numbers and unknown": AsFile("number", '"unknown" taken as missing'),
     "numbers and a rare remark": AsFile(
-        "number", "cells that are none: 1", frozenset({"not-a-number"})
+        "number", "cells that are no numbers: 1", frozenset({"not-a-number"})
     ),
     "decimal commas": COMMA,
     "decimal commas, said to be levels": COMMA,
@@ -103,8 +103,10 @@ AS_FILE: Final = {
     ),
     "thousands by points": COMMA,
     "thousands by blanks": COMMA,
-    "limits": AsFile("number", "cells that begin with < or >: 2", frozenset({"beyond-limit"})),
-    "units": AsFile("number", "cells that are none: 2", frozenset({"not-a-number"})),
+    "limits": AsFile("number", "or end with +: 2", frozenset({"beyond-limit"})),
+    "many limits": AsFile("number", "or end with +: 40", frozenset({"beyond-limit"})),
+    "ages up to 90+": AsFile("number", "or end with +: 12", frozenset({"beyond-limit"})),
+    "units": AsFile("number", "cells that are no numbers: 2", frozenset({"not-a-number"})),
     "days as text": DATES,
     "days of Germany": DATES,
     "days and times": DATES,

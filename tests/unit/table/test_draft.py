@@ -177,6 +177,20 @@ def test_outcomes_that_cannot_be_used() -> None:
     assert draft(columns, outcome="status").outcome.column == "status"
 
 
+def test_titles_above_the_names_are_pointed_out(tmp_path: Path) -> None:
+    """It was only said to check the spelling of the outcome."""
+    path = tmp_path / "t.csv"
+    table = pd.DataFrame(make_columns()).to_csv(index=False)
+    n_columns = table.splitlines()[0].count(",") + 1
+    path.write_text("Export of ward 3" + "," * (n_columns - 1) + "\n" + table)
+    words = f"only 1 of {n_columns} columns have a name; the first row must hold the names"
+    with pytest.raises(StudyError, match=words):
+        draft_study(path, outcome="died", name=None)
+    path.write_text("Export of ward 3\n" + table)
+    with pytest.raises(DataError, match="take out titles above the column names"):
+        draft_study(path, outcome="died", name=None)
+
+
 def test_tables_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="no column can be a covariate"):
         draft({"died": [0, 1] * 5})
@@ -325,3 +339,25 @@ def test_a_column_of_patients_with_several_rows_is_pointed_out() -> None:
     assert study.patient.column == "patient_id"
     assert load_table(columns, study).patients is not None
     assert "[patient]" not in told(make_columns(patient_id=list(range(N))))[2]
+
+
+def test_the_age_of_a_patient_is_neither_an_identifier_nor_whose_a_row_is() -> None:
+    """A draft left out "patient_age", and proposed it as the column of patients."""
+    columns = make_columns(patient_age=[20 + i % 50 for i in range(N)])
+    left_out, guesses, text = told(columns)
+    assert "patient_age" not in left_out
+    assert "patient_age" not in guesses
+    assert "[patient]" not in text
+
+
+def test_a_unit_in_a_name_is_not_asked_for() -> None:
+    columns = {
+        "Alter (Jahre)": [20 + i % 50 for i in range(N)],
+        "CRP [mg/l]": [i % 40 / 2 for i in range(N)],
+    }
+    text = told(make_columns(**columns))[2]
+    study = draft(make_columns(**columns))
+    age = study.covariates["Alter (Jahre)"]
+    assert isinstance(age, Number)
+    assert (age.range, age.unit) == ((0, 110), "")
+    assert 'unit = ""  # the name tells it' in text.partition("CRP")[2]

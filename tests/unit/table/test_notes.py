@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV
 
 from fedrulefit import FederatedRuleFitClassifier, RuleFitClassifier
 from fedrulefit.errors import DataError, ReadingWarning
+from fedrulefit.table.asked import Asked
 from fedrulefit.table.infer import infer_covariates
 from fedrulefit.table.notes import MOST_NOTES, Note, tell_notes
 from tests.samples import make_study
@@ -176,3 +177,48 @@ def test_beside_a_study_it_is_refused(name: str) -> None:
     model = RuleFitClassifier(study=make_study(), **{name: []})
     with pytest.raises(DataError, match=f"leave {name}= out, or say it in the study"):
         model.fit(make_frame(), Y)
+
+
+def test_numbers_that_measure_nothing_by_their_name_are_pointed_out() -> None:
+    """A model had a term "pid, per 100", of patients with three rows each."""
+    frame = pd.DataFrame(
+        {
+            "pid": np.arange(N) // 3,
+            "zip": RNG.choice([2139, 2140, 10001], N),
+            "patient_age": RNG.integers(20, 90, N),
+        }
+    )
+    of_patient, of_postcode = notes_of(frame)
+    assert of_patient.columns == ("pid",)
+    assert of_patient.advice == "drop it; if it says whose a row is, patients=frame['pid']"
+    assert of_postcode.columns == ("zip",)
+    assert "categorical=['zip']" in of_postcode.advice
+    asked = Asked(categorical=frozenset({"zip"}))
+    assert [note.columns for note in infer_covariates(frame, asked=asked).notes] == [("pid",)]
+
+
+def test_several_codes_count_as_numbers() -> None:
+    educ = [1, 2, 3, 4, 5, 77, 88, 99] * 20
+    said = [note.message for note in notes_of(pd.DataFrame({"educ_score": educ}))]
+    assert said == [
+        "77 (20 rows), 88 (20 rows), 99 (20 rows) may stand for a missing value, and count as "
+        "numbers"
+    ]
+
+
+def test_all_columns_that_cannot_be_read_are_told_at_once() -> None:
+    """Each was told only when the one before was mended."""
+    frame = pd.DataFrame(
+        {
+            "admitted": pd.date_range("2024-01-01", periods=N),
+            "age": RNG.integers(20, 90, N),
+            "crp": ["<0.5" if i % 9 == 0 else f"{i / 3:.1f}" for i in range(N)],
+        }
+    )
+    with pytest.raises(DataError) as refusal:
+        infer_covariates(frame)
+    head, *lines = str(refusal.value).splitlines()
+    assert head == "2 columns of X cannot be read:"
+    assert [line.strip().split()[1] for line in lines] == ["'admitted'", "'crp'"]
+    with pytest.raises(DataError, match="^column 'admitted' holds dates"):
+        infer_covariates(frame.drop(columns="crp"))

@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrulefit.table.check import load_table
+from fedrulefit.table.findings import UnreadableError
+from fedrulefit.table.sources import read_columns
 from tests.tables import N, codes, make_columns, make_study
 
 numbers = st.none() | st.floats(-1e300, 1e300)
@@ -94,3 +96,31 @@ def test_real_tables_fit_their_description(
     np.testing.assert_array_equal(
         np.isnan(table.values), naive[list(study.names)].isna().to_numpy()
     )
+
+
+@pytest.mark.parametrize(
+    ("start", "program"),
+    [
+        (b"<stata_dta><header>", "Stata"),
+        (b"s\x02\x01\x00", "Stata"),
+        (b"$FL2@(#) SPSS", "SPSS"),
+        (bytes(12) + b"\xc2\xea\x81\x60", "SAS"),
+        (b"\n <TABLE border=1>", "HTML"),
+        (b"<!DOCTYPE html>", "HTML"),
+        (b'[{"age": 3}]', "JSON"),
+        (b"%PDF-1.7", "PDF"),
+    ],
+)
+def test_files_of_other_programs_are_named(tmp_path: Path, start: bytes, program: str) -> None:
+    """Of a file of Stata it was said that it is not UTF-8; a page called .xls had no patients."""
+    path = tmp_path / "t.xls"
+    path.write_bytes(start + b"\nage,died\n30,1\n")
+    with pytest.raises(UnreadableError, match=f"is a file of {program}, which"):
+        read_columns(path)
+
+
+def test_names_that_begin_like_a_file_are_names(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    for name in ("s", "rdx2", "[mg]", "q1", "json"):
+        path.write_text(f"{name},died\n30,1\n")
+        assert read_columns(path).names == (name, "died")

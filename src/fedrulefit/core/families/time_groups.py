@@ -20,6 +20,7 @@ mean prediction, the observed risk with its standard error, and the risk of thos
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -256,7 +257,9 @@ def publish(
             told,
             risks=_round(told.risks, moves),
             above=_round(told.above, upper),
-            errors=np.array([round_digits(x, 2) for x in told.errors.tolist()]),
+            errors=np.array(
+                [x if math.isnan(x) else round_digits(x, 2) for x in told.errors.tolist()]
+            ),
             patients=np.array([rounding.count(x, unit) for x in told.patients.tolist()]),
             events=np.array([rounding.count(x, unit) for x in told.events.tolist()]),
         )
@@ -267,7 +270,12 @@ def publish(
 def _round(values: Floats, moves: Floats) -> Floats:
     """Round no finer than one patient can move a value, and to three decimals at most."""
     steps = [round_up_step(max(move, 1e-3)) for move in moves.tolist()]
-    return np.array([round_step(x, step) for x, step in zip(values.tolist(), steps, strict=True)])
+    return np.array(
+        [
+            x if math.isnan(x) else round_step(x, step)
+            for x, step in zip(values.tolist(), steps, strict=True)
+        ]
+    )
 
 
 def restore(told: Told, edges: Floats, means: Floats, times: Floats) -> TimeSums:

@@ -9,6 +9,7 @@ in :mod:`fedrulefit.core.families.time_within` and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -32,6 +33,9 @@ LEAST: Final = 5
 """No published group is of fewer patients with and without the event."""
 
 _TOLD: Final = ("patients", "events", "risks", "errors", "above")
+
+_MAY_LACK: Final = ("risks", "errors", "risk_above")
+"""Where follow-up has a gap, nobody knows."""
 
 _GROUP_WORDS: Final[Mapping[str, str]] = {
     "above": "The group's predicted risks are at least this.",
@@ -190,7 +194,7 @@ class TimeJudge(Judge[TimeSums, Measures]):
         rows = facts["groups"]
         if any(row.keys() != _GROUP_WORDS.keys() for row in rows):
             raise ValueError(f"evaluation.groups: each has {', '.join(_GROUP_WORDS)}")
-        parts = {name: _read([row[name] for row in rows]) for name in _GROUP_WORDS}
+        parts = {name: _read(rows, name) for name in _GROUP_WORDS}
         above, below, means = (parts.pop(name) for name in ("above", "below", "predicted"))
         parts["above"] = parts.pop("risk_above")
         check_ends_meet(above, below)
@@ -305,14 +309,15 @@ class TimeJudge(Judge[TimeSums, Measures]):
         return gaps
 
 
-def _list(values: Floats) -> list[float]:
-    return [float(value) for value in values]
+def _list(values: Floats) -> list[float | None]:
+    """Return numbers as a file has them: null for one that is not known."""
+    return [None if math.isnan(value) else float(value) for value in values]
 
 
-def _read(values: Any) -> Floats:
-    """Return a list of finite numbers as an array."""
-    found: Floats = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1 or not np.isfinite(found).all():
+def _read(rows: Sequence[Mapping[str, Any]], name: str) -> Floats:
+    """Return a column of rows; NaN where it is not known, which only observed risks may be."""
+    found = np.array([math.nan if row[name] is None else row[name] for row in rows])
+    if np.isnan(found).any() and name not in _MAY_LACK:
         raise ValueError("a group of the predicted risk lacks a number")
     return found
 
