@@ -236,7 +236,7 @@ step = 1
 """,
         columns=("stay",),
         baseline=6.0,
-        planted=(_coma(9, 9.0), _old_and_hurt(65, 16, 12.0)),
+        planted=(_coma(9, 9.0), _old_and_hurt(60, 20, 12.0)),
         draw=_draw_stay,
         tell=lambda d: f"mean stay {d['stay'].mean():.1f} days",
     ),
@@ -254,7 +254,7 @@ per = 12
 """,
         columns=("readmissions", "months"),
         baseline=-2.6,
-        planted=(_coma(8, 1.0), _old_and_hurt(70, 15, 1.6)),
+        planted=(_coma(8, 1.0), _old_and_hurt(60, 20, 1.6)),
         draw=_draw_readmissions,
         tell=lambda d: (
             f"{d['readmissions'].sum():,} readmissions, "
