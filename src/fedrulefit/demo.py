@@ -236,7 +236,7 @@ step = 1
 """,
         columns=("stay",),
         baseline=6.0,
-        planted=(_coma(9, 9.0), _old_and_hurt(60, 20, 12.0)),
+        planted=(_coma(6, 8.0), _old_and_hurt(60, 20, 12.0)),
         draw=_draw_stay,
         tell=lambda d: f"mean stay {d['stay'].mean():.1f} days",
     ),
