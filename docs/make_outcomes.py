@@ -56,7 +56,7 @@ def draw_number(model: Model, frame: pd.DataFrame, ax: Axes) -> None:
         reach = getattr(found.total, f"reach_{level}")
         ax.fill_between(
             ends, np.maximum(ends - reach, 0), ends + reach, color=INSIDE, alpha=alpha,
-            linewidth=0, label=f"{level} % of new patients: within {reach:.1f} days",
+            linewidth=0, label=f"{level} % of new patients: within {reach:g} days",
         )  # fmt: skip
     ax.plot(ends, ends, color=INSIDE, linewidth=1)
     ax.plot(predicted + jitter[0], shown["stay"] + jitter[1], ".", color=NEUTRAL, markersize=2)
