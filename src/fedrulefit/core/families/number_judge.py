@@ -91,6 +91,8 @@ class NumberJudge(Judge[NumberSums, Measures]):
         Column("patients", "Patients"),
     )
     decision_columns = ()
+    estimates_means = False
+    measures_title = "Explained variance, errors and calibration"
     file_words: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "overall": number_published.MEASURE_WORDS,
         "groups": number_published.GROUP_WORDS,
@@ -196,6 +198,11 @@ class NumberJudge(Judge[NumberSums, Measures]):
         )
         known = not (math.isnan(found.r2_low) and math.isnan(found.slope_low))
         return f"{told}{'; in brackets 95 % intervals' * known}.{self._tell_reach(found)}"
+
+    def find_reaches(self, found: Measures) -> dict[int, float]:
+        """Return how far 80 and 95 % of new patients are off at most, where that is known."""
+        reaches = {80: found.reach_80, 95: found.reach_95}
+        return {share: reach for share, reach in reaches.items() if not math.isnan(reach)}
 
     def _tell_reach(self, found: Measures) -> str:
         if math.isnan(found.reach_95):
