@@ -49,7 +49,7 @@ def _read(model: Model, names: str | tuple[str, str]) -> tuple[pd.DataFrame, str
     for column in {words.predictor_column, "alone", "lowest", "highest"} & {*frame.columns}:
         frame[column] = frame[column].map(family.effect)
     unit = f" ({words.unit})" if words.unit else ""
-    return frame, f"{words.effect_of.capitalize()}{unit}"
+    return frame, f"Adds to the {words.effect_of}{unit}"
 
 
 def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:

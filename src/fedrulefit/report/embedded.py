@@ -56,6 +56,8 @@ def write_family(family: Family) -> str:
         "const family = {\n"
         f"  inverse: {family.link.javascript},\n"
         f"  effect: {family.effect_javascript},\n"
+        f"  start: {family.start_javascript or family.effect_javascript},\n"
+        f"  fromZero: {json.dumps(family.levels.from_zero)},\n"
         f"  tellEffect: {family.tell_effect_javascript},\n"
         f"  share: {family.share_javascript},\n"
         f"  shares: {json.dumps(family.predicts_shares)},\n"

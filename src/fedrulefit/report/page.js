@@ -203,7 +203,7 @@
       return row;
     }
     row.append(make("td", sign + value.toFixed(3).replace("-", "−"), style));
-    row.append(make("td", (start ? "" : family.sign) + family.tellEffect(family.effect(value), format), style));
+    row.append(make("td", start ? format(family.start(value)) : family.sign + family.tellEffect(family.effect(value), format), style));
     return row;
   }
 
@@ -300,8 +300,8 @@
   }
   /** Of other numbers, around those that are drawn. */
   function numberScale(heights) {
-    const low = Math.min(...heights), high = Math.max(...heights), span = high - low || Math.abs(high) || 1;
-    const ends = [low - 0.08 * span, high + 0.08 * span];
+    const low = Math.min(...heights, ...(family.fromZero ? [0] : [])), high = Math.max(...heights), span = high - low || Math.abs(high) || 1;
+    const ends = [family.fromZero ? low : low - 0.08 * span, high + 0.08 * span];
     return [...ends, roundTicks({ range: ends, log: false })];
   }
 

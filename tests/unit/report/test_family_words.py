@@ -15,19 +15,34 @@ from matplotlib.text import Text
 from fedrulefit import plot
 from fedrulefit.core import families
 from fedrulefit.core.families import Words, YesNo
+from fedrulefit.core.families.level_shares import ShareLevels
+from fedrulefit.core.families.levels import LevelWords
 from fedrulefit.model import Model
 from fedrulefit.model.publish import tell_changes
 from fedrulefit.report import render_report
 from tests.reports import empty_model, path_model, sample_model
 
 mpl.use("Agg")
+COLUMNS = ("level", "gap")
 YES_NO_WORDS = re.compile(r"\bodds|\brisk|probabilit|logist|the outcome\b", re.IGNORECASE)
+
+
+class MarkedLevels(ShareLevels):
+    """Shares of patients under such words; their columns keep names."""
+
+    words = LevelWords(
+        **{
+            field.name: f"«level_{field.name}»" if field.name not in COLUMNS else field.name
+            for field in fields(LevelWords)
+        }
+    )
 
 
 class Marked(YesNo):
     """Yes/no outcomes under words that stand nowhere else."""
 
     words = Words(**{field.name: f"«{field.name}»" for field in fields(Words)})
+    levels = MarkedLevels()
 
     def tell(self, prediction: float) -> str:
         return f"«{prediction:.3f}»"

@@ -202,6 +202,10 @@ class Family(ABC):
     tell_effect_javascript: str = "(effect, format) => format(effect)"
     """:meth:`tell_effect` as a JavaScript function; it is given the page's way to write numbers."""
 
+    start_javascript: str = ""
+    """A JavaScript function from the intercept to the level that effects multiply; empty where
+    that is :attr:`effect_javascript`."""
+
     share_javascript: str = "null"
     """A JavaScript function from a prediction to how far a bar goes, 0 to 1; null for no bar."""
 

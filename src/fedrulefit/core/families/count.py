@@ -158,6 +158,7 @@ class Count(Family):
         self.told = f"{f' {unit}' if unit else ''}{self.suffix}"
         self.rate = most * per / max_exposure
         self.link = _make_link(self.rate)
+        self.start_javascript = self.link.javascript
         self.words = _make_words(unit, self.suffix, self.rate)
         self.levels = RateLevels(self.rate, most, self.suffix, unit or "events")
         self.judge = CountJudge(

@@ -141,13 +141,13 @@ class Judge(ABC, Generic[Sums, Measures]):
     within: type[Any]
     """What :meth:`measure_within` returns, a dataclass: see :class:`Within`."""
 
-    measure_columns: ClassVar[tuple[Column, ...]]
+    measure_columns: tuple[Column, ...]
     """Of a table of :meth:`measure`, and of :meth:`measure_within` (``within_…``)."""
 
     summary_columns: ClassVar[tuple[Column, ...]]
     """Of a table of :meth:`summarise`, after the measure's name."""
 
-    group_columns: ClassVar[tuple[Column, ...]]
+    group_columns: tuple[Column, ...]
     """Of a table of :meth:`groups`."""
 
     decision_columns: ClassVar[tuple[Column, ...]]
