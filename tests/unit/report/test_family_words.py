@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from types import MappingProxyType
 
@@ -52,8 +52,14 @@ class Marked(YesNo):
 
 
 @pytest.fixture(autouse=True)
-def marked(monkeypatch: pytest.MonkeyPatch) -> None:
+def marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give yes/no outcomes the marked words, in models that no other test sees."""
     monkeypatch.setattr(families, "FAMILIES", MappingProxyType({"yes/no": Marked}))
+    for make in (sample_model, path_model, empty_model):
+        make.cache_clear()
+    yield
+    for make in (sample_model, path_model, empty_model):
+        make.cache_clear()
 
 
 def read(page: str) -> str:
