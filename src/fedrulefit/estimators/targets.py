@@ -145,7 +145,7 @@ def name_event(classes: npt.NDArray[Any], column: str) -> str:
     event, _, told = yes_and_no((negative, positive))
     if told and event != positive:
         warnings.warn(
-            f"rules, odds ratios and probabilities are of {positive!r}, the last of the two values "
+            f"rules, effects and predictions are of {positive!r}, the last of the two values "
             f"of y when sorted, as scikit-learn has it; if the event is {event!r}, give "
             f"y == {event!r}",
             ReadingWarning,

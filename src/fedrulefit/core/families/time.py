@@ -47,6 +47,7 @@ from scipy.special import logsumexp
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.level_risks import RiskLevels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
@@ -223,6 +224,7 @@ class Time(Family):
         self.horizons = tuple(float(horizon) for horizon in horizons)
         self.time_unit = unit
         self.words = _words(tell_time(self.horizons[-1], unit))
+        self.levels = RiskLevels(tell_time(self.horizons[-1], unit))
         self.judge = TimeJudge(cuts, horizons, unit=unit)
         self.n_baseline = len(self.ends) - 1
         self.n_tallies = 2 * self.n_baseline

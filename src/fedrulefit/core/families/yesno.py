@@ -20,6 +20,7 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.level_shares import ShareLevels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
@@ -89,6 +90,7 @@ class YesNo(Family):
     words = WORDS
     judge_type = YesNoJudge
     judge = YesNoJudge()
+    levels = ShareLevels()
     averages = True
     counts_events = True
     effect_javascript = "Math.exp"
