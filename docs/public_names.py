@@ -42,6 +42,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.FederatedRuleFitSurvival",
             "fedrulefit.FederatedRuleFitSurvival.fit",
             "fedrulefit.FederatedRuleFitSurvival.predict",
+            "fedrulefit.FederatedRuleFitSurvival.predict_frame",
             "fedrulefit.FederatedRuleFitSurvival.predict_survival_function",
             "fedrulefit.FederatedRuleFitSurvival.predict_cumulative_hazard_function",
             "fedrulefit.FederatedRuleFitSurvival.unique_times_",
