@@ -13,7 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrulefit import FederatedRuleFitClassifier, RuleFitClassifier
+from fedrulefit import (
+    FederatedRuleFitClassifier,
+    RuleFitClassifier,
+    RuleFitRegressor,
+    RuleFitSurvival,
+)
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.protocol import messages as m
@@ -278,6 +283,37 @@ def test_errors_about_arrays_and_labels_hold_no_value() -> None:
         with pytest.raises(ValueError) as caught:  # noqa: PT011
             call()
         check_silent(str(caught.value))
+
+
+def test_errors_about_numbers_counts_and_times_hold_no_value() -> None:
+    X, value = np.random.default_rng(0).normal(size=(40, 2)), float(DIGITS)
+    mixed = np.where(np.arange(40) % 2, value, np.inf)
+    count, times = RuleFitRegressor(loss="poisson"), RuleFitSurvival()
+
+    def followed(event: Any, time: Any) -> pd.DataFrame:
+        return pd.DataFrame({"event": event, "time": time}, index=range(40))
+
+    event = np.arange(40) % 2 == 0
+    for call in (
+        lambda: RuleFitRegressor().fit(X, np.full(40, value)),
+        lambda: RuleFitRegressor().fit(X, mixed),
+        lambda: RuleFitRegressor().fit(X, np.array([NAME, DIGITS] * 20)),
+        lambda: RuleFitRegressor().fit(X, np.array([value, NAME] * 20, dtype=object)),
+        lambda: count.fit(X, np.full(40, value)),
+        lambda: count.fit(X, -np.full(40, value)),
+        lambda: count.fit(X, np.arange(40), exposure=-np.full(40, value)),
+        lambda: count.fit(X, np.arange(40), exposure=mixed),
+        lambda: times.fit(X, followed(event, -value)),
+        lambda: times.fit(X, followed(event, mixed)),
+        lambda: times.fit(X, followed(False, value)),
+        lambda: times.fit(X, followed(value, 3.0)),
+        lambda: times.fit(X, followed(NAME, 3.0)),
+        lambda: times.fit(X, followed(event, value), entry=np.full(40, 2 * value)),
+    ):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            call()
+        check_silent(str(caught.value))
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
 def test_refusals_hold_no_value() -> None:
