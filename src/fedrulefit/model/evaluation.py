@@ -133,7 +133,7 @@ class Evaluation:
     def metrics_frame(self) -> pd.DataFrame:
         """Return a row for all sites, and for each that can be seen.
 
-        Columns: patients, events, auc with its 95 % interval and the bound of its
+        Columns, of a yes/no outcome: patients, events, auc with its 95 % interval and the bound of its
         discretisation, brier, log_loss, slope of the calibration and intercept (calibration in
         the large, for slope 1) with their 95 % intervals, observed and expected share of the
         outcome. Where several hospitals were judged, of all sites also within_auc, the mean AUC
