@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 
 import matplotlib as mpl
 import numpy as np
@@ -16,10 +15,10 @@ from fedrulefit import plot
 from fedrulefit.cli.app import app
 from fedrulefit.core.rounding import PUBLISHED
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.model import Model
 from fedrulefit.model.publish import round_model
 from fedrulefit.report import render_report
-from tests.samples import EXACT, fit_model, make_frame, make_study, make_tables
+from tests.reports import outcome_model
+from tests.samples import make_frame
 from tests.unit.report.test_family_words import read
 
 mpl.use("Agg")
@@ -39,17 +38,10 @@ UNTRUE = {
 ALLOWED = ("Harmonisation of predictors and outcome", "path ratio", "path_ratio")
 
 
-@cache
-def make_model(kind: str) -> Model:
-    """Return a model judged on held-out patients, its file's numbers exact."""
-    study = make_study(kind, **EXACT, penalty=0.003, holdout=0.3, per_site=True)
-    return fit_model(study, make_tables(study, sizes=(400, 350, 300)))
-
-
 @pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize("kind", UNTRUE)
 def test_no_page_says_what_is_untrue(kind: str, rounded: bool) -> None:
-    model = make_model(kind)
+    model = outcome_model(kind)
     model = round_model(model, PUBLISHED) if rounded else model
     text = read(render_report(model))
     left = {text[max(0, m.start() - 40) : m.end() + 20] for m in UNTRUE[kind].finditer(text)}
@@ -58,7 +50,7 @@ def test_no_page_says_what_is_untrue(kind: str, rounded: bool) -> None:
 
 
 def test_a_number_is_told_with_its_unit_and_sign() -> None:
-    model = make_model("number")
+    model = outcome_model("number")
     text = read(render_report(model))
     assert re.search(r"\+\d+\.\d+ days", text)
     assert re.search(r"−\d+\.\d+ days", text)
@@ -70,16 +62,16 @@ def test_a_number_is_told_with_its_unit_and_sign() -> None:
 
 
 def test_where_a_new_patient_lies_is_told() -> None:
-    model = make_model("number")
+    model = outcome_model("number")
     assert set(model.reaches) == {80, 95}
     assert '"reaches":[[80,' in render_report(model)
-    assert make_model("time").reaches == {}
-    assert '"reaches"' not in render_report(make_model("time"))
+    assert outcome_model("time").reaches == {}
+    assert '"reaches"' not in render_report(outcome_model("time"))
 
 
 @pytest.mark.parametrize("kind", UNTRUE)
 def test_figures_say_what_is_true(kind: str) -> None:
-    model = make_model(kind)
+    model = outcome_model(kind)
     for axes in (
         plot.rules(model, Figure().subplots()),
         plot.subgroups(model, Figure().subplots()),
@@ -92,7 +84,7 @@ def test_figures_say_what_is_true(kind: str) -> None:
 
 
 def test_figures_of_a_number_are_in_its_unit() -> None:
-    model = make_model("number")
+    model = outcome_model("number")
     assert plot.partial_dependence(model, "age").get_ylabel() == "Adds to the value (days)"
     assert plot.calibration(model).get_xlabel() == "Predicted value (days)"
     assert plot.subgroups(model).get_xlabel() == "mean of stay (days)"
@@ -105,7 +97,7 @@ def test_figures_of_a_number_are_in_its_unit() -> None:
 @pytest.mark.parametrize("kind", UNTRUE)
 def test_commands_say_what_is_true(kind: str, tmp_path: object) -> None:
     path = f"{tmp_path}/model.json"
-    make_model(kind).save(path)
+    outcome_model(kind).save(path)
     for command in (
         ["rules", path],
         ["rules", path, "--subgroups"],
@@ -122,7 +114,7 @@ def test_commands_say_what_is_true(kind: str, tmp_path: object) -> None:
 def test_parts_of_a_number_add_up_in_its_unit(tmp_path: object) -> None:
     """What the command explains: the baseline and what each term adds make the value."""
     path = f"{tmp_path}/model.json"
-    model = make_model("number")
+    model = outcome_model("number")
     model.save(path)
     patient = ["--value", "age=71", "--value", "gcs=9", "--value", "sex=f"]
     shown = CliRunner().invoke(app, ["explain", path, *patient], env={"COLUMNS": "200"}).output
@@ -133,7 +125,7 @@ def test_parts_of_a_number_add_up_in_its_unit(tmp_path: object) -> None:
 
 @pytest.mark.parametrize("kind", UNTRUE)
 def test_a_model_predicts_under_one_name(kind: str) -> None:
-    model, frame = make_model(kind), make_frame(50)
+    model, frame = outcome_model(kind), make_frame(50)
     found = model.predict(frame)
     column = model.study.family.words.prediction_column
     np.testing.assert_array_equal(found, model.predict_frame(frame)[column])
