@@ -42,7 +42,7 @@ from typing import Any, ClassVar, Self
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.judge import Judge
-from fedrulefit.core.families.levels import PERCENT, Levels
+from fedrulefit.core.families.sides import PERCENT, Levels
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 from fedrulefit.numerals import format_effect, format_number, is_little
 

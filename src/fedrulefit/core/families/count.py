@@ -27,10 +27,10 @@ from scipy.special import xlogy
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
 from fedrulefit.core.families.count_judge import CountJudge
-from fedrulefit.core.families.level_rates import N_TALLIES, RateLevels
 from fedrulefit.core.families.number import above_median
 from fedrulefit.core.families.ratios import LEAST_SPAN, ratio_ticks
 from fedrulefit.core.families.scripts import quote_javascript
+from fedrulefit.core.families.side_rates import N_TALLIES, RateLevels
 from fedrulefit.numerals import format_number
 
 BEND: Final = 3.0

@@ -28,9 +28,9 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
-from fedrulefit.core.families.level_means import MeanLevels
 from fedrulefit.core.families.number_judge import NumberJudge
 from fedrulefit.core.families.scripts import quote_javascript
+from fedrulefit.core.families.side_means import MeanLevels
 from fedrulefit.core.rounding import round_up_step
 from fedrulefit.numerals import format_number, write_minus
 

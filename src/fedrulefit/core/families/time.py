@@ -47,13 +47,13 @@ from scipy.special import logsumexp
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
-from fedrulefit.core.families.level_risks import RiskLevels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
     ratio_ticks,
     tell_share,
 )
+from fedrulefit.core.families.side_risks import RiskLevels
 from fedrulefit.core.families.survival import tell_time
 from fedrulefit.core.families.time_at_risk import at_risk, check_ends
 from fedrulefit.core.families.time_judge import TimeJudge

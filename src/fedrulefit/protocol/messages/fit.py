@@ -11,7 +11,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.bins import SpreadSums, sum_spreads
 from fedrulefit.core.certificate import GapSums, SlopeSums, sum_gap, sum_slopes
 from fedrulefit.core.curvature import CurvatureSums, Query, sum_curvature
-from fedrulefit.core.families.levels import MeasuredLevels
+from fedrulefit.core.families.sides import MeasuredLevels
 from fedrulefit.core.fedda import RoundSums, client_update, soft_threshold
 from fedrulefit.core.fixed import LARGEST_MEAN
 from fedrulefit.core.importance import TermSums, sum_terms

@@ -10,7 +10,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import FAMILIES
-from fedrulefit.core.families.levels import MeasuredLevels
+from fedrulefit.core.families.sides import MeasuredLevels
 from fedrulefit.core.people import count_cells
 from fedrulefit.core.subgroups import SubgroupSums
 from fedrulefit.core.sums import Packing, Sum, quantity

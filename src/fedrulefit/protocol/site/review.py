@@ -92,13 +92,17 @@ class Review:
         ]
 
     def _results(self, reply: m.ResultsReply, public: Public) -> list[str]:
-        told = [f"patients, and with the outcome: {_list(reply.totals)}"] * (len(reply.totals) > 0)
+        counted = public.family.counts_events  # else zeros stand in their place
+        totals, what = reply.totals, "patients, and with the outcome"
+        if not counted:
+            totals, what = totals[:1], "patients"
+        told = [f"{what}: {_list(totals)}"] * (len(totals) > 0)
         if len(reply.inside):
             told.append(f"inside {len(reply.inside)} rules: {_list(reply.inside)}")
-            told.append(f"with the outcome inside them: {_list(reply.events_inside)}")
+            told += [f"with the outcome inside them: {_list(reply.events_inside)}"] * counted
         if len(reply.held_out):
             told.append(f"held out, inside {len(reply.held_out)} rules: {_list(reply.held_out)}")
-            told.append(f"with the outcome inside them: {_list(reply.held_out_events)}")
+            told += [f"with the outcome inside them: {_list(reply.held_out_events)}"] * counted
         if len(reply.measures):
             names = [field.name for field in dataclasses.fields(public.family.judge.measures)]
             pairs = zip(reply.known.tolist(), reply.measures.tolist(), strict=True)
