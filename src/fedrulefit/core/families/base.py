@@ -22,6 +22,8 @@ mathematics                      here                        shape
 :math:`E[y] = g^{-1}(F)`         :attr:`Family.link`         (n_rows,)
 what is counted as an event      :meth:`Family.events`       (n_rows,)
 what is added up inside rules    :meth:`Family.tallies`      (n_rows, n_tallies)
+what one could outweigh all in   :meth:`Family.magnitudes`   (n_rows, any)
+in which parts a patient is      :meth:`Family.present`      (n_rows, any)
 ===============================  ==========================  ===========
 
 Oracles: numerical differentiation, the definition of the conjugate, and scikit-learn
@@ -36,8 +38,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedrulefit.core.arrays import Floats
+import numpy as np
+
+from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.judge import Judge
+from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 
 
@@ -147,6 +152,9 @@ class Family(ABC):
     link: Link
     words: Words
 
+    tells: Tells = Tells()
+    """What sums tell of patients with such an outcome."""
+
     judge: Judge[Any, Any]
     """How predictions are judged on patients that a model was not learnt from."""
 
@@ -218,6 +226,21 @@ class Family(ABC):
 
         Shape (n_rows, n_tallies).
         """
+
+    def magnitudes(self, outcome: Floats) -> Floats:
+        """Return numbers in which one patient could outweigh all others of a group.
+
+        Sums of them leave, and would be nearly that patient's own. Shape (n_rows, any).
+        """
+        return np.empty((len(outcome), 0))
+
+    def present(self, outcome: Floats) -> Bools:
+        """Return in which parts of the loss each patient is at all.
+
+        Where only some are in each. Sums of single parts leave, and would be of these few
+        alone. Shape (n_rows, any).
+        """
+        return np.empty((len(outcome), 0), dtype=np.bool_)
 
     @abstractmethod
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:

@@ -29,6 +29,7 @@ from fedrulefit.core.families.base import Family, Link, Words
 from fedrulefit.core.families.count_judge import CountJudge
 from fedrulefit.core.families.number import above_median
 from fedrulefit.core.families.ratios import LEAST_SPAN, ratio_ticks
+from fedrulefit.core.families.tells import Tells
 
 BEND: Final = 3.0
 """From here on ψ is a straight line."""
@@ -111,6 +112,14 @@ def _make_words(unit: str, per: str) -> Words:
     )
 
 
+TELLS: Final = Tells(
+    inside="patients, their summed counts and their summed exposures",
+    slopes="of counts above, and below, their prediction apart",
+    evaluation="sums and products of the held-out patients' counts, exposures and deviances, "
+    "histograms of predicted rates",
+)
+
+
 class Count(Family):
     """A count, of patients who may have been watched for different times.
 
@@ -128,6 +137,7 @@ class Count(Family):
 
     kind = "count"
     judge_type = CountJudge
+    tells = TELLS
     least_span = LEAST_SPAN
     largest_predictor = LARGEST_PREDICTOR
     effect_javascript = "Math.exp"
@@ -176,6 +186,10 @@ class Count(Family):
     def tallies(self, outcome: Floats) -> Floats:
         """Return u and e, shape (n_rows, 2)."""
         return np.stack(self.scale(outcome), axis=1)
+
+    def magnitudes(self, outcome: Floats) -> Floats:
+        """Return u and e, shape (n_rows, 2)."""
+        return self.tallies(outcome)
 
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
         """Return w·{eψ(F) − uF − u + u·log(u/e)}, shape (n_rows,)."""

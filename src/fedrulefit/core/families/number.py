@@ -29,6 +29,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
 from fedrulefit.core.families.number_judge import NumberJudge
+from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.rounding import round_up_step
 
 LARGEST_PREDICTOR: Final = 64.0
@@ -84,6 +85,14 @@ def _make_words(unit: str, *, robust: bool) -> Words:
     )
 
 
+TELLS: Final = Tells(
+    inside="patients and the sum of their outcomes",
+    slopes="of outcomes above, and below, their prediction apart",
+    evaluation="summed powers and products of the held-out patients' outcomes and predictions, "
+    "histograms of predictions and of errors",
+)
+
+
 class Number(Family):
     """A measured number with a public range.
 
@@ -102,6 +111,7 @@ class Number(Family):
 
     kind = "number"
     judge_type = NumberJudge
+    tells = TELLS
     least_span = 0.05
     largest_predictor = LARGEST_PREDICTOR
     most_curvature = 1.0
@@ -153,6 +163,10 @@ class Number(Family):
     def tallies(self, outcome: Floats) -> Floats:
         """Return t, shape (n_rows, 1)."""
         return self.scale(outcome)[:, None]
+
+    def magnitudes(self, outcome: Floats) -> Floats:
+        """Return t, shape (n_rows, 1)."""
+        return self.tallies(outcome)
 
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
         """Return w·½r², or w·δ²(√(1 + (r/δ)²) − 1), shape (n_rows,)."""
