@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, Final
 
 from fedrulefit.privacy.policy import ReleaseKind
-from fedrulefit.study import Settings
+from fedrulefit.study import Settings, Study
 
 __all__ = [
     "NO_PATIENT_DATA",
@@ -109,10 +109,13 @@ class Request:
         del settings
         return True
 
+    by_family: ClassVar[bool] = False
+    """Whether what its answer tells depends on the kind of outcome."""
+
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what its answer tells of patients, as the privacy bill says it; or nothing."""
-        del settings
+        del study
         return ""
 
     def without_evidence(self) -> Request:

@@ -22,7 +22,7 @@ from fedrulefit.protocol.messages.sums import SumRequest
 from fedrulefit.protocol.patients import Patients
 from fedrulefit.protocol.public import Public, check_length
 from fedrulefit.protocol.solver_settings import make_schedule
-from fedrulefit.study import Settings
+from fedrulefit.study import Settings, Study
 
 __all__ = ["CurvatureRequest", "DualRequest", "SlopesRequest", "SpreadsRequest", "SummaryRequest"]
 
@@ -39,9 +39,9 @@ class SpreadsRequest(SumRequest):
     sums = (SpreadSums,)
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
+        del study
         return "the spread and number of known values of each covariate"
 
     @classmethod
@@ -76,9 +76,9 @@ class DualRequest(SumRequest):
         return self.round
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
+        del study
         return "a gradient sum, a loss and the number of patients"
 
     @classmethod
@@ -126,6 +126,7 @@ class CurvatureRequest(SumRequest):
 
     turn = Turn.FIT
     release = "curvature"
+    by_family = True
     sums = (CurvatureSums,)
 
     queries: tuple[Query, ...]
@@ -136,12 +137,11 @@ class CurvatureRequest(SumRequest):
         return self.header.step
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
         return (
-            "gradients, second derivatives, losses and the number of patients (from which patients "
-            "and outcomes inside candidate rules follow)"
+            "gradients, second derivatives, losses and the number of patients (from which "
+            f"{study.family.tells.inside} inside candidate rules follow)"
         )
 
     @classmethod
@@ -199,16 +199,16 @@ class SlopesRequest(SumRequest):
 
     turn = Turn.SLOPES
     release = "slopes"
+    by_family = True
     sums = (SlopeSums,)
 
     terms: Ints
     coef: Floats
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
-        return "the gradient at the final coefficients, with and without the outcome apart"
+        return f"the gradient at the final coefficients, {study.family.tells.slopes}"
 
     def packings(self, public: Public) -> tuple[Packing[SlopeSums]]:
         """Return how the numbers lie."""
@@ -245,6 +245,7 @@ class SummaryRequest(SumRequest):
 
     turn = Turn.SUMMARY
     release = "summary"
+    by_family = True
     sums = (TermSums, GapSums)
 
     terms: Ints
@@ -252,12 +253,11 @@ class SummaryRequest(SumRequest):
     scales: Floats
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
         return (
-            "the number of patients and of outcomes in all and inside each rule of the final "
-            "model, the spread of its terms, and its loss"
+            f"{study.family.tells.summary} in all and inside each rule of the final model, the "
+            "spread of its terms, and its loss"
         )
 
     def packings(self, public: Public) -> tuple[Packing[Any], ...]:
