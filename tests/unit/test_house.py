@@ -85,7 +85,6 @@ ROOT_MODULES = {
     "errors.py": "all errors of the package",
     "files.py": "how files are written: whole, private, durable",
     "numerals.py": "how numbers are written for people",
-    "plot.py": "pictures of a model, public",
     "registry.py": "parts that are found by name, such as engines",
     "toml.py": "reading TOML into checked classes",
 }
@@ -118,7 +117,6 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
     m.EvaluateRequest: {
         "experiments/coverage/repetitions.py": "how often intervals of the measures hold",
         "core/subgroups.py": "two sums in one answer: of the scores, and of who satisfies rules",
-        "protocol/site/work.py": "a site's own results are the same sums, over itself alone",
         "model/file/upgrading.py": "and in its older files",
     },
 }

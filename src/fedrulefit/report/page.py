@@ -88,6 +88,8 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "study": model.study,
         "outcome": facts.tell_outcome(model),
         "words": model.study.family.words,
+        "levels": model.study.family.levels.words,
+        "rules": len(model.rule_terms),
         "hidden": model.hidden,
         "few_held_out": model.few_held_out,
         "of_missing": model.of_missing,

@@ -11,6 +11,10 @@ A patient may have several predictors, one for each baseline column: :math:`F_k 
 rules and linear terms f that all share (an interval of time, a step of a scale). Predictors,
 slopes and curvatures then have shape (n_rows, n_baseline), and the loss is a sum over k.
 
+Or each predictor has rules and linear terms of its own (:attr:`Family.own_terms`): then the loss
+depends on differences of predictors alone, and curvatures are crossed,
+:math:`w·∂^2ℓ/∂F_a∂F_b`, of shape (n_rows, n_baseline, n_baseline).
+
 ===============================  ==========================  ===========
 mathematics                      here                        shape
 ===============================  ==========================  ===========
@@ -34,14 +38,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.judge import Judge
+from fedrulefit.core.families.levels import Levels
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 
@@ -158,6 +163,9 @@ class Family(ABC):
     judge: Judge[Any, Any]
     """How predictions are judged on patients that a model was not learnt from."""
 
+    levels: Levels
+    """What is told of patients inside and outside rules, from :meth:`tallies`."""
+
     effect_javascript: str
     """:meth:`effect` as a JavaScript function."""
 
@@ -171,6 +179,10 @@ class Family(ABC):
     """Columns of the baseline block: unpenalised, always in the model; one is the intercept,
     of several each begins a predictor of its own."""
 
+    own_terms: bool = False
+    """Whether each predictor has rules and linear terms of its own. The loss must not change where
+    all predictors of a patient move alike; curvatures of two different ones are never above 0."""
+
     counts_events: bool = False
     """Whether :meth:`events` are what people call events: they are then told, as counts."""
 
@@ -183,14 +195,16 @@ class Family(ABC):
     averages: bool = False
     """Whether FedDA can fit it: slopes are bounded by 1 for any F."""
 
+    _made_of: tuple[tuple[Any, ...], dict[str, Any]]
+
     unit: float = 1.0
     """A public power of two: losses and their derivatives are summed as multiples of it."""
 
     most_slope: float
-    """Largest |∂ℓ/∂F| of any patient; the sum over its predictors."""
+    """Largest |∂ℓ/∂F| of any patient; the sum over its predictors, where these share terms."""
 
     most_curvature: float
-    """Largest ∂²ℓ/∂F² of any patient; the sum over its predictors."""
+    """Largest ∂²ℓ/∂F² of any patient; the sum over its predictors, where these share terms."""
 
     most_conjugate: float
     """Largest |ℓ*| of any patient, at any shrunk slope."""
@@ -198,6 +212,17 @@ class Family(ABC):
     separated: float = -math.inf
     """A mean loss below it is reached only on the way to infinite coefficients, where solvers
     stop; −∞ for a loss that finite ones minimise."""
+
+    def __new__(cls, *args: Any, **facts: Any) -> Self:
+        """Keep what a family is made of: links hold functions, which cannot be pickled."""
+        made = super().__new__(cls)
+        made._made_of = (args, facts)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make the family again, so that fitted estimators can be sent."""
+        args, facts = self._made_of
+        return _make_again, (type(self), args, facts)
 
     @abstractmethod
     def most_value(self, predictor: float) -> float:
@@ -241,6 +266,13 @@ class Family(ABC):
         alone. Shape (n_rows, any).
         """
         return np.empty((len(outcome), 0), dtype=np.bool_)
+
+    def tree_problems(self, outcome: Floats) -> Sequence[tuple[Family, Floats]]:
+        """Return what trees are grown for: families of one predictor or of shared terms.
+
+        Each with its outcomes, shape (n_rows, …); trees are shared out among them.
+        """
+        return [(self, outcome)]
 
     @abstractmethod
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
@@ -289,3 +321,7 @@ class Family(ABC):
 
         None where no finite one is: nothing to learn.
         """
+
+
+def _make_again(family: type[Family], args: tuple[Any, ...], facts: dict[str, Any]) -> Family:
+    return family(*args, **facts)

@@ -27,6 +27,7 @@ from scipy.special import xlogy
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
 from fedrulefit.core.families.count_judge import CountJudge
+from fedrulefit.core.families.level_rates import N_TALLIES, RateLevels
 from fedrulefit.core.families.number import above_median
 from fedrulefit.core.families.ratios import LEAST_SPAN, ratio_ticks
 from fedrulefit.core.families.tells import Tells
@@ -117,6 +118,8 @@ TELLS: Final = Tells(
     slopes="of counts above, and below, their prediction apart",
     evaluation="sums and products of the held-out patients' counts, exposures and deviances, "
     "histograms of predicted rates",
+    subgroups="how many of these patients satisfy each rule, with the sums of their counts, of "
+    "their exposures, and of products of these",
 )
 
 
@@ -141,7 +144,7 @@ class Count(Family):
     least_span = LEAST_SPAN
     largest_predictor = LARGEST_PREDICTOR
     effect_javascript = "Math.exp"
-    n_tallies = 2
+    n_tallies = N_TALLIES
     most_slope = math.exp(BEND) + 1
     most_curvature = math.exp(BEND)
     most_conjugate = math.exp(BEND) * (BEND + 2) + 10
@@ -162,6 +165,7 @@ class Count(Family):
         self.rate = most * per / max_exposure
         self.link = _make_link(self.rate)
         self.words = _make_words(unit, self.suffix)
+        self.levels = RateLevels(self.rate, most, self.suffix, unit or "events")
         self.judge = CountJudge(
             most, max_exposure=max_exposure, per=per, unit=unit, exposure_unit=exposure_unit
         )
@@ -184,12 +188,14 @@ class Count(Family):
         return above_median(outcome[:, 0], weights)
 
     def tallies(self, outcome: Floats) -> Floats:
-        """Return u and e, shape (n_rows, 2)."""
-        return np.stack(self.scale(outcome), axis=1)
+        """Return u, e, u², u·e and e², shape (n_rows, 5): the rate, and how well it is known."""
+        counts, exposures = self.scale(outcome)
+        own = (counts, exposures, counts**2, counts * exposures, exposures**2)
+        return np.stack(own, axis=1)
 
     def magnitudes(self, outcome: Floats) -> Floats:
         """Return u and e, shape (n_rows, 2)."""
-        return self.tallies(outcome)
+        return np.stack(self.scale(outcome), axis=1)
 
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
         """Return w·{eψ(F) − uF − u + u·log(u/e)}, shape (n_rows,)."""

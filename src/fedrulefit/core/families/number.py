@@ -28,6 +28,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.level_means import MeanLevels
 from fedrulefit.core.families.number_judge import NumberJudge
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.rounding import round_up_step
@@ -90,6 +91,8 @@ TELLS: Final = Tells(
     slopes="of outcomes above, and below, their prediction apart",
     evaluation="summed powers and products of the held-out patients' outcomes and predictions, "
     "histograms of predictions and of errors",
+    subgroups="how many of these patients satisfy each rule, with the sums of their outcomes and "
+    "of the squares",
 )
 
 
@@ -112,6 +115,7 @@ class Number(Family):
     kind = "number"
     judge_type = NumberJudge
     tells = TELLS
+    n_tallies = 2
     least_span = 0.05
     largest_predictor = LARGEST_PREDICTOR
     most_curvature = 1.0
@@ -136,6 +140,7 @@ class Number(Family):
         self.judge = NumberJudge(low, high, unit=unit)
         digits = round_up_step((high - low) / 2000 if step is None else step / 10)
         self.decimals = max(0, -math.floor(math.log10(digits) + 1e-9))
+        self.levels = MeanLevels(low, high, unit, self.decimals)
         self.effect_javascript = f"(b) => {self.half!r} * b"
         suffix = f' + " {unit}"' if unit else ""
         self.tell_javascript = f"(y) => y.toFixed({self.decimals}){suffix}"
@@ -161,12 +166,13 @@ class Number(Family):
         return above_median(outcome, weights)
 
     def tallies(self, outcome: Floats) -> Floats:
-        """Return t, shape (n_rows, 1)."""
-        return self.scale(outcome)[:, None]
+        """Return t and t², shape (n_rows, 2): the mean, and how well it is known."""
+        scaled = self.scale(outcome)
+        return np.column_stack([scaled, scaled**2])
 
     def magnitudes(self, outcome: Floats) -> Floats:
         """Return t, shape (n_rows, 1)."""
-        return self.tallies(outcome)
+        return self.scale(outcome)[:, None]
 
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
         """Return w·½r², or w·δ²(√(1 + (r/δ)²) − 1), shape (n_rows,)."""

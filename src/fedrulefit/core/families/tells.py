@@ -19,6 +19,8 @@ class Tells:
         What is counted in all and inside each rule of the final model.
     evaluation : str
         What the sums over held-out patients are.
+    subgroups : str
+        What is told of those of them who satisfy a rule.
     results, held_out_results : str
         What a site tells of itself of those learnt from, and of those held out.
     as_policy : bool
@@ -29,6 +31,7 @@ class Tells:
     slopes: str = "of patients whose loss falls, and whose loss rises, apart"
     summary: str = "the number of patients"
     evaluation: str = "sums and histograms of predictions and outcomes"
+    subgroups: str = "how many of these patients satisfy each rule, and their summed outcomes"
     results: str = ""
     held_out_results: str = "its held-out patients, and measures of their predictions"
     as_policy: bool = False

@@ -47,6 +47,7 @@ from scipy.special import logsumexp
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.level_risks import RiskLevels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
@@ -202,6 +203,8 @@ TELLS: Final = Tells(
     summary="the number of patients and of events",
     evaluation="counts of the held-out patients at risk, with the event and lost to follow-up, by "
     "predicted risk and interval of time",
+    subgroups="how many of these patients satisfy each rule, with their events and times at risk "
+    "in each interval",
     results="its patients and events, in all and inside rules",
     held_out_results="the same of its held-out patients, and measures of their predictions",
 )
@@ -236,6 +239,7 @@ class Time(Family):
         self.horizons = tuple(float(horizon) for horizon in horizons)
         self.time_unit = unit
         self.words = _words(tell_time(self.horizons[-1], unit))
+        self.levels = RiskLevels(tell_time(self.horizons[-1], unit))
         self.judge = TimeJudge(cuts, horizons, unit=unit)
         self.n_baseline = len(self.ends) - 1
         self.n_tallies = 2 * self.n_baseline

@@ -20,6 +20,7 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.level_shares import ShareLevels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
@@ -87,6 +88,7 @@ TELLS: Final = Tells(
     slopes="with and without the outcome apart",
     summary="the number of patients and of outcomes",
     evaluation="histograms of the held-out patients' scores, with and without the outcome",
+    subgroups="how many of these patients satisfy each rule",
     results="its patients and outcomes, in all and inside rules",
     held_out_results="the same of its held-out patients, and measures of their predictions",
     as_policy=True,
@@ -102,6 +104,7 @@ class YesNo(Family):
     tells = TELLS
     judge_type = YesNoJudge
     judge = YesNoJudge()
+    levels = ShareLevels()
     averages = True
     counts_events = True
     effect_javascript = "Math.exp"

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from scipy.special import expit, logit
 
+from fedrulefit.core.families.levels import Contrast
 from fedrulefit.core.families.yesno_calibration import calibrate
 from fedrulefit.core.families.yesno_measures import calibration_groups, discriminate
 from fedrulefit.core.families.yesno_sums import ScoreSums, count_scores
@@ -21,7 +22,7 @@ from fedrulefit.core.families.yesno_within import (
     place_within,
 )
 from fedrulefit.core.rounding import PUBLISHED
-from fedrulefit.core.subgroups import Contrast, contrast
+from fedrulefit.core.subgroups import contrast
 from fedrulefit.core.sums import Packing
 from fedrulefit.experiments.coverage.patients import AREAS, Cell, Judged, list_cells
 from fedrulefit.experiments.methods import Effort
@@ -102,7 +103,7 @@ def judge_rate(cell: Cell, rng: np.random.Generator, *, step: int) -> Iterator[I
 def judge_difference(cell: Cell, rng: np.random.Generator, *, step: int) -> Iterator[Interval]:
     """Yield the interval of that rate minus the one outside."""
     told = _contrast(cell, rng, step)
-    ends = (math.nan, math.nan) if told is None else (told.low_difference, told.high_difference)
+    ends = (math.nan, math.nan) if told is None else (told.low_gap, told.high_gap)
     yield cell.rates.inside - cell.rates.outside, *ends
 
 

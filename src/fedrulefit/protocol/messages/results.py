@@ -28,10 +28,10 @@ __all__ = ["EvaluateRequest", "OfferRequest", "OfferSums", "ResultsReply", "Resu
 class EvaluateRequest(SumRequest):
     """Ask how well the finished model predicts the patients that were held out.
 
-    And how many of them, with and without the outcome, satisfy each of its rules: the rates that
-    people read. `terms` are the positions of its terms, the intercept first, and `coef` their
-    coefficients. Besides the scores of all sites together, patients of one and the same site
-    are held against each other: the only sums that depend on who is where.
+    And how many of them satisfy each of its rules, and their tallies (with the outcome, of yes/no
+    ones): the levels that people read. `terms` are the positions of its terms, the intercept
+    first, and `coef` their coefficients. Besides the scores of all sites together, patients of
+    one and the same site are held against each other: the only sums that depend on who is where.
     """
 
     turn = Turn.EVALUATION
@@ -52,9 +52,10 @@ class EvaluateRequest(SumRequest):
     @classmethod
     def tells(cls, study: Study) -> str:
         """Return what the total tells."""
+        told = study.family.tells
         return (
-            f"{study.family.tells.evaluation}, how well the scores tell apart patients of one and "
-            "the same site, over all sites, and how many of these patients satisfy each rule"
+            f"{told.evaluation}, how well the scores tell apart patients of one and the same site, "
+            f"over all sites, and {told.subgroups}"
         )
 
     @classmethod
@@ -64,8 +65,9 @@ class EvaluateRequest(SumRequest):
 
     def packings(self, public: Public) -> tuple[Packing[Any], Packing[Any], Packing[SubgroupSums]]:
         """Return how the numbers lie: as the outcome's family judges, and by rule."""
-        judge, n_rules = public.family.judge, public.layout.among(self.terms).n_rules
-        return judge.packing(), Packing(judge.within_sums), SubgroupSums.packing(n_rules)
+        family, n_rules = public.family, public.layout.among(self.terms).n_rules
+        judge = family.judge
+        return judge.packing(), Packing(judge.within_sums), SubgroupSums.packing(n_rules, family)
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's."""
