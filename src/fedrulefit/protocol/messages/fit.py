@@ -271,6 +271,8 @@ class SummaryRequest(SumRequest):
         check_length(self.scales, 2, "scales")
         if not ((self.scales >= 0) & (self.scales <= 1)).all():
             raise ProtocolError("the scales of the certificate must lie in [0, 1]")
+        if public.layout.n_baseline > 1 and self.scales[0] != self.scales[1]:
+            raise ProtocolError("of several baselines the certificate has one scale")
 
     def add_up(self, patients: Patients) -> tuple[Ints, ...]:
         """Return the site's sums for the terms of the final model only."""
