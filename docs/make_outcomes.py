@@ -2,8 +2,8 @@
 
 ``fedrulefit demo --outcome KIND -o FOLDER/demo-KIND`` has written its folders, for number,
 count and time. Their models become ``docs/results/demo-KIND.json``, which the pages' commands
-read, and ``docs/images/outcome-KIND.png`` shows what each predicts for patients of a fourth
-hospital, which no model has seen, beside what happens to them.
+read. ``docs/images/outcome-KIND.png`` shows what each predicts for patients of a fourth hospital,
+whom no model has seen, beside what happens to them.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def draw_number(model: Model, frame: pd.DataFrame, ax: Axes) -> None:
     if found is None:
         raise SystemExit("the demo holds patients out: take a run of it")
     shown = frame.iloc[:1500]
-    predicted = model.predict(shown)
+    predicted = model.predict_proba(shown)
     jitter = np.random.default_rng(0).uniform(-0.3, 0.3, (2, len(shown)))
     ends = np.array([0.0, predicted.max() + 2])
     for level, alpha in ((95, 0.13), (80, 0.2)):
         reach = getattr(found.total, f"reach_{level}")
         ax.fill_between(
             ends, np.maximum(ends - reach, 0), ends + reach, color=INSIDE, alpha=alpha,
-            linewidth=0, label=f"{level} % of new patients: within {reach:g} days",
+            linewidth=0, label=f"{level} % of new patients: within {reach:.1f} days",
         )  # fmt: skip
     ax.plot(ends, ends, color=INSIDE, linewidth=1)
     ax.plot(predicted + jitter[0], shown["stay"] + jitter[1], ".", color=NEUTRAL, markersize=2)
@@ -78,7 +78,7 @@ def draw_count(model: Model, frame: pd.DataFrame, ax: Axes) -> None:
         rows.append(
             (
                 12 * group["readmissions"].sum() / months.sum(),
-                np.average(model.predict(group), weights=months),
+                np.average(model.predict_proba(group), weights=months),
                 np.average(planted, weights=months),
             )
         )

@@ -15,8 +15,8 @@ from matplotlib.text import Text
 from fedrulefit import plot
 from fedrulefit.core import families
 from fedrulefit.core.families import Words, YesNo
-from fedrulefit.core.families.level_shares import ShareLevels
-from fedrulefit.core.families.levels import LevelWords
+from fedrulefit.core.families.side_shares import ShareLevels
+from fedrulefit.core.families.sides import LevelWords
 from fedrulefit.model import Model
 from fedrulefit.model.publish import tell_changes
 from fedrulefit.report import render_report
