@@ -104,6 +104,7 @@ class Number(Family):
     judge_type = NumberJudge
     least_span = 0.05
     largest_predictor = LARGEST_PREDICTOR
+    newton_leaves = True
     most_curvature = 1.0
 
     def __init__(
