@@ -85,7 +85,8 @@ def sum_up(title: str, found: Mapping[tuple[str, str], Mean]) -> str:
             names = [f"{other} ({join(by)})" for other, by in whom.items()]
             parts.append(f"{word} than {join(names)}")
     silent = sum(is_so == SILENT for is_so in told.values())
-    parts.append(f"in {silent} of {len(told)} comparisons not told apart")
+    if silent:
+        parts.append(f"in {silent} of {len(told)} comparisons {SILENT}")
     return f"- **{title}:** the defaults are {'; '.join(parts)}."
 
 

@@ -1,9 +1,9 @@
 """Writes the results of a study into its page: coverage, defaults, real data.
 
 ``python docs/make_results.py FOLDER`` takes the folder of a full run of ``fedrulefit experiment
-coverage``, ``python -m benchmarks.defaults`` or ``python -m benchmarks.real``, puts what it wrote
-between the page's markers, and copies the rows behind it to ``docs/results``. A quick run is
-refused.
+coverage``, ``python -m benchmarks.defaults`` or ``python -m benchmarks.real``,
+puts what it wrote between the page's markers, and copies the rows behind it to
+``docs/results``. A quick run is refused.
 """
 
 from __future__ import annotations

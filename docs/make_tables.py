@@ -314,6 +314,8 @@ def make_model_fields() -> str:
         "`grid[]`": modelfile.AxisPart,
         '`terms[]` of `kind = "rule"`': modelfile.RulePart,
         "`terms[].conditions[]`": modelfile.ConditionPart,
+        "`terms[].held_out_sides`": modelfile.SidesPart,
+        "`terms[].held_out_sides.inside`, `….outside`": modelfile.SidePart,
         '`terms[]` of `kind = "linear"`': modelfile.LinearPart,
         "`rounding`": modelfile.RoundingPart,
         "`privacy`": modelfile.PrivacyPart,

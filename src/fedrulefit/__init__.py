@@ -12,7 +12,11 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "FederatedRuleFitClassifier": "fedrulefit.estimators",
+    "FederatedRuleFitRegressor": "fedrulefit.estimators",
+    "FederatedRuleFitSurvival": "fedrulefit.estimators",
     "RuleFitClassifier": "fedrulefit.estimators",
+    "RuleFitRegressor": "fedrulefit.estimators",
+    "RuleFitSurvival": "fedrulefit.estimators",
     "Model": "fedrulefit.model",
     "Study": "fedrulefit.study",
     "demo": "fedrulefit.demo",
@@ -21,8 +25,12 @@ _HOMES = {
 
 __all__ = [
     "FederatedRuleFitClassifier",
+    "FederatedRuleFitRegressor",
+    "FederatedRuleFitSurvival",
     "Model",
     "RuleFitClassifier",
+    "RuleFitRegressor",
+    "RuleFitSurvival",
     "Study",
     "__version__",
     "demo",
@@ -31,7 +39,14 @@ __all__ = [
 
 if TYPE_CHECKING:
     from fedrulefit import demo, plot
-    from fedrulefit.estimators import FederatedRuleFitClassifier, RuleFitClassifier
+    from fedrulefit.estimators import (
+        FederatedRuleFitClassifier,
+        FederatedRuleFitRegressor,
+        FederatedRuleFitSurvival,
+        RuleFitClassifier,
+        RuleFitRegressor,
+        RuleFitSurvival,
+    )
     from fedrulefit.model import Model
     from fedrulefit.study import Study
 

@@ -31,7 +31,7 @@ def format_number(value: float, step: float | None = None, digits: int = DIGITS)
 
 
 def format_effect(value: float) -> str:
-    """Return an effect, such as an odds ratio, to two decimals where these say enough.
+    """Return an effect, such as a ratio, to two decimals where these say enough.
 
     Near 1 it has the digits that tell it from 1.
     """

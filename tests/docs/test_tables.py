@@ -87,7 +87,5 @@ def test_every_sum_over_patients_tells_its_unit_and_its_bound() -> None:
             assert f"`{kind.__name__}`" in text
             for name, told in kind.quantities().items():
                 assert told.most
-                shape = told.shape or "one"
-                assert (
-                    f"| `{name}` | {told.formula} | {shape} | {told.unit} | {told.most} |" in text
-                )
+                shape, formula = told.shape or "one", told.formula.replace("|", "\\|")
+                assert f"| `{name}` | {formula} | {shape} | {told.unit} | {told.most} |" in text

@@ -15,10 +15,12 @@ from scipy.stats import binom
 
 from fedrulefit.experiments.coverage.patients import CALIBRATED, MODELS, TOO_SURE, Cell
 from fedrulefit.experiments.coverage.repetitions import (
+    INTERVALS,
     judge_area,
     judge_groups,
     judge_large,
     judge_slope,
+    judge_within,
 )
 
 FALSE_ALARM = 1e-6
@@ -34,6 +36,12 @@ CASES = [
     (judge_slope, 500, 100, 0.95, CALIBRATED),
     (judge_large, 100, 5, 0.8, TOO_SURE),
     (judge_large, 2000, 20, 0.95, CALIBRATED),
+    (judge_within, 500, 20, 0.8, TOO_SURE),
+    (judge_within, 2000, 100, 0.95, CALIBRATED),
+    (INTERVALS["outcome rate inside a rule"], 500, 100, 0.8, CALIBRATED),
+    (INTERVALS["that rate, published"], 2000, 100, 0.8, CALIBRATED),
+    (INTERVALS["difference inside − outside"], 100, 50, 0.6, CALIBRATED),
+    (INTERVALS["that difference, published"], 500, 100, 0.6, CALIBRATED),
 ]
 
 
@@ -80,3 +88,14 @@ def test_the_truth_is_that_of_many_patients(model: str) -> None:
     large = brentq(lambda a: expit(odds + a).sum() - judged.outcome.sum(), -9, 9)
     assert large == pytest.approx(cell.intercept, abs=0.03)
     assert judged.truth.mean() == pytest.approx(0.1, abs=0.002)
+    inside = judged.truth >= cell.rates.cut
+    assert judged.outcome[inside].mean() == pytest.approx(cell.rates.inside, abs=0.005)
+    assert judged.outcome[~inside].mean() == pytest.approx(cell.rates.outside, abs=0.005)
+    assert inside[judged.outcome == 0].mean() == pytest.approx(0.2, abs=0.005)
+
+
+@pytest.mark.parametrize("events", [2, 5])
+def test_of_few_events_subgroups_and_hospitals_tell_nothing(events: int) -> None:
+    cell = Cell(500, events, 0.8, CALIBRATED)
+    for name in ("that rate, published", "that difference, published", "AUC within hospitals"):
+        assert len(draw(INTERVALS[name], cell, 50)) <= 2

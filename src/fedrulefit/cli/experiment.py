@@ -151,16 +151,48 @@ def coverage(
     quick: Quick = False,
 ) -> None:
     """Count how often the 95 % intervals of our measures hold the truth, with few events too."""
-    from fedrulefit.experiments import coverage as study
+    from fedrulefit.experiments.coverage import make_units, write_results
 
+    _count_coverage("coverage", make_units, write_results, output, repetitions, jobs, seed, quick)
+
+
+@app.command(epilog="Example: fedrulefit experiment hospitals --repetitions 1000 --jobs 2")
+@friendly_errors()
+def hospitals(
+    output: Output = Path("hospitals"),
+    repetitions: Annotated[
+        int | None,
+        typer.Option(help="Draws of every setting.", min=2, show_default="1000; 2 with --quick"),
+    ] = None,
+    jobs: Jobs = 2,
+    seed: Seed = 2026,
+    quick: Quick = False,
+) -> None:
+    """Count how often 95 % intervals of a mean over hospitals, and of a further one, hold."""
+    from fedrulefit.experiments.coverage.hospitals import make_units, write_results
+
+    _count_coverage("hospitals", make_units, write_results, output, repetitions, jobs, seed, quick)
+
+
+def _count_coverage(
+    experiment: str,
+    make_units: _MakeUnits,
+    write_results: Callable[[pd.DataFrame, Path], str],
+    output: Path,
+    repetitions: int | None,
+    jobs: int,
+    seed: int,
+    quick: bool,
+) -> None:
+    """Run what is left of a study of coverage, and print its table."""
     tables = []
 
-    def write_results(rows: pd.DataFrame, folder: Path) -> list[Claim]:
-        tables.append(study.write_results(rows, folder))
+    def keep_table(rows: pd.DataFrame, folder: Path) -> list[Claim]:
+        tables.append(write_results(rows, folder))
         return []
 
     draws = repetitions or (2 if quick else 1000)
-    _rerun("coverage", study.make_units, write_results, output, draws, jobs, seed, quick)
+    _rerun(experiment, make_units, keep_table, output, draws, jobs, seed, quick)
     for table in tables:
         stdout().print(Text(table), soft_wrap=True)
 

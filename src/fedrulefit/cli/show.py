@@ -22,14 +22,23 @@ from fedrulefit.model import Model
 from fedrulefit.model.display import fold_little, tell_little
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
-from fedrulefit.model.subgroups import NAMES, Among, tell_patients
+from fedrulefit.model.subgroups import (
+    NAMES,
+    Among,
+    tell_gap,
+    tell_level,
+    tell_patients,
+    tells_levels,
+)
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import STANDS_FOR_SITE, name_rows, tell_rows, tell_stand_ins
-from fedrulefit.numerals import format_effect
 from fedrulefit.protocol.coordinator import STEPS, Progress
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_TOO_FEW = "too few"
+"""What stands for a number behind which too few patients stand."""
 
 _NAMED = 50
 """Covariates that a line names, the most important first."""
@@ -75,7 +84,8 @@ def print_rules(console: Console, model: Model, frame: pd.DataFrame) -> None:
     if frame.empty:
         print_no_rules(console, model)
         return
-    folded = fold_little(frame[model.study.family.words.effect_column])
+    family = model.study.family
+    folded = fold_little(family, frame[family.words.effect_column])
     console.print(rules_table(model, frame[~folded]))
     if folded.any():
         told = tell_little(model, frame.loc[folded, "importance"].to_numpy())
@@ -94,7 +104,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("rule", overflow="fold", ratio=1)
-    words = model.study.family.words
+    family, words = model.study.family, model.study.family.words
     between = ["between sites"] if model.tells_between else []
     for name in (words.effect, "importance", "support", *between):
         table.add_column(name, justify="right", no_wrap=True)
@@ -104,7 +114,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
         support = "linear" if row["kind"] == "linear" else _tell(100 * row["support"], ".0f", " %")
         table.add_row(
             printable(row["rule"]),
-            Text(format_effect(row[words.effect_column]), style=style),
+            Text(family.tell_effect(row[words.effect_column]), style=style),
             f"{100 * row['importance'] / largest:.0f}",
             support,
             *[_tell(100 * row["between_sites"], ".0f", " %") for _ in between],
@@ -113,7 +123,10 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
 
 
 def print_subgroups(console: Console, model: Model, frame: pd.DataFrame, among: Among) -> None:
-    """Print outcome rates inside and outside each rule, and of whom they are."""
+    """Print levels inside and outside each rule, and of whom they are."""
+    if not tells_levels(model):
+        console.print(line(tell_patients(model, among)))
+        return
     label = model.study.outcome.label or model.study.outcome.column
     console.print(Text(f"{printable(label)} inside and outside rules: {NAMES[among]}", "bold"))
     console.print(line(tell_patients(model, among)))
@@ -122,36 +135,34 @@ def print_subgroups(console: Console, model: Model, frame: pd.DataFrame, among: 
 
 
 def _subgroups_table(model: Model, frame: pd.DataFrame) -> Table:
-    """Return outcome rates inside and outside each rule."""
-    form = ".0f" if model.is_rounded else ".1f"  # rounded counts tell no finer
+    """Return levels inside and outside each rule."""
+    levels, coarse = model.study.family.levels, model.is_rounded
+    words = levels.words
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("rule", overflow="fold", ratio=1)
     interval = "\n95 % interval" * bool(frame["low_inside"].notna().any())
-    for name in ("inside", "rate", "outside", "rate", "difference"):
+    gap = words.gap.replace("_", " ")
+    for name in ("inside", words.heading, "outside", words.heading, gap):
         counts = name in ("inside", "outside")
         table.add_column(name if counts else name + interval, justify="right", no_wrap=True)
     for row in frame.to_dict("records"):
         cells = [printable(row["rule"])]
         for side in ("inside", "outside"):
-            ends = row[f"low_{side}"], row[f"high_{side}"]
-            cells += [
-                _tell(row[side], ",.0f"),
-                _tell(100 * row[f"rate_{side}"], form, " %") + _tell_ends(*ends, form),
-            ]
-        ends = row["low_difference"], row["high_difference"]
-        cells.append(_tell(100 * row["difference"], f"+z{form}") + _tell_ends(*ends, form))
+            told, ends = tell_level(row, side, levels, coarse=coarse)
+            cells += [_tell(row[side], ",.0f"), _stack(told and told + words.unit, ends)]
+        cells.append(_stack(*tell_gap(row, levels, coarse=coarse)))
         table.add_row(*cells)
     return table
 
 
-def _tell_ends(low: float, high: float, form: str) -> str:
-    """Return the ends of an interval in percent, on a line of their own; or nothing."""
-    return "" if math.isnan(low) else f"\n{100 * low:z{form}} to {100 * high:z{form}}"
+def _stack(told: str, ends: str) -> str:
+    """Return a number and the ends of its interval, on a line of their own if there are any."""
+    return f"{told or _TOO_FEW}\n{ends}".rstrip()
 
 
 def _tell(value: float, form: str, unit: str = "") -> str:
     """Return a number, or that too few patients stand behind it."""
-    return "too few" if math.isnan(value) else f"{value:{form}}{unit}"
+    return _TOO_FEW if math.isnan(value) else f"{value:{form}}{unit}"
 
 
 def importance_line(model: Model) -> str:
@@ -182,13 +193,14 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
     origin = model.provenance
     digits = 0 if model.is_rounded else 1
     rate = "too few to tell" if origin.events is None else f"{100 * model.rate:.{digits}f} %"
+    rate = f" in {rate}" if model.study.family.counts_events else ""
     warning = warn_exact(model, str(file))
     stand_ins = tell_stand_ins([f"“{model.describe(term)}”" for term in model.stand_ins])
     label = model.study.outcome.label or model.study.outcome.column
     kind = "SYNTHETIC data, " if model.study.synthetic else ""
     return [
         f"{model.study.name}: {kind}{len(origin.sites)} site{'s' * (len(origin.sites) != 1)}, "
-        f"{origin.patients:,.0f} {name_rows(model.study)}, {label} in {rate}.",
+        f"{origin.patients:,.0f} {name_rows(model.study)}, {label}{rate}.",
         f"{len(model.rule_terms)} rules and {len(model.linear_terms)} linear terms "
         f"of {origin.candidates} candidate rules, after {origin.rounds} rounds "
         f"({origin.solver}, λ = {origin.penalty:.3g}{' by cross-validation' * bool(origin.path)}).",

@@ -29,6 +29,8 @@ Departures
 * A leaf holds at least ``min_leaf`` patients (the paper is silent; 1 would let
   a rule point at a single patient).
 * A site with one outcome class has no finite constant to start from: it grows no tree.
+* Where each class has terms of its own, so has it trees: for it against the rest, by the yes/no
+  loss. All classes choose from all rules.
 
 Oracle: a recursive best-first grower over all splits
 (``tests/unit/core/test_boosting.py``).
@@ -37,7 +39,7 @@ Oracle: a recursive best-first grower over all splits
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Final
@@ -156,6 +158,14 @@ def grow_trees(
         Empty where no tree can be grown: nothing to learn (one outcome class, or patients
         who are all the same), or fewer patients than two leaves need.
     """
+    problems = family.tree_problems(outcome)
+    if len(problems) > 1:
+        grow = partial(
+            grow_trees, codes=codes, weights=weights, grid=grid, mean_leaves=mean_leaves,
+            learning_rate=learning_rate, subsample=subsample, min_leaf=min_leaf, rng=rng,
+            n_threads=n_threads, patients=patients,
+        )  # fmt: skip
+        return _share_trees(problems, n_trees, grow)
     leaf_counts = draw_leaf_counts(n_trees, mean_leaves, rng)
     bagging_seed = int(rng.integers(2**31 - 1))
     counted = weights > 0
@@ -190,6 +200,18 @@ def grow_trees(
     read = cache(partial(_read_split, columns, grid))
     dumped = booster.dump_model()["tree_info"]
     return [Tree(_read_node(tree["tree_structure"], read)) for tree in dumped]
+
+
+def _share_trees(
+    problems: Sequence[tuple[Family, Floats]], n_trees: int, grow: Callable[..., list[Tree]]
+) -> list[Tree]:
+    """Return as many trees for each problem as for any other, but for one."""
+    ends = np.arange(len(problems) + 1) * n_trees // len(problems)
+    return [
+        tree
+        for (family, outcome), share in zip(problems, np.diff(ends).tolist(), strict=True)
+        for tree in grow(family, outcome=outcome, n_trees=share)
+    ]
 
 
 def draw_leaf_counts(n_trees: int, mean_leaves: float, rng: np.random.Generator) -> Ints:

@@ -45,7 +45,7 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.core.design import Design
+from fedrulefit.core.class_design import AnyDesign
 from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, Bounds, add_units, round_units
 from fedrulefit.core.layout import Layout
@@ -131,7 +131,7 @@ class GapSums(Sum):
 
 def sum_slopes(
     family: Family,
-    design: Design,
+    design: AnyDesign,
     outcome: Floats,
     weights: Floats,
     predictor: Floats,

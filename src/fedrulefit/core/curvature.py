@@ -11,6 +11,9 @@ mathematics                                       here          shape
 :math:`H_{AA} = \sum w_iℓ''_i\,x_{iA}x_{iA}^⊤`    ``hessian``   upper triangle
 ================================================  ============  ==============
 
+Where each of a patient's predictors has terms of its own, the Hessian is
+:math:`\sum w_i\,∂^2ℓ/∂F_a∂F_b\,x_{ia}x_{ib}^⊤` (:mod:`fedrulefit.core.class_design`).
+
 Oracles: the definitions on a dense matrix (``tests/unit/core/test_curvature.py``), and Python's
 integers, patient by patient (``tests/properties/test_splits.py``).
 """
@@ -23,8 +26,8 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.core.design import Design
+from fedrulefit.core.arrays import Bools, Floats, Ints
+from fedrulefit.core.class_design import AnyDesign
 from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, ROOT_BITS, Bounds, round_units
 from fedrulefit.core.sums import Packing, Sum, quantity
@@ -130,7 +133,7 @@ class CurvatureSums(Sum):
 
 def sum_curvature(
     family: Family,
-    design: Design,
+    design: AnyDesign,
     outcome: Floats,
     weights: Floats,
     folds: Ints,
@@ -148,10 +151,9 @@ def sum_curvature(
         round_units(family.value(point, outcome, scaled), LOSS_BITS).astype(np.int64)
         for point in along
     ]
-    counts = training if new.ndim == 1 else training[:, None]
-    slopes = round_units(family.slope(new, outcome, scaled), FINE_BITS)
-    slope = np.where(counts, slopes, 0.0)
-    curvature = np.where(counts, family.curvature(new, outcome, scaled / bounds.weight), 0.0)
+    slope = round_units(family.slope(new, outcome, scaled), FINE_BITS)
+    curvature = family.curvature(new, outcome, scaled / bounds.weight)
+    slope, curvature = (np.where(_along_rows(training, x), x, 0.0) for x in (slope, curvature))
     active = design.take(query.active)
     return CurvatureSums.packing(query, bounds).pack(
         weight=int(counted[training].sum()),
@@ -161,6 +163,11 @@ def sum_curvature(
         gradient=design.sum_columns(slope, bounds.terms),
         hessian=pack_triangle(active.sum_products(curvature, bounds.terms[query.active])),
     )
+
+
+def _along_rows(rows: Bools, numbers: Floats) -> Bools:
+    """Return what is told of rows such that it goes with numbers of several axes."""
+    return rows.reshape(-1, *[1] * (numbers.ndim - 1))
 
 
 def _along(old: Floats, new: Floats, step: float) -> Floats:

@@ -14,6 +14,11 @@ linear       :math:`β^*_1 … β^*_p`                                  by λ·�
 Nobody else counts on this order. A *term* is a position in the vector, a *place* a position
 among the rules, or among the linear terms.
 
+Where each of a patient's predictors has rules and linear terms of its own (one for each class of
+an outcome), every column stands in the vector once for each: first all baselines, then the rules
+of the first predictor, those of the second and so on, then the linear terms likewise. To whom a
+term belongs, and which column it has, is told by :class:`Owners`.
+
 Oracle: the blocks written out as a list of names (``tests/unit/core/test_layout.py``).
 """
 
@@ -122,6 +127,64 @@ class Layout:
         """Return the layout of a model that has these of the terms."""
         n_rules, n_linear = (int(which(terms).sum()) for which in (self.are_rules, self.are_linear))
         return Layout(len(terms) - n_rules - n_linear, n_rules, n_linear)
+
+
+@dataclass(frozen=True, eq=False)
+class Owners:
+    """Of which predictor each term is, and which column it has, where predictors share no terms.
+
+    Parameters
+    ----------
+    columns : Layout
+        Of the columns that all predictors choose from; the first is of ones.
+    parts : (n_terms,) int64
+        The predictor that each term is part of.
+    at : (n_terms,) int64
+        Its column.
+    """
+
+    columns: Layout
+    parts: Ints
+    at: Ints
+
+    @classmethod
+    def of_each(cls, n_parts: int, n_rules: int, n_linear: int) -> Owners:
+        """Return the owners where each predictor has all columns."""
+        columns = Layout(1, n_rules, n_linear)
+        blocks = [
+            (k, np.arange(block.start, block.stop))
+            for block in (columns.baseline, columns.rules, columns.linear)
+            for k in range(n_parts)
+        ]
+        parts = np.concatenate([np.full(len(block), k) for k, block in blocks])
+        at = np.concatenate([block for _, block in blocks])
+        return cls(columns, parts.astype(np.int64), at.astype(np.int64))
+
+    @property
+    def n_parts(self) -> int:
+        """The predictors of a patient; each has a baseline."""
+        return int((self.at == 0).sum())
+
+    @property
+    def layout(self) -> Layout:
+        """Where baselines, rules and linear terms of all predictors stand in the vector."""
+        among = self.columns.are_rules(self.at), self.columns.are_linear(self.at)
+        return Layout(self.n_parts, *(int(which.sum()) for which in among))
+
+    def spread(self, numbers: Floats) -> Floats:
+        """Return what each column has, shape (n_columns,), for every term that it is."""
+        spread: Floats = numbers[self.at]
+        return spread
+
+    def of_part(self, part: int) -> Ints:
+        """Return the terms of a predictor, increasing: their columns increase, too."""
+        terms: Ints = np.flatnonzero(self.parts == part)
+        return terms
+
+    def take(self, terms: Ints) -> tuple[Owners, Ints]:
+        """Return the owners of some terms, and the columns that they need, increasing."""
+        needed, at = np.unique(self.at[terms], return_inverse=True)
+        return Owners(self.columns.among(needed), self.parts[terms], at.astype(np.int64)), needed
 
 
 def _inside(terms: Ints, block: slice) -> Bools:

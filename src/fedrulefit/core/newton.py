@@ -226,9 +226,19 @@ class Newton:
         residual = kkt_residual(gradient, self._new, self.penalty * self.factors)
         self._point = Point(self._new, float(objectives[-1]), gradient, residual, held)
         self._curved = self._active
-        self._hessian = unpack_triangle(sums.hessian, len(self._active)) / sums.weight
+        self._hessian = self._hold(unpack_triangle(sums.hessian, len(self._active)) / sums.weight)
         if not self.converged:
             self._step()
+
+    def _hold(self, hessian: Floats) -> Floats:
+        """Return the Hessian with a curvature where all baselines move alike, if it has none.
+
+        Else they would drift, by rounding alone; so they go on to add up to 0.
+        """
+        if self.family.own_terms:
+            base = self.layout.baseline
+            hessian[base, base] += float(np.trace(hessian)) / len(hessian)
+        return hessian
 
     def continue_at(self, penalty: float) -> None:
         """Go on from here with another λ; the curvature known here is used."""

@@ -1,9 +1,11 @@
-r"""Outcome rates inside and outside rules, of patients that the rules were not learnt from.
+r"""Outcomes inside and outside rules, of patients that the rules were not learnt from.
 
 Paper, figure 3 (subgroups).
 
-In: rules, and patients that were held out. Out: their counts inside each rule; rates, and how
-far they differ, with 95 % intervals. Leaves the site: the :class:`SubgroupSums`.
+In: rules, and patients that were held out. Out: their counts inside each rule, and the sums of
+what the outcome's family tallies; of yes/no outcomes the rates, and how far they differ, with
+95 % intervals (of others: :mod:`fedrulefit.core.families.levels`). Leaves the site: the
+:class:`SubgroupSums`.
 
 Departure: the paper's rates are of the patients that the rules were learnt from. Rules are
 chosen, among thousands, because rates differ there: so these differences are too large, and no
@@ -14,7 +16,7 @@ chose the rule; each interval is for its own rule.
 mathematics                                           here                        shape
 ====================================================  ==========================  =========
 :math:`n_k = \sum w r_k,\; e_k = \sum w y r_k`        :class:`SubgroupSums`       (n_rules,)
-:math:`e_k/n_k,\; (e - e_k)/(n - n_k)`                :class:`Contrast`           scalar
+:math:`e_k/n_k,\; (e - e_k)/(n - n_k)`                :func:`contrast`            scalar
 :math:`s^2/12`: variance of rounding to multiples     :func:`contrast`            scalar
 ====================================================  ==========================  =========
 
@@ -28,13 +30,14 @@ Oracle: counting one by one, and simulated coverage (``tests/unit/core/test_subg
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
+from fedrulefit.core.families.base import Family
+from fedrulefit.core.families.levels import UNKNOWN, Contrast, MeasuredLevels, Sides
 from fedrulefit.core.fixed import round_units
 from fedrulefit.core.shares import effective_size, newcombe, wilson
 from fedrulefit.core.sums import Packing, Sum, quantity
@@ -42,51 +45,68 @@ from fedrulefit.core.sums import Packing, Sum, quantity
 
 @dataclass(frozen=True, eq=False)
 class SubgroupSums(Sum):
-    """Weighted counts of patients that were held out.
+    """Weighted counts and tallies of patients that were held out.
 
     They are exact: of a rule that a single held-out patient satisfies, whoever reads the total
     over sites learns that patient's outcome, as from a bin of the scores that holds one.
 
     Parameters
     ----------
-    inside, events_inside : (n_rules,) float64
-        Patients who satisfy each rule, and those of them with the outcome.
+    inside : (n_rules,) float64
+        Patients who satisfy each rule.
+    tallies_inside : (n_tallies·n_rules,) float64
+        What the outcome's family tallies of them, one tally after another; of yes/no outcomes
+        those with the outcome.
+    whole : (n_whole,) float64
+        All patients, and their tallies; empty where the sums of the evaluation tell them, as
+        of yes/no outcomes.
     """
 
     inside: Floats = quantity("Σ w·r_k of the held-out patients", shape="n_rules")
-    events_inside: Floats = quantity("Σ w·y·r_k of the held-out patients", shape="n_rules")
+    tallies_inside: Floats = quantity(
+        "Σ w·z_j·r_k of the held-out patients, z the family's tallies", shape="n_tallies·n_rules"
+    )
+    whole: Floats = quantity("Σ w and Σ w·z_j of the held-out patients", shape="n_whole")
 
     @classmethod
-    def packing(cls, n_rules: int) -> Packing[SubgroupSums]:
+    def packing(cls, n_rules: int, family: Family) -> Packing[SubgroupSums]:
         """Return how the numbers lie."""
-        return Packing(cls, {"n_rules": n_rules})
+        n_tallies = family.n_tallies
+        n_whole = 1 + n_tallies if isinstance(family.levels, MeasuredLevels) else 0
+        sizes = {"n_rules": n_rules, "n_tallies": n_tallies, "n_whole": n_whole}
+        return Packing(cls, sizes)
 
 
-def sum_subgroups(design: Design, outcome: Floats, weights: Floats) -> Ints:
+def sum_subgroups(design: Design, outcome: Floats, weights: Floats, family: Family) -> Ints:
     """Return a site's :class:`SubgroupSums` for the rules of a design, in whole units."""
-    at, units = design.layout, round_units(weights)
-    ones = np.ones(at.n_terms)
-    inside, events = (design.sum_columns(part, ones)[at.rules] for part in (units, units * outcome))
-    return SubgroupSums.packing(at.n_rules).pack(inside=inside, events_inside=events)
+    units = round_units(weights)
+    # Each patient's part is rounded, so that no sum tells how patients are spread over sites.
+    tallies = np.rint(units[:, None] * family.tallies(outcome))
+    packing = SubgroupSums.packing(design.layout.n_rules, family)
+    everybody = np.column_stack([units, tallies]).astype(np.int64).sum(axis=0)
+    return packing.pack(
+        inside=count_inside(design, units),
+        tallies_inside=np.concatenate([count_inside(design, part) for part in tallies.T]),
+        whole=everybody[: packing.lengths["whole"]],
+    )
 
 
-@dataclass(frozen=True)
-class Contrast:
-    """Rates inside and outside a rule, and inside − outside, each with its 95 % interval."""
-
-    rate_inside: float
-    low_inside: float
-    high_inside: float
-    rate_outside: float
-    low_outside: float
-    high_outside: float
-    difference: float
-    low_difference: float
-    high_difference: float
+def count_inside(design: Design, units: Floats) -> Ints:
+    """Return whole units added up inside each rule, shape (n_rules,)."""
+    at = design.layout
+    return design.sum_columns(units, np.ones(at.n_terms))[at.rules]
 
 
-UNKNOWN = Contrast(*[math.nan] * 9)
-"""Where there is nobody to compare."""
+def find_sides(sums: SubgroupSums, levels: MeasuredLevels) -> list[Sides]:
+    """Return what is known inside and outside each rule."""
+    inside = np.vstack([sums.inside, sums.tallies_inside.reshape(-1, len(sums.inside))])
+    outside = sums.whole[:, None] - inside
+    return [
+        (levels.find(float(n), own), levels.find(float(rest), others))
+        for n, own, rest, others in zip(
+            inside[0], inside[1:].T, outside[0], outside[1:].T, strict=True
+        )
+    ]
 
 
 def contrast(
@@ -116,13 +136,13 @@ def contrast(
     low, high = wilson(rates, sizes)
     gap_low, gap_high = newcombe(rates[0], sizes[0], rates[1], sizes[1], covariance)
     return Contrast(
-        rate_inside=float(rates[0]),
+        level_inside=float(rates[0]),
         low_inside=float(low[0]),
         high_inside=float(high[0]),
-        rate_outside=float(rates[1]),
+        level_outside=float(rates[1]),
         low_outside=float(low[1]),
         high_outside=float(high[1]),
-        difference=float(rates[0] - rates[1]),
-        low_difference=float(gap_low),
-        high_difference=float(gap_high),
+        gap=float(rates[0] - rates[1]),
+        low_gap=float(gap_low),
+        high_gap=float(gap_high),
     )

@@ -78,10 +78,11 @@ class Earlier:
         return replace(fitted, model=model)
 
     def _check_asked(self, study: Study, tables: Mapping[str, Table]) -> None:
-        """Refuse other columns, classes or sites."""
+        """Refuse other columns, outcomes or sites."""
+        outcome = "classes" if study.outcome.kind == "yes/no" else "outcome's facts"
         for name, before, now in (
             ("columns", self.study.covariates, study.covariates),
-            ("classes", self.study.outcome, study.outcome),
+            (outcome, self.study.outcome, study.outcome),
             ("weights", self.study.weight, study.weight),
             ("patients", self.study.patient, study.patient),
             ("sites", set(self.ledgers), set(tables)),
@@ -96,10 +97,14 @@ class Earlier:
         """Refuse other patients, as far as their number tells."""
         before, now = self.model.provenance, model.provenance
         if (before.patients, before.events) != (now.patients, now.events):
+            told = [f"{now.patients:g} patients", f"{before.patients:g}"]
+            if before.events is not None and now.events is not None:
+                words = self.study.family.words.with_outcome
+                told[0] += f", {now.events:g} of them {words},"
+                told[1] += f" and {before.events:g}"
             raise DataError(
-                f"{now.patients:g} patients, {now.events:g} of them with the outcome, are not "
-                f"those of the fit ({before.patients:g} and {before.events:g}): give "
-                "'with_penalty' what 'fit' was given, or call 'fit'"
+                f"{told[0]} are not those of the fit ({told[1]}): give 'with_penalty' what 'fit' "
+                "was given, or call 'fit'"
             )
 
 

@@ -1,20 +1,23 @@
-"""What both estimators share: from X, y and weights to a fitted model, and to predictions.
+"""What all estimators share: from X, y and weights to a fitted model, and to predictions.
 
 In: what scikit-learn's users give. Out: a study and a table, which the embedded engine fits, and
-the attributes of a fitted estimator. What is read of X is in ``reading.py``, of y and sites in
-``targets.py``; the terms as columns and coefficients are in ``linear.py``.
+the attributes of a fitted estimator. An estimator is this with two more parts: what is learnt
+(``classification.py``, ``regression.py``, ``survival.py``) and where the patients are
+(``places.py``). What is read of X is in ``reading.py``, of sites and patients in ``targets.py``;
+the terms as columns and coefficients are in ``linear.py``.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import (
@@ -41,9 +44,10 @@ from fedrulefit.estimators.reading import (
 )
 from fedrulefit.estimators.repeated import check_repeated, declare_patient, rows_each
 from fedrulefit.estimators.targets import (
+    Target,
     check_folds,
-    encode_classes,
-    name_event,
+    check_kind,
+    encode_outcome,
     read_patients,
     read_sites,
 )
@@ -51,13 +55,15 @@ from fedrulefit.estimators.telling import tell_progress
 from fedrulefit.estimators.weights import PatientWeights, weigh_patients
 from fedrulefit.privacy.mechanisms import Noise
 from fedrulefit.study import (
-    Outcome,
+    Level,
     Settings,
     Study,
     Weight,
     override_settings,
     resolve_settings,
 )
+from fedrulefit.study.outcomes import AnyOutcome
+from fedrulefit.table.outcome import find_events
 from fedrulefit.table.patients import Table
 from fedrulefit.table.sources import Source
 
@@ -65,11 +71,102 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
-    """What both estimators share; not for use by itself."""
+class RuleFitBase(TermsMixin, BaseEstimator):
+    """What all estimators share; not for use by itself.
+
+    Parameters
+    ----------
+    study : Study, optional
+        Declares public ranges, levels and units, and the outcome. Without one they are read
+        off X and y, which no ε covers; the model's privacy bill says so.
+    categorical : list of str or int, optional
+        Columns, by name or position, whose values are levels in no order, such as the codes of
+        a blood group. pandas' categories, text and booleans are read as such by themselves;
+        numbers are numbers.
+    ordered : dict of str or int to list, optional
+        Columns whose values are levels in an order, with all of them, the lowest first:
+        ``{"nyha": ["I", "II", "III", "IV"]}``. pandas' ordered categories are so by themselves.
+    missing : dict of str or int to list, or list, optional
+        Codes that stand for a missing value, by column: ``{"gcs": [-9, "unknown"]}``; or of
+        all columns: ``[-9]``. NaN, None and empty text always do.
+    preset : {"default", "paper"}, optional
+        Named settings, see :data:`fedrulefit.study.PRESETS`.
+    n_jobs : int, optional
+        Sites that work at the same time; -1 for one per core.
+    random_state : int, RandomState or None
+        Gives the setting `seed`: of leaf counts, subsamples, folds and held-out patients,
+        never of privacy noise.
+    verbose : int
+        1 prints a line for each phase of the fit, 2 one for each round.
+
+    Attributes
+    ----------
+    model_ : Model
+    rules_ : DataFrame
+        See :meth:`Model.rules_frame`: a row per term, most important first.
+    feature_importances_ : (n_features,) float64
+        In the order of X's columns; they sum to 1.
+    variable_importance_ : Series
+        The same on the scale of F (paper 2.3).
+    candidates_ : tuple of Rule
+        The rules that the fit could choose from.
+    history_ : (n_rounds,) float64
+        Penalised mean loss, round by round.
+    ledgers_ : dict of str to tuple of Release
+        What left each site.
+    study_ : Study
+    n_iter_ : int
+        Rounds of communication.
+    n_features_in_ : int
+    feature_names_in_ : array of str, where X had names
+    """
+
+    _kinds: ClassVar[tuple[str, ...]]
+    """Kinds of outcomes that are learnt: of a study, if there is one."""
 
     _earlier: Earlier | None = None
     """The fit that this one goes on from; only while it fits."""
+
+    def __init__(
+        self,
+        *,
+        study: Study | None = None,
+        categorical: Sequence[str | int] | None = None,
+        ordered: Mapping[str | int, Sequence[Level]] | None = None,
+        missing: Mapping[str | int, Sequence[Level]] | Sequence[Level] | None = None,
+        preset: str | None = None,
+        n_jobs: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        **settings: Any,
+    ) -> None:
+        self.study = study
+        self.categorical = categorical
+        self.ordered = ordered
+        self.missing = missing
+        self.preset = preset
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        for name, value in settings.items():
+            setattr(self, name, value)
+
+    # --- what is learnt ---------------------------------------------------------------------
+
+    def _read_target(self, y: Any, **parts: Any) -> Target:
+        """Return y, and what else is told of the outcome, by role."""
+        raise NotImplementedError
+
+    def _declare_outcome(self, column: str, target: Target) -> AnyOutcome:
+        """Return what is public of an outcome that no study declares."""
+        raise NotImplementedError
+
+    def _weigh(self, given: Floats | None, target: Target) -> PatientWeights | None:
+        """Return what each row counts; None where all count 1."""
+        del target
+        return weigh_patients(given, study=self.study)
+
+    # --- where the patients are -------------------------------------------------------------
 
     def _more_settings(self) -> dict[str, Any]:
         return {}
@@ -84,35 +181,53 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
     def _noise(self, site: str) -> Noise | None:
         return None
 
-    def _fit(self, X: Any, y: Any, sites: Any, sample_weight: Any, patients: Any) -> Any:
+    # --- the fit ----------------------------------------------------------------------------
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sites: Any = None,
+        sample_weight: Any = None,
+        patients: Any = None,
+        **parts: Any,
+    ) -> Self:
+        """Learn; `parts` are what else is told of the outcome, such as an exposure."""
         check_study(self.study)
+        check_kind(self.study, self._kinds, asker=self)
         given: Floats | None = None
         if sample_weight is not None:
             given = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
         values = self._read_training(X, given)
-        self.classes_, outcome = encode_classes(y, asker=self)
-        check_consistent_length(values, outcome)
-        labels = read_sites(sites, len(values))
-        weighed = weigh_patients(given, self.class_weight, self.classes_, outcome, study=self.study)
+        target = self._read_target(y, **parts)
+        check_consistent_length(values, *target.values())
+        labels, whose = read_sites(sites, len(values)), read_patients(patients, len(values))
+        weighed = self._weigh(given, target)
         weights = np.ones(len(values)) if weighed is None else weighed.values
         counted = weights > 0
-        labels, whose = labels[counted], read_patients(patients, len(values))
-        table = Table(values, outcome, weights, whose).take(counted)
+        labels = labels[counted]
+        table = Table(values, None, weights, whose).take(counted)
+        target = {role: part[counted] for role, part in target.items()}
+        study = self._study(weighed, rows_each(table.patients, labels), target)
+        table = replace(table, outcome=encode_outcome(target, study))
         if whose is None:
             check_repeated(table)
-        study = self._study(weighed, rows_each(table, labels))
         if self._earlier is None:
             study = self._planned(study)
             _warn_of_width(study, table.weights.sum(), len(np.unique(labels)))
         if study.settings.penalty == "cv":
-            check_folds(table.people.outcome, study.settings.folds)
+            check_folds(table, study)
         self._learn(study, table, labels)
         return self
 
     def _learn(self, study: Study, table: Table, labels: npt.NDArray[np.str_]) -> None:
-        tables = {name: table.take(labels == name) for name in np.unique(labels).tolist()}
+        tables = {
+            name: _tell_events(table.take(labels == name), study)
+            for name in np.unique(labels).tolist()
+        }
         tell = tell_progress(type(self).__name__, self.verbose)
         if self._earlier is not None:
             fitted = self._earlier.fit_again(
@@ -141,10 +256,12 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
     def _check_converged(self, settings: Settings) -> None:
         residual = self.model_.provenance.certificate.residual
         if settings.solver == "exact" and residual > settings.tolerance:
+            separable = self.study_.family.separated > -np.inf
+            where = " where the outcomes are separated perfectly" if separable else ""
             warnings.warn(
                 f"the exact solver stopped at a residual of {residual:.2g}, above 'tolerance' "
                 f"({settings.tolerance:g}): raise 'max_rounds' (now {settings.max_rounds}), or use "
-                "a larger 'penalty' where the outcomes are separated perfectly",
+                f"a larger 'penalty'{where}",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -162,7 +279,7 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
         """Return X with a name for each column, for the model to read like any table."""
         return name_columns(X, list(self.study_.covariates), asker=self, reset=False)
 
-    def _study(self, weighed: PatientWeights | None, max_rows: int | None) -> Study:
+    def _study(self, weighed: PatientWeights | None, max_rows: int | None, target: Target) -> Study:
         covariates = self._covariates if self.study is None else self.study.covariates
         weight, patient = None, declare_patient(self.study, max_rows, covariates)
         if weighed is not None:
@@ -179,14 +296,10 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
             if patient is not None and self.study.patient is None:
                 facts |= {"patient": patient, "ranges_from_data": True}
             return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
-        negative, positive = (str(label) for label in self.classes_)
-        column = unused_name("outcome", covariates)
-        label = name_event(self.classes_, column)
-        outcome = Outcome(column=column, positive=positive, negative=negative, label=label)
         return Study(
             name=type(self).__name__,
             ranges_from_data=True,
-            outcome=outcome,
+            outcome=self._declare_outcome(unused_name("outcome", covariates), target),
             covariates=dict(covariates),
             weight=weight,
             patient=patient,
@@ -247,38 +360,18 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
             del copy._earlier
         return copy
 
-    def decision_function(self, X: Any) -> Floats:
-        """Return the linear predictor F(x), the logarithm of the odds, shape (n_rows,)."""
+    def _predictor(self, X: Any) -> Floats:
+        """Return F(x), shape (n_rows,); NaN where there is no prediction."""
         check_is_fitted(self)
         return self.model_.decision_function(self._columns(X))
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities of either class, shape (n_rows, 2).
-
-        They are those of ``model_``, row by row: NaN where a value that the study does not
-        foresee leaves no prediction.
-        """
-        check_is_fitted(self)
-        positive = self.model_.predict_proba(self._columns(X))
-        return np.column_stack([1 - positive, positive])
 
     def predict_frame(self, X: Any) -> pd.DataFrame:
         """Return every patient's prediction, and what is unusual about the patient.
 
-        As :meth:`fedrulefit.Model.predict_frame`, for the event, the larger label.
+        As :meth:`fedrulefit.Model.predict_frame`.
         """
         check_is_fitted(self)
         return self.model_.predict_frame(self._columns(X))
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the more probable class, shape (n_rows,); None where there is no prediction."""
-        predictor = self.decision_function(X)
-        predicted: npt.NDArray[Any] = self.classes_[(predictor > 0).astype(np.intp)]
-        refused = np.isnan(predictor)
-        if refused.any():
-            predicted = predicted.astype(object)
-            predicted[refused] = None
-        return predicted
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
@@ -286,7 +379,6 @@ class RuleFitBase(TermsMixin, ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.classifier_tags.multi_class = False
         return tags
 
 
@@ -304,3 +396,8 @@ def _threads(n_jobs: int | None) -> int:
     if n_jobs is None:
         return 1
     return n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)
+
+
+def _tell_events(table: Table, study: Study) -> Table:
+    """Return a site's table with which rows count as with the outcome, as a hospital tells it."""
+    return replace(table, events=find_events(table.outcome, table.weights, study))

@@ -1,9 +1,10 @@
 """A fitted estimator's terms: columns, coefficients and importances, as scikit-learn has them.
 
-A RuleFit is a logistic regression on columns that it made itself: its rules and linear terms. So a
-fitted estimator also is a transformer to these columns, and ``coef_`` and ``intercept_`` are those
-of a linear classifier on them. What counts the columns of X (``feature_importances_``,
-``variable_importance_``) is in the order of X.
+A RuleFit is a regression on columns that it made itself: its rules and linear terms. So a fitted
+estimator also is a transformer to these columns, and ``coef_`` and ``intercept_`` are those of a
+linear model on them: of a classifier as scikit-learn's linear classifiers have them, of others
+one-dimensional, and on the scale of what is predicted. What counts the columns of X
+(``feature_importances_``, ``variable_importance_``) is in the order of X.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class TermsMixin(TransformerMixin):
         A rule is 1 where it holds and 0 elsewhere. A linear term is as the model uses it:
         winsorised, centred, in spreads. Candidates with a coefficient of 0 are left out.
         Rows are read as for a prediction; a patient who gets none has NaN.
-        ``transform(X) @ coef_[0] + intercept_[0]`` is :meth:`decision_function`.
+        Times `coef_`, plus `intercept_`, they are the linear predictor of a patient: it grows
+        with what is predicted.
 
         Parameters
         ----------
@@ -79,9 +81,10 @@ class TermsMixin(TransformerMixin):
 
     @property
     def coef_(self) -> Floats:
-        """Coefficients of the terms, in the order of :meth:`transform`, shape (1, n_terms).
+        """Coefficients of the terms, in the order of :meth:`transform`.
 
-        Not one per column of X: scikit-learn's feature selectors get `feature_importances_`.
+        Shape (n_terms,), of a classifier (1, n_terms). Not one per column of X: scikit-learn's
+        feature selectors get `feature_importances_`.
         """
         check_is_fitted(self)
         # With ``importance_getter="auto"`` selectors take coef_ first, for one number per column
@@ -91,13 +94,22 @@ class TermsMixin(TransformerMixin):
                 "coef_ has one entry per term, not per column of X: use "
                 "importance_getter='feature_importances_'"
             )
-        return np.array([[term.coefficient for term in self.model_.terms]], dtype=np.float64)
+        terms = [term.coefficient for term in self.model_.terms]
+        return self._show_coefficients(np.array(terms, dtype=np.float64))
 
     @property
-    def intercept_(self) -> Floats:
-        """The intercept, shape (1,)."""
+    def intercept_(self) -> Any:
+        """The intercept: a float, of a classifier of shape (1,)."""
         check_is_fitted(self)
-        return np.array([self.model_.intercept])
+        return self._show_intercept(self.model_.intercept)
+
+    def _show_coefficients(self, coefficients: Floats) -> Floats:
+        """Return coefficients of F, shape (n_terms,), as this kind of estimator has them."""
+        return coefficients
+
+    def _show_intercept(self, intercept: float) -> Any:
+        """Return the intercept of F, as this kind of estimator has it."""
+        return intercept
 
     @property
     def feature_importances_(self) -> Floats:

@@ -1,14 +1,15 @@
-"""The settings of a study as parameters of an estimator.
+"""The parameters of an estimator: those of its parts, and the settings of a study.
 
 scikit-learn reads an estimator's parameters off the signature of its ``__init__``.
 :func:`takes_settings` makes that signature, and the docstring's list of parameters, from
-the fields of :class:`fedrulefit.study.Settings`.
+the classes that the estimator is made of and the fields of :class:`fedrulefit.study.Settings`.
 """
 
 from __future__ import annotations
 
 import inspect
 import operator
+import re
 import textwrap
 import types
 import typing
@@ -23,7 +24,10 @@ from fedrulefit.study import Settings, describe_settings
 C = TypeVar("C", bound=type)
 
 _PLACE = "**settings"
-"""Stands in the written docstring where the settings are listed in the finished one."""
+"""Stands in the written docstring where parameters are listed in the finished one."""
+
+_FITTED = "**attributes"
+"""The same, of what a fitted estimator has."""
 
 
 def takes_settings(
@@ -31,8 +35,9 @@ def takes_settings(
 ) -> Callable[[C], C]:
     """Return a decorator that gives an estimator one parameter per setting.
 
-    The ``__init__`` as written has the estimator's own parameters, keyword-only, and
-    ``**settings``. It is handed every setting, None where it was not given.
+    Each ``__init__`` as written has the parameters that its class adds, keyword-only, and
+    ``**settings``, which it hands on. The last is handed every setting, None where it was not
+    given. The docstring of each class lists what it adds.
 
     Parameters
     ----------
@@ -43,7 +48,7 @@ def takes_settings(
 
     def decorate(cls: C) -> C:
         written: Callable[..., None] = cls.__init__  # type: ignore[misc]
-        signature = add_settings(inspect.signature(written), elsewhere, settings)
+        signature = add_settings(_join_signatures(cls), elsewhere, settings)
         taken = [name for name in settings.model_fields if name not in elsewhere]
 
         @wraps(written)
@@ -55,10 +60,41 @@ def takes_settings(
 
         init.__signature__ = signature  # type: ignore[attr-defined]
         cls.__init__ = init  # type: ignore[misc]
-        cls.__doc__ = list_settings(inspect.getdoc(cls) or "", elsewhere, settings)
+        cls.__doc__ = _list_inherited(cls, _PLACE, "Parameters", keep=True)
+        cls.__doc__ = _list_inherited(cls, _FITTED, "Attributes")
+        cls.__doc__ = list_settings(cls.__doc__, elsewhere, settings)
         return cls
 
     return decorate
+
+
+def _writers(cls: type) -> list[type]:
+    """Return the classes that an estimator is made of, the most general first."""
+    return [base for base in reversed(cls.__mro__) if "__init__" in vars(base)][1:]
+
+
+def _join_signatures(cls: type) -> inspect.Signature:
+    """Return the signature with the parameters of all classes that `cls` is made of."""
+    found: dict[str, Parameter] = {}
+    for base in _writers(cls):
+        found |= inspect.signature(vars(base)["__init__"]).parameters
+    return inspect.Signature(sorted(found.values(), key=lambda parameter: parameter.kind))
+
+
+def _list_inherited(cls: type, place: str, section: str, *, keep: bool = False) -> str:
+    """Return the docstring with a section of those of all bases at a place; `keep` the place."""
+    doc = inspect.getdoc(cls) or ""
+    listed = [_read_section(base, section) for base in _writers(cls) if base is not cls]
+    lines = [*filter(None, listed), *([place] if keep else [])]
+    return doc.replace(place, "\n".join(lines))
+
+
+def _read_section(cls: type, section: str) -> str:
+    """Return the entries of a section of a class's own docstring."""
+    doc = inspect.cleandoc(cls.__doc__ or "")
+    start = rf"^{section}\n-+\n"
+    found = re.search(rf"{start}(.*?)(?=\n\n|\Z)", doc, flags=re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
 
 
 def add_settings(

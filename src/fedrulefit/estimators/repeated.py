@@ -12,6 +12,7 @@ from collections.abc import Container
 import numpy as np
 import numpy.typing as npt
 
+from fedrulefit.core.arrays import Ints
 from fedrulefit.core.people import count_rows_each
 from fedrulefit.errors import DataError
 from fedrulefit.estimators.reading import unused_name
@@ -20,11 +21,11 @@ from fedrulefit.table.patients import Table
 from fedrulefit.table.repeats import count_repeats
 
 
-def rows_each(table: Table, labels: npt.NDArray[np.str_]) -> int | None:
+def rows_each(patients: Ints | None, labels: npt.NDArray[np.str_]) -> int | None:
     """Return the most rows that one patient has at one site; None where nothing says whose."""
-    if table.patients is None:
+    if patients is None:
         return None
-    sites = (table.take(labels == name).patients for name in np.unique(labels))
+    sites = (patients[labels == name] for name in np.unique(labels))
     return max(map(count_rows_each, sites), default=1)
 
 

@@ -40,57 +40,67 @@ class PatientWeights:
     from_data: bool
 
 
-def weigh_patients(
-    sample_weight: Floats | None,
-    class_weight: ClassWeight,
-    classes: npt.NDArray[Any],
-    outcome: Floats,
-    *,
-    study: Study | None,
-) -> PatientWeights | None:
-    """Return what each patient counts; None where all count 1.
+def weigh_patients(sample_weight: Floats | None, *, study: Study | None) -> PatientWeights | None:
+    """Return what each row counts; None where all count 1.
 
     Parameters
     ----------
     sample_weight : (n_rows,) float64, optional
-    class_weight : mapping of class to float, "balanced" or None
-        "balanced" gives both classes half of the total weight, of all sites together.
-    classes : (2,) array
-    outcome : (n_rows,) float64
-        1.0 for the second class.
     study : Study or None
         May declare the largest sample weight.
     """
     declared = None if study is None else study.weight
-    if declared is not None and sample_weight is None:
-        raise DataError("the study has patient weights: pass them as sample_weight")
-    if sample_weight is None and class_weight is None:
+    if sample_weight is None:
+        if declared is not None:
+            raise DataError("the study has patient weights: pass them as sample_weight")
         return None
-    own = np.ones(len(outcome)) if sample_weight is None else sample_weight
-    most = 1.0 if sample_weight is None else float(own.max()) or 1.0
+    most = float(sample_weight.max()) or 1.0
     if declared is not None:
         if most > declared.max:
             raise DataError(f"a weight is above the study's public bound {declared.max:g}")
         most = declared.max
-    by_class = _weigh_classes(class_weight, classes, outcome, own)
+    return PatientWeights(sample_weight, most, from_data=declared is None)
+
+
+def weigh_by_class(
+    own: PatientWeights | None,
+    class_weight: ClassWeight,
+    classes: npt.NDArray[Any],
+    places: Floats,
+) -> PatientWeights | None:
+    """Return what each row counts, times the weight of its class; None where all count 1.
+
+    Parameters
+    ----------
+    own : PatientWeights or None
+        Without that of the class.
+    class_weight : mapping of class to float, "balanced" or None
+        "balanced" gives both classes half of the total weight, of all sites together.
+    classes : (2,) array
+    places : (n_rows,) float64
+        Of each row's class among them.
+    """
+    if class_weight is None:
+        return own
+    if own is None:
+        own = PatientWeights(np.ones(len(places)), 1.0, from_data=False)
+    by_class = _weigh_classes(class_weight, classes, places, own.values)
     return PatientWeights(
-        own * by_class[outcome.astype(np.intp)],
-        most * (float(by_class.max()) or 1.0),
-        from_data=class_weight == "balanced" or (sample_weight is not None and declared is None),
+        own.values * by_class[places.astype(np.intp)],
+        own.largest * (float(by_class.max()) or 1.0),
+        from_data=class_weight == "balanced" or own.from_data,
     )
 
 
 def _weigh_classes(
-    class_weight: ClassWeight, classes: npt.NDArray[Any], outcome: Floats, own: Floats
+    class_weight: ClassWeight, classes: npt.NDArray[Any], places: Floats, own: Floats
 ) -> Floats:
     """Return the weight of either class, shape (2,)."""
     if class_weight == "balanced":
-        totals = np.bincount(outcome.astype(np.intp), own, minlength=2)
+        totals = np.bincount(places.astype(np.intp), own, minlength=2)
         if not totals.min() > 0:
             raise ValueError("no patient of one class has a weight above 0: nothing to learn")
         return np.asarray(own.sum() / (2 * totals), dtype=np.float64)
-    if class_weight is None:
-        return np.ones(2)
     if not isinstance(class_weight, Mapping):
         raise ValueError(f"class_weight must be None, 'balanced' or a dict, not {class_weight!r}")
     known = classes.tolist()

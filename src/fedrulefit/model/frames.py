@@ -79,15 +79,22 @@ def subgroups_frame(
             "among": NAMES[among],
             "inside": one.inside,
             "outside": one.outside,
-            **asdict(one.rates),
+            **asdict(one.levels),
         }
         for one in found
     ]
     columns = [*["site"] * by_site, "rule", "among"]
-    columns += ["inside", "rate_inside", "low_inside", "high_inside"]
-    columns += ["outside", "rate_outside", "low_outside", "high_outside"]
-    columns += ["difference", "low_difference", "high_difference"]
-    return pd.DataFrame(rows, columns=columns)
+    for side in ("inside", "outside"):
+        columns += [side, f"level_{side}", f"low_{side}", f"high_{side}"]
+    frame = pd.DataFrame(rows, columns=[*columns, "gap", "low_gap", "high_gap"])
+    return frame.rename(columns=name_levels(model))
+
+
+def name_levels(model: Model) -> dict[str, str]:
+    """Return how the family names the columns of levels, and of what is between two."""
+    words = model.study.family.levels.words
+    sides = {f"level_{side}": f"{words.level}_{side}" for side in ("inside", "outside")}
+    return sides | {f"{end}gap": f"{end}{words.gap}" for end in ("", "low_", "high_")}
 
 
 def importance_frame(model: Model) -> pd.DataFrame:

@@ -18,7 +18,9 @@ certificate            two digits
 results per site       as counts; none where one site has too few
 distribution           shares as counts, of the patients; small ones told together, or as 0
 evaluation             merged bins, rounded counts, measures to three decimals
-held-out inside rules  as counts, and never fewer than five in a cell of the table rule × outcome
+held-out inside rules  as counts, and never fewer than five in a cell of the table rule × outcome;
+                       levels as their family publishes them
+                       (:class:`~fedrulefit.core.families.levels.MeasuredLevels`)
 validation             each site's measures as counts; a site with too few is only named: no
                        total over sites is told that would tell its own
 =====================  ==================================================================
@@ -49,6 +51,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import Family
+from fedrulefit.core.families.levels import MeasuredLevels, Sides
 from fedrulefit.core.grid import RULE_SPREAD
 from fedrulefit.core.rounding import (
     EXACT,
@@ -214,10 +217,19 @@ def _hide_few_held_out(model: Model, rounding: Rounding, unit: float) -> Model:
         if told is None or (found is not None and _smallest(*found, whole) < least):
             found = None
         by_site = term.held_out_by_site if told is not None and told.sites else ()
-        return replace(term, held_out=found, held_out_by_site=by_site)
+        sides = None if told is None else _publish_sides(term, model.study.family, rounding, unit)
+        return replace(term, held_out=found, held_out_by_site=by_site, sides=sides)
 
     terms = (hide(term) if isinstance(term, RuleTerm) else term for term in model.terms)
     return replace(model, terms=tuple(terms))
+
+
+def _publish_sides(term: RuleTerm, family: Family, rounding: Rounding, unit: float) -> Sides | None:
+    """Return what may be told of held-out patients on both sides of a rule."""
+    levels = family.levels
+    if term.sides is None or not isinstance(levels, MeasuredLevels):
+        return None
+    return levels.publish(term.sides, rounding, unit)
 
 
 def _total(found: Any) -> Counts:
@@ -294,13 +306,19 @@ class _Cells:
         self, counts: Sequence[Counts], whole: Sequence[Counts] | None = None
     ) -> tuple[Counts, ...]:
         """Return the sites' counts, rounded; nothing where a cell of one site is too small."""
-        cells = [cell for patients, events in counts for cell in (events, patients - events)]
-        if whole is not None:
-            cells += [_smallest(*part, all_of) for part, all_of in zip(counts, whole, strict=False)]
+        counted, pairs = self.family.counts_events, list(zip(counts, whole or (), strict=False))
+        if counted:
+            cells = [cell for patients, events in counts for cell in (events, patients - events)]
+            cells += [_smallest(*part, all_of) for part, all_of in pairs]
+        else:
+            cells = [patients for patients, _ in counts]
+            cells += [all_of.patients - patients for (patients, _), all_of in pairs]
         if any(cell < self.least for cell in cells):
             return ()
         count, unit = self.rounding.count, self.unit
-        return tuple(Counts(count(many, unit), count(few, unit)) for many, few in counts)
+        return tuple(
+            Counts(count(many, unit), count(few, unit) if counted else 0.0) for many, few in counts
+        )
 
     def round_shares(self, shares: Floats) -> Floats:
         """Return the shares of a covariate's codes as those of rounded counts.

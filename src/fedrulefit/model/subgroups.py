@@ -1,18 +1,20 @@
-"""Outcome rates inside and outside rules: of whom, and in which words.
+"""Outcomes inside and outside rules: of whom, and in which words.
 
 In: a model. Out: rows for people, and the sentence without which they mislead: whether they are
 of patients that were held out, or of those that the rules were learnt from. The mathematics is
-in :mod:`fedrulefit.core.subgroups`. NaN stands for what is not told.
+in :mod:`fedrulefit.core.subgroups` and :mod:`fedrulefit.core.families.levels`. NaN stands for
+what is not told.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from fedrulefit.core.subgroups import UNKNOWN, Contrast, contrast
+from fedrulefit.core.families.levels import UNKNOWN, Contrast, Levels, MeasuredLevels
+from fedrulefit.core.subgroups import contrast
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model.terms import Counts, RuleTerm, Told, rate_of
 from fedrulefit.model.wording import tell_rows
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
     from fedrulefit.model.model import Model
 
 Among = Literal["held-out", "training"]
-"""Of which patients rates are told."""
+"""Of which patients levels are told."""
+
+Row = Mapping[Hashable, Any]
+"""Of :meth:`Model.subgroups_frame`."""
 
 NAMES: Final[dict[Among, str]] = {
     "held-out": "held-out patients",
@@ -29,9 +34,16 @@ NAMES: Final[dict[Among, str]] = {
 }
 
 
+class Writer(Protocol):
+    """Writes a number as text; `coarse` where counts are rounded."""
+
+    def __call__(self, level: float, /, *, coarse: bool) -> str:
+        """Return the text."""
+
+
 @dataclass(frozen=True)
 class Subgroup:
-    """Patients and outcome rates inside and outside a rule.
+    """Patients and their level (:class:`Levels`) inside and outside a rule.
 
     Parameters
     ----------
@@ -40,7 +52,7 @@ class Subgroup:
         Empty for all sites together.
     inside, outside : float
         Patients.
-    rates : Contrast
+    levels : Contrast
         Without intervals for training patients, and for one site: there none would hold.
     """
 
@@ -48,46 +60,61 @@ class Subgroup:
     site: str
     inside: float
     outside: float
-    rates: Contrast
+    levels: Contrast
 
 
 def choose_patients(model: Model, patients: Among | None, *, by_site: bool = False) -> Among:
-    """Return of whom rates are told: as asked for, else of held-out patients where they are known.
+    """Return of whom levels are told: as asked for, else of held-out patients where known.
 
     Raises
     ------
     FedRuleFitError
         If held-out patients are asked for, and the model tells nothing of them.
     """
-    known = any(t.held_out_by_site if by_site else t.held_out for t in model.rule_terms)
+    known = knows_held_out(model, by_site=by_site)
     if patients == "held-out" and not known:
         raise FedRuleFitError(f"{_why_training(model)} Ask for patients='training'.")
     return patients or ("held-out" if known else "training")
 
 
+def knows_held_out(model: Model, *, by_site: bool = False) -> bool:
+    """Whether a level of held-out patients is told of any rule."""
+    if isinstance(model.study.family.levels, MeasuredLevels):
+        return not by_site and any(term.sides for term in model.rule_terms)
+    return any(t.held_out_by_site if by_site else t.held_out for t in model.rule_terms)
+
+
+def tells_levels(model: Model) -> bool:
+    """Whether any level is told: where counts do not say it, only of held-out patients."""
+    measured = isinstance(model.study.family.levels, MeasuredLevels)
+    return not measured or knows_held_out(model)
+
+
 def tell_patients(model: Model, patients: Among, *, by_site: bool = False) -> str:
-    """Return what must stand beside such rates."""
+    """Return what must stand beside such levels."""
+    if not tells_levels(model):
+        return _why_training(model)
     if patients == "held-out":
         words = ["Held-out patients: the rules were not learnt from them."]
         if not by_site:
             words.append("Each 95 % interval is for its own rule.")
     else:
         words = ["Patients the rules were learnt from: differences look larger than they are."]
-        if not any(term.held_out for term in model.rule_terms):
+        if not knows_held_out(model):
             words.append(_why_training(model))
     return " ".join(filter(None, [*words, tell_rows(model.study)]))
 
 
 def _why_training(model: Model) -> str:
     """Return why nothing is told of held-out patients, and what to do."""
+    levels = model.study.family.levels
+    many, measured = levels.words.many, isinstance(levels, MeasuredLevels)
     if model.study.settings.holdout > 0:
-        return (
-            "The model tells no outcome rates of held-out patients: too few were held out, or "
-            "the file was made before there were such rates."
-        )
+        older = "" if measured else ", or the file was made before there were such rates"
+        return f"The model tells no {many} of held-out patients: too few were held out{older}."
     return (
         "No patients were held out: with holdout = 0.2 in the study the next model tells "
-        "rates of patients that its rules were not learnt from."
+        f"{many if measured else 'rates'} of patients that its rules were not learnt from."
     )
 
 
@@ -102,10 +129,20 @@ def list_subgroups(
 
 def _of_all(model: Model, term: RuleTerm, patients: Among) -> Iterator[Subgroup]:
     """Yield the subgroup of all sites together."""
+    levels = model.study.family.levels
     if patients == "training":
         origin = model.provenance
         inside = (term.inside, term.events_inside)
-        yield _plain(term, "", inside, (origin.patients, origin.events))
+        subgroup = _plain(term, "", inside, (origin.patients, origin.events))
+        unknown = isinstance(levels, MeasuredLevels)
+        yield replace(subgroup, levels=UNKNOWN) if unknown else subgroup
+        return
+    if isinstance(levels, MeasuredLevels):
+        if term.sides is None:
+            yield Subgroup(term, "", math.nan, math.nan, UNKNOWN)
+            return
+        first, second = term.sides
+        yield Subgroup(term, "", first.patients, second.patients, levels.compare(first, second))
         return
     judged, found = model.evaluation, term.held_out
     if judged is None or found is None:
@@ -124,6 +161,8 @@ def _rounding_step(model: Model) -> float:
 
 def _by_site(model: Model, term: RuleTerm, patients: Among) -> Iterator[Subgroup]:
     """Yield the subgroup of each site; nothing where that is not told."""
+    if isinstance(model.study.family.levels, MeasuredLevels):
+        return
     origin, judged = model.provenance, model.evaluation
     sites, counts, wholes = list(origin.sites), term.by_site, list(origin.by_site)
     if patients == "held-out":
@@ -146,3 +185,31 @@ def _plain(term: RuleTerm, site: str, inside: Told, whole: Told) -> Subgroup:
     none = math.nan
     rates = Contrast(first, none, none, second, none, none, first - second, none, none)
     return Subgroup(term, site, counts[0], counts[1], rates)
+
+
+def tell_level(row: Row, side: str, levels: Levels, *, coarse: bool) -> tuple[str, str]:
+    """Return the level on one side and its interval as text, without a unit; empty if not told.
+
+    `row` is one of :meth:`Model.subgroups_frame`; `coarse`: of counts that are rounded.
+    """
+    name = f"{levels.words.level}_{side}"
+    return _tell(row, name, side, (levels.write, levels.write), coarse=coarse)
+
+
+def tell_gap(row: Row, levels: Levels, *, coarse: bool) -> tuple[str, str]:
+    """Return what is between the levels of both sides, as :func:`tell_level` does."""
+    writers, gap = (levels.write_gap, levels.write_gap_end), levels.words.gap
+    return _tell(row, gap, gap, writers, coarse=coarse)
+
+
+def _tell(
+    row: Row, name: str, ends: str, writers: tuple[Writer, Writer], *, coarse: bool
+) -> tuple[str, str]:
+    value, low, high = row[name], row[f"low_{ends}"], row[f"high_{ends}"]
+    write, write_end = writers
+    if math.isnan(value):
+        return "", ""
+    told = write(value, coarse=coarse)
+    if math.isnan(low):
+        return told, ""
+    return told, f"{write_end(low, coarse=coarse)} to {write_end(high, coarse=coarse)}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedrulefit.core.certificate import Certificate
+from fedrulefit.core.families.levels import Sides
 from fedrulefit.core.rules import Rule
 
 Told = tuple[float | None, float | None]
@@ -70,6 +71,9 @@ class RuleTerm:
         Share of its variance that lies between the sites, roughly
         (``fedrulefit.core.between``); None where that is not told: not asked for, one
         site, or too few inside or outside.
+    sides : (Side, Side) or None
+        What is known of the outcome of held-out patients inside and outside the rule, where
+        counts do not say it all: of outcomes other than yes/no.
     """
 
     rule: Rule
@@ -82,6 +86,7 @@ class RuleTerm:
     held_out: Counts | None = None
     held_out_by_site: tuple[Counts, ...] = ()
     between_sites: float | None = None
+    sides: Sides | None = None
 
     @property
     def features(self) -> tuple[int, ...]:

@@ -13,9 +13,10 @@ import numpy as np
 
 from fedrulefit.core.arrays import Codes, Floats, Ints
 from fedrulefit.core.design import Design, build_design
+from fedrulefit.core.fixed import round_units
 from fedrulefit.core.grid import encode, linear_values
 from fedrulefit.core.predictor import evaluate_terms, predict
-from fedrulefit.core.subgroups import sum_subgroups
+from fedrulefit.core.subgroups import count_inside, sum_subgroups
 from fedrulefit.core.sums import Sum
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.policy import MIN_COUNT
@@ -137,9 +138,15 @@ class Patients:
         return counted
 
     def count_subgroups(self, terms: Ints) -> Ints:
-        """Return who of the patients that were held out satisfies a model's rules: whole units."""
-        told = self._told(self.held_out)
-        return sum_subgroups(self.held_design(terms), told, self._held_weights)
+        """Return what of the patients that were held out satisfies a model's rules: whole units."""
+        outcome, family = outcome_of(self.held_out), self.public.family
+        return sum_subgroups(self.held_design(terms), outcome, self._held_weights, family)
+
+    def count_held_out(self, terms: Ints) -> tuple[Ints, Ints]:
+        """Return who of them is inside each rule, and those with the outcome: whole units."""
+        design, units = self.held_design(terms), round_units(self._held_weights)
+        told = units * self._told(self.held_out)
+        return count_inside(design, units), count_inside(design, told)
 
     def _told(self, table: Table) -> Floats:
         events = events_of(table)

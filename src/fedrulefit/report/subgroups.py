@@ -1,4 +1,4 @@
-"""Outcome rates inside and outside rules, as rows that the page shows.
+"""Outcomes inside and outside rules, as rows that the page shows.
 
 In: a model. Out: frozen rows, already in words and rounded for reading. Of which patients they
 are is said with every table (:mod:`fedrulefit.model.subgroups`).
@@ -7,31 +7,40 @@ are is said with every table (:mod:`fedrulefit.model.subgroups`).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from fedrulefit.core.families.levels import Levels
 from fedrulefit.model import Model
-from fedrulefit.model.subgroups import NAMES, choose_patients, tell_patients
+from fedrulefit.model.subgroups import (
+    NAMES,
+    Row,
+    choose_patients,
+    tell_gap,
+    tell_level,
+    tell_patients,
+    tells_levels,
+)
 from fedrulefit.numerals import write_minus
-from fedrulefit.report.contents import NOT_TOLD, rate_digits, tell_count
+from fedrulefit.report.contents import NOT_TOLD, tell_count
 
 
 @dataclass(frozen=True)
 class SubgroupSide:
-    """Patients on one side of a rule, and their outcome rate in percent; None if not told.
+    """Patients on one side of a rule, and their level with its unit; empty if not told.
 
-    `interval` is empty where none holds.
+    `interval` is empty where none holds; `bar` is how far a bar goes, in percent.
     """
 
     patients: str
-    rate: float | None
+    level: str
     interval: str
+    bar: float
 
 
 @dataclass(frozen=True)
 class SubgroupRow:
-    """Patients and outcome rates inside and outside a rule, and how far these differ.
+    """Patients and levels inside and outside a rule, and how far these differ.
 
     `site` is empty for all sites together; `interval` of the difference where none holds.
     """
@@ -40,13 +49,13 @@ class SubgroupRow:
     site: str
     inside: SubgroupSide
     outside: SubgroupSide
-    difference: str
+    gap: str
     interval: str
 
 
 @dataclass(frozen=True)
 class SubgroupTable:
-    """Subgroups, and of whom they are."""
+    """Subgroups, and of whom they are; without rows where no level is told."""
 
     among: str
     caution: str
@@ -54,41 +63,34 @@ class SubgroupTable:
 
 
 def tabulate_subgroups(model: Model, *, by_site: bool = False) -> SubgroupTable:
-    """Return outcome rates inside and outside every rule (paper, fig. 3), and of whom they are.
+    """Return levels inside and outside every rule (paper, fig. 3), and of whom they are.
 
     With `by_site` a row per rule and site, where the model tells them.
     """
-    patients = choose_patients(model, None, by_site=by_site)
-    digits = 0 if by_site else rate_digits(model)
+    patients, levels = choose_patients(model, None, by_site=by_site), model.study.family.levels
+    coarse, name = by_site or model.is_rounded, levels.words.level
     frame = model.subgroups_frame(by_site=by_site, patients=patients)
-    rows = [_subgroup_row(row, digits) for row in frame.to_dict("records")]
+    largest = float(frame[[f"{name}_inside", f"{name}_outside"]].max().max())
+    shown = frame.to_dict("records") if tells_levels(model) else []
+    rows = [_subgroup_row(row, levels, largest, coarse=coarse) for row in shown]
     return SubgroupTable(NAMES[patients], tell_patients(model, patients, by_site=by_site), rows)
 
 
-def _subgroup_row(row: Mapping[Hashable, Any], digits: int) -> SubgroupRow:
+def _subgroup_row(row: Row, levels: Levels, largest: float, *, coarse: bool) -> SubgroupRow:
     """Return a row of :meth:`Model.subgroups_frame` in words."""
 
     def side(name: str) -> SubgroupSide:
-        rate, ends = row[f"rate_{name}"], (row[f"low_{name}"], row[f"high_{name}"])
-        return SubgroupSide(
-            tell_count(row[name]),
-            None if math.isnan(rate) else 100 * rate,
-            _percent_range(*ends, digits),
-        )
+        told, ends = map(write_minus, tell_level(row, name, levels, coarse=coarse))
+        level = row[f"{levels.words.level}_{name}"]
+        bar = 0.0 if math.isnan(level) else 100 * levels.share(level, largest)
+        return SubgroupSide(tell_count(row[name]), told and told + levels.words.unit, ends, bar)
 
-    gap = row["difference"]
+    gap, ends = map(write_minus, tell_gap(row, levels, coarse=coarse))
     return SubgroupRow(
         words=row["rule"],
         site=row.get("site", ""),
         inside=side("inside"),
         outside=side("outside"),
-        difference=NOT_TOLD if math.isnan(gap) else write_minus(f"{100 * gap:+z.{digits}f}"),
-        interval=_percent_range(row["low_difference"], row["high_difference"], digits),
+        gap=gap or NOT_TOLD,
+        interval=ends,
     )
-
-
-def _percent_range(low: float, high: float, digits: int) -> str:
-    """Return the ends of an interval in percent; empty where there is none."""
-    if math.isnan(low):
-        return ""
-    return write_minus(f"{100 * low:z.{digits}f} to {100 * high:z.{digits}f}")

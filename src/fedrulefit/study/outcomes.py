@@ -20,9 +20,7 @@ classes        outcome                         (n_rows,): position of the level
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
@@ -31,6 +29,7 @@ from fedrulefit.core.arrays import MAX_CODES
 from fedrulefit.core.families import FAMILIES, make_family
 from fedrulefit.errors import StudyError
 from fedrulefit.study.fields import Frozen
+from fedrulefit.study.intervals import increases, place_cuts
 from fedrulefit.study.levels import Level, level_key
 
 if TYPE_CHECKING:
@@ -339,13 +338,13 @@ class TimeOutcome(_Outcome):
     def _check(self) -> Self:
         _check_two_values(self.positive, self.negative)
         *others, last = self.horizons
-        if self.horizons[0] <= 0 or not _increases(self.horizons):
+        if self.horizons[0] <= 0 or not increases(self.horizons):
             raise ValueError("'horizons' must increase, and be above 0")
         if self.cuts is None:
             if self.intervals < len(self.horizons):
                 raise ValueError("'intervals' must be at least as many as 'horizons'")
             return self
-        if not _increases(self.cuts) or any(not 0 < cut < last for cut in self.cuts):
+        if not increases(self.cuts) or any(not 0 < cut < last for cut in self.cuts):
             raise ValueError("'cuts' must increase, and lie between 0 and the last horizon")
         if not set(others) <= set(self.cuts):
             raise ValueError("'cuts' must hold every horizon but the last")
@@ -458,47 +457,6 @@ AnyOutcome: TypeAlias = Annotated[
 
 Outcome = YesNoOutcome
 """The name that yes/no outcomes had while there was no other kind."""
-
-
-def place_cuts(horizons: Sequence[float], n_intervals: int) -> tuple[float, ...]:
-    """Return the public times that cut the follow-up into intervals, shorter at the start.
-
-    Interval j of K ends at h·(j/K)^1.5, rounded to two digits, or to as many as keep the ends
-    apart. h is the last horizon; each other one takes the place of the end next to it.
-
-    Parameters
-    ----------
-    horizons : sequence of float
-        Increasing and above 0.
-    n_intervals : int
-        K, at least the number of horizons.
-
-    Returns
-    -------
-    tuple of float, of length n_intervals - 1
-
-    Examples
-    --------
-    >>> place_cuts([90.0, 365.0], 8)
-    (16.0, 46.0, 90.0, 130.0, 180.0, 240.0, 300.0)
-    """
-    *others, last = horizons
-    # Not ** 1.5: roots and products are the same on every machine, powers are not.
-    shares = [j / n_intervals for j in range(1, n_intervals)]
-    exact = [last * share * math.sqrt(share) for share in shares]
-    ends = exact
-    for digits in range(2, 17):
-        ends = [float(f"{end:.{digits}g}") for end in exact]
-        if _increases([0.0, *ends, last]):
-            break
-    free = list(ends)
-    for horizon in others:
-        free.remove(min(free, key=lambda end: abs(end - horizon)))
-    return tuple(sorted([*free, *others]))
-
-
-def _increases(numbers: Sequence[float]) -> bool:
-    return all(a < b for a, b in pairwise(numbers))
 
 
 def _check_two_values(positive: Level, negative: Level) -> None:

@@ -49,6 +49,13 @@ def test_a_smoke_run_of_the_coverage(tmp_path: Path) -> None:
         assert (tmp_path / name).stat().st_size > 50
 
 
+def test_a_smoke_run_of_the_coverage_over_hospitals(tmp_path: Path) -> None:
+    told = run("hospitals", "--quick", "--repetitions", "2", "--jobs", "1", "-o", str(tmp_path))
+    assert "| AUC of a further hospital | 3 |" in told
+    for name in ("tables.md", "run.md", "results.parquet"):
+        assert (tmp_path / name).stat().st_size > 50
+
+
 def check_files(folder: Path) -> None:
     for name in ("summary.csv", "tables.md", "costs.md", "claims.md", "run.json"):
         assert (folder / name).stat().st_size > 100

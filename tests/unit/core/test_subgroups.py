@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.oracles import YES_NO
 
 from fedrulefit.core.design import build_design
+from fedrulefit.core.families.levels import UNKNOWN
 from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.core.shares import newcombe, wilson
-from fedrulefit.core.subgroups import UNKNOWN, SubgroupSums, contrast, sum_subgroups
+from fedrulefit.core.subgroups import SubgroupSums, contrast, sum_subgroups
 
 RULES = (
     Rule((Condition(0, 0b0011),)),
@@ -29,12 +31,14 @@ def make_patients(seed: int, n_rows: int) -> tuple[Any, Any, Any]:
 
 
 def add_up(codes: Any, outcome: Any, weights: Any) -> Any:
-    return sum_subgroups(build_design(codes, RULES, np.empty((len(codes), 0))), outcome, weights)
+    return sum_subgroups(
+        build_design(codes, RULES, np.empty((len(codes), 0))), outcome, weights, YES_NO
+    )
 
 
 def test_counts_are_those_of_the_patients_and_add_up_over_sites() -> None:
     sites = [make_patients(seed, n_rows) for seed, n_rows in ((1, 23), (2, 40), (3, 0))]
-    packing = SubgroupSums.packing(len(RULES))
+    packing = SubgroupSums.packing(len(RULES), YES_NO)
     total = np.sum([add_up(*site) for site in sites], axis=0)
     pooled = [np.concatenate(parts) for parts in zip(*sites, strict=True)]
     np.testing.assert_array_equal(total, add_up(*pooled))
@@ -45,18 +49,18 @@ def test_counts_are_those_of_the_patients_and_add_up_over_sites() -> None:
             if all(c.codes >> int(row[c.feature]) & 1 for c in rule):
                 inside += w
                 events += w * y
-        assert (found.inside[k], found.events_inside[k]) == (inside, events)
+        assert (found.inside[k], found.tallies_inside[k]) == (inside, events)
 
 
 def test_rates_of_exact_counts_have_the_usual_intervals() -> None:
     found = contrast(80, 20, 500, 60, step=0)
     inside, outside = np.array([0.25, 80.0]), np.array([40 / 420, 420.0])
-    assert (found.rate_inside, found.rate_outside) == (inside[0], outside[0])
+    assert (found.level_inside, found.level_outside) == (inside[0], outside[0])
     assert (found.low_inside, found.high_inside) == wilson(*inside)
     assert (found.low_outside, found.high_outside) == wilson(*outside)
     ends = newcombe(*inside, *outside, np.float64(0))
-    assert (found.low_difference, found.high_difference) == pytest.approx(ends)
-    assert found.difference == inside[0] - outside[0]
+    assert (found.low_gap, found.high_gap) == pytest.approx(ends)
+    assert found.gap == inside[0] - outside[0]
 
 
 @pytest.mark.parametrize("counts", [(0, 0, 100, 20), (100, 20, 100, 20)])
@@ -67,7 +71,7 @@ def test_nobody_on_one_side_is_not_compared(counts: Any) -> None:
 
 def test_rounded_counts_that_do_not_fit_each_other_still_give_rates() -> None:
     found = contrast(100, 60, 500, 55, step=5)
-    assert found.rate_outside == 0
+    assert found.level_outside == 0
     assert 0 <= found.low_outside <= found.high_outside < 0.1
 
 

@@ -386,7 +386,7 @@ def test_what_is_not_known_is_told_with_its_reason() -> None:
         "outcome, or none had."
     )
     rounded = judge.tell_unknown({"g": replace(GOOD, **unknown)})
-    assert "fewer than 10 had, or had not, the outcome, or predictions of both" in rounded
+    assert "fewer than 10 had, or had not, the outcome, or bins of the predictions" in rounded
     for found in (few, one, apart, alike, none):
         words = judge.tell(found) + str(judge.tell_briefly(found))
         assert "nan" not in words
@@ -432,3 +432,15 @@ def test_intervals_are_called_that_and_few_sites_know_little_of_tau() -> None:
     apart = replace(GOOD, auc=0.6, auc_low=0.6 - width / 4, auc_high=0.6 + width / 4)
     assert "hardly known" in judge.tell_heterogeneity([apart, GOOD] * 2)
     assert "hardly known" not in judge.tell_heterogeneity([apart, GOOD] * 5)
+
+
+def test_predictions_that_overlap_in_two_bins_are_not_said_to_lie_apart() -> None:
+    """Bins may hide that predictions overlap; the words once said that they hardly did."""
+    rng = np.random.default_rng(1)
+    chance, outcome = rng.uniform(0.36, 0.49, 200), np.zeros(200)
+    outcome[np.argsort(-chance + rng.normal(0, 0.05, 200))[:40]] = 1
+    outcome[(chance < 0.4)] = 0
+    found = measure(count_scores(chance, outcome, np.ones(200)))
+    assert np.isnan(found.slope)
+    told = YesNoJudge().tell_unknown({"a": found})
+    assert told.endswith("or bins of the predictions do not show that both overlap.")

@@ -21,7 +21,8 @@ from fedrulefit.study import (
     TimeOutcome,
     YesNoOutcome,
 )
-from fedrulefit.study.outcomes import KINDS, place_cuts
+from fedrulefit.study.intervals import place_cuts
+from fedrulefit.study.outcomes import KINDS
 from tests.samples import make_study, study_facts
 
 EXAMPLES: dict[str, dict[str, Any]] = {
@@ -45,7 +46,7 @@ CLASSES = {
 def study_of(kind: str, **changes: Any) -> Study:
     facts = {"kind": kind, **EXAMPLES[kind], **changes}
     return Study.from_mapping(
-        {**study_facts(), "outcome": {k: v for k, v in facts.items() if v is not ...}}
+        {**study_facts(solver="exact"), "outcome": {k: v for k, v in facts.items() if v is not ...}}
     )
 
 
@@ -84,7 +85,7 @@ def test_columns_by_their_role() -> None:
     }
     weighed = Study.from_mapping(
         {
-            **study_facts(),
+            **study_facts(solver="exact"),
             "outcome": {"kind": "time", "time": "t", "event": "e", "horizons": [30]},
             "weight": {"column": "w", "max": 2},
         }
@@ -142,7 +143,7 @@ def test_a_fault_is_named_with_its_place(
 
 
 def test_a_role_and_a_weight_may_not_share_a_column() -> None:
-    facts = {**study_facts(), "outcome": {"kind": "count", **EXAMPLES["count"]}}
+    facts = {**study_facts(solver="exact"), "outcome": {"kind": "count", **EXAMPLES["count"]}}
     with pytest.raises(StudyError, match="exposure and weight name the same column"):
         Study.from_mapping({**facts, "weight": {"column": "days", "max": 1}})
 
@@ -179,3 +180,13 @@ def test_cuts_increase_inside_and_hold_every_other_horizon(
     assert len(cuts) == n_intervals - 1
     assert (np.diff([0.0, *cuts, horizons[-1]]) > 0).all()
     assert set(horizons[:-1]) <= set(cuts)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "yes/no"])
+def test_the_paper_s_solver_is_refused_where_slopes_have_no_bound(kind: str) -> None:
+    outcome = {"kind": kind, **EXAMPLES[kind]}
+    with pytest.raises(StudyError, match="choose solver"):
+        Study.from_mapping({**study_facts(solver="fedda"), "outcome": outcome})
+    if kind == "number":
+        robust = {**outcome, "robust": True}
+        Study.from_mapping({**study_facts(solver="fedda"), "outcome": robust})

@@ -11,6 +11,10 @@ A patient may have several predictors, one for each baseline column: :math:`F_k 
 rules and linear terms f that all share (an interval of time, a step of a scale). Predictors,
 slopes and curvatures then have shape (n_rows, n_baseline), and the loss is a sum over k.
 
+Or each predictor has rules and linear terms of its own (:attr:`Family.own_terms`): then the loss
+depends on differences of predictors alone, and curvatures are crossed,
+:math:`w·∂^2ℓ/∂F_a∂F_b`, of shape (n_rows, n_baseline, n_baseline).
+
 ===============================  ==========================  ===========
 mathematics                      here                        shape
 ===============================  ==========================  ===========
@@ -32,13 +36,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.judge import Judge
+from fedrulefit.core.families.levels import PERCENT, Levels
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
+from fedrulefit.numerals import format_effect, format_number, is_little
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,18 @@ class Words:
         What predictions refer to, where no patients were resampled: a sentence's end.
     output : str
         What the model gives, in a sentence.
+    unit : str
+        Of predictions and effects; empty for shares, ratios and numbers without one.
+    by : str
+        The horizon of a prediction, with its blank: `` by 365 days``.
+    predictor_is, effect_changes : str
+        The verbs behind `predictor` and `effect_of`: ``is``, ``changes``.
+    little : str
+        Of effects that count for little, behind their name.
+    by_hand : str
+        How F becomes a prediction, in numbers, for who computes by hand: a sentence.
+    calculator : str
+        The calculator's name.
     """
 
     predictor: str
@@ -130,6 +148,13 @@ class Words:
     through_link: str
     refers_to: str
     output: str
+    unit: str = ""
+    by: str = ""
+    predictor_is: str = "is"
+    effect_changes: str = "changes"
+    little: str = "of 1.00 when rounded"
+    by_hand: str = ""
+    calculator: str = "Risk calculator"
 
 
 class Family(ABC):
@@ -150,6 +175,9 @@ class Family(ABC):
     judge: Judge[Any, Any]
     """How predictions are judged on patients that a model was not learnt from."""
 
+    levels: Levels
+    """What is told of patients inside and outside rules, from :meth:`tallies`."""
+
     effect_javascript: str
     """:meth:`effect` as a JavaScript function."""
 
@@ -162,6 +190,10 @@ class Family(ABC):
     n_baseline: int = 1
     """Columns of the baseline block: unpenalised, always in the model; one is the intercept,
     of several each begins a predictor of its own."""
+
+    own_terms: bool = False
+    """Whether each predictor has rules and linear terms of its own. The loss must not change where
+    all predictors of a patient move alike; curvatures of two different ones are never above 0."""
 
     counts_events: bool = False
     """Whether :meth:`events` are what people call events: they are then told, as counts."""
@@ -180,17 +212,32 @@ class Family(ABC):
     """Whether sums at F = 0 tell the best constants (:meth:`jump`). Newton's steps would take long
     to come to them where they are far from 0: down an exponential, 1 at a time."""
 
+    additive: bool = False
+    """Whether terms add their effects to a prediction; otherwise they multiply something."""
+
+    tell_effect_javascript: str = "(effect, format) => format(effect)"
+    """:meth:`tell_effect` as a JavaScript function; it is given the page's way to write numbers."""
+
+    start_javascript: str = ""
+    """A JavaScript function from the intercept to the level that effects multiply; empty where
+    that is :attr:`effect_javascript`."""
+
+    share_javascript: str = "null"
+    """A JavaScript function from a prediction to how far a bar goes, 0 to 1; null for no bar."""
+
     averages: bool = False
     """Whether FedDA can fit it: slopes are bounded by 1 for any F."""
+
+    _made_of: tuple[tuple[Any, ...], dict[str, Any]]
 
     unit: float = 1.0
     """A public power of two: losses and their derivatives are summed as multiples of it."""
 
     most_slope: float
-    """Largest |∂ℓ/∂F| of any patient; the sum over its predictors."""
+    """Largest |∂ℓ/∂F| of any patient; the sum over its predictors, where these share terms."""
 
     most_curvature: float
-    """Largest ∂²ℓ/∂F² of any patient; the sum over its predictors."""
+    """Largest ∂²ℓ/∂F² of any patient; the sum over its predictors, where these share terms."""
 
     most_conjugate: float
     """Largest |ℓ*| of any patient, at any shrunk slope."""
@@ -198,6 +245,17 @@ class Family(ABC):
     separated: float = -math.inf
     """A mean loss below it is reached only on the way to infinite coefficients, where solvers
     stop; −∞ for a loss that finite ones minimise."""
+
+    def __new__(cls, *args: Any, **facts: Any) -> Self:
+        """Keep what a family is made of: links hold functions, which cannot be pickled."""
+        made = super().__new__(cls)
+        made._made_of = (args, facts)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to make the family again, so that fitted estimators can be sent."""
+        args, facts = self._made_of
+        return _make_again, (type(self), args, facts)
 
     @abstractmethod
     def most_value(self, predictor: float) -> float:
@@ -235,6 +293,13 @@ class Family(ABC):
         Shape (n_rows, n_tallies).
         """
 
+    def tree_problems(self, outcome: Floats) -> Sequence[tuple[Family, Floats]]:
+        """Return what trees are grown for: families of one predictor or of shared terms.
+
+        Each with its outcomes, shape (n_rows, …); trees are shared out among them.
+        """
+        return [(self, outcome)]
+
     @abstractmethod
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
         """Return w·ℓ(F, y) per patient, shape (n_rows,)."""
@@ -264,6 +329,24 @@ class Family(ABC):
     def effect(self, coefficient: float) -> float:
         """Return what a coefficient does, as people are told it (:attr:`Words.effect`)."""
 
+    def tell_effect(self, effect: float, *, unit: bool = True) -> str:
+        """Return an effect as text, without :attr:`Words.effect_sign`; `unit`: with its unit."""
+        del unit
+        return format_effect(effect)
+
+    def is_little(self, effect: float) -> bool:
+        """Whether an effect counts for little: none when rounded."""
+        return is_little(effect)
+
+    def tell_tick(self, effect: float) -> str:
+        """Return a round effect on an axis, without a unit."""
+        return f"{self.words.effect_sign}{format_number(effect)}"
+
+    @property
+    def predicts_shares(self) -> bool:
+        """Whether a prediction is a probability."""
+        return self.levels.drawn == PERCENT
+
     @abstractmethod
     def effect_ticks(self, low: float, high: float) -> list[tuple[float, float]]:
         """Return a few round effects between two values of F, as (F, effect)."""
@@ -282,3 +365,7 @@ class Family(ABC):
 
         None where no finite one is: nothing to learn.
         """
+
+
+def _make_again(family: type[Family], args: tuple[Any, ...], facts: dict[str, Any]) -> Family:
+    return family(*args, **facts)

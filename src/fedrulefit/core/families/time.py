@@ -47,6 +47,7 @@ from scipy.special import logsumexp
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.level_risks import RiskLevels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
@@ -193,6 +194,8 @@ def _words(by: str) -> Words:
         through_link="through the complementary log-log",
         refers_to=f"risks refer to the hazard in these patients, up to {by}.",
         output=f"The risk of the event by {by}; no threshold is part of the model.",
+        by=f" by {by}",
+        by_hand=f"The risk by {by} is 1 − exp(−exp(of that)).",
     )
 
 
@@ -214,6 +217,7 @@ class Time(Family):
     counts_events = True
     link = CLOGLOG
     effect_javascript = "Math.exp"
+    share_javascript = "(p) => p"
     tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     largest_predictor = 128.0
@@ -225,6 +229,7 @@ class Time(Family):
         self.horizons = tuple(float(horizon) for horizon in horizons)
         self.time_unit = unit
         self.words = _words(tell_time(self.horizons[-1], unit))
+        self.levels = RiskLevels(tell_time(self.horizons[-1], unit))
         self.judge = TimeJudge(cuts, horizons, unit=unit)
         self.n_baseline = len(self.ends) - 1
         self.n_tallies = 2 * self.n_baseline

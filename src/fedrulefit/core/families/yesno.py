@@ -20,6 +20,7 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.level_shares import ShareLevels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
@@ -78,6 +79,8 @@ WORDS: Final = Words(
     through_link="through the logistic",
     refers_to="probabilities refer to the outcome's rate in these patients.",
     output="A probability; no threshold is part of the model.",
+    predictor_is="are",
+    effect_changes="change",
 )
 
 
@@ -89,9 +92,11 @@ class YesNo(Family):
     words = WORDS
     judge_type = YesNoJudge
     judge = YesNoJudge()
+    levels = ShareLevels()
     averages = True
     counts_events = True
     effect_javascript = "Math.exp"
+    share_javascript = "(p) => p"
     tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     most_slope = 1.0

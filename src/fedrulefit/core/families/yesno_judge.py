@@ -228,6 +228,6 @@ def _list_gaps(found: Measures) -> list[str]:
         elif found.auc_bound > 0.499:
             why = "all predictions are nearly alike"
         elif fewest >= FEWEST:
-            why += ", or predictions of both hardly overlap"
+            why += ", or bins of the predictions do not show that both overlap"
         gaps.append(f"the calibration slope, as {why}")
     return gaps

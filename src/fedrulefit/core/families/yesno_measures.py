@@ -115,6 +115,12 @@ def discriminate(sums: ScoreSums) -> Discrimination:
     )
 
 
+def estimate_area(sums: ScoreSums) -> float:
+    """Return the area of the scores themselves, as far as bins and summed log-odds tell it."""
+    area = discriminate(sums).auc
+    return min(max(area + _sort_inside(sums, area), 0.0), 1.0)
+
+
 def _variance(places: Floats, weights: Floats, mean: float) -> float:
     total = weights.sum()
     return float(weights @ (places - mean) ** 2 / max(total - 1, 1))

@@ -38,7 +38,7 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.families.areas import score_interval
-from fedrulefit.core.families.yesno_measures import Measures, discriminate
+from fedrulefit.core.families.yesno_measures import Measures, estimate_area
 from fedrulefit.core.families.yesno_sums import ScoreSums
 from fedrulefit.core.rounding import Rounding, round_to
 from fedrulefit.core.sums import Sum, quantity
@@ -82,7 +82,9 @@ class WithinSums(Sum):
         most="m per site",
     )
     placed: float = quantity(
-        "c·A, with A the site's own area under the ROC curve, to 1/256", bits=_BITS, most="m"
+        "c·A, with A the site's own area under the ROC curve, as its score sums tell it, to 1/256",
+        bits=_BITS,
+        most="m",
     )
     doubts: float = quantity(
         "c·(c·h), with h = (½(m + n) + 1)/(m·n), n = Σ w·(1 − y), and c·h up to 1/32",
@@ -109,7 +111,7 @@ def place_within(sums: ScoreSums, least: float) -> WithinSums:
     if min(m, n) < least:
         return NOBODY
     cases = least * math.floor(m / least * (1 + 1e-12))
-    area = float(round_to(np.array([discriminate(sums).auc]), AREA_STEP)[0])
+    area = float(round_to(np.array([estimate_area(sums)]), AREA_STEP)[0])
     doubt = DOUBT_STEP * math.ceil(cases * (0.5 * (m + n) + 1) / (m * n) / DOUBT_STEP)
     return WithinSums(1.0, cases, cases * area, cases * doubt)
 
@@ -169,7 +171,8 @@ def tell_within(found: Measures, within: Within) -> str:
             f"{same} Part of the AUC of {found.auc:.3f} tells hospitals apart, not patients: a "
             f"doctor who compares patients of one hospital has {within.auc:.3f}."
         )
-    if found.auc < within.auc_low and within.auc - found.auc > _CLEAR:
+    hidden = found.auc_bound  # by bins, of the area over all patients
+    if found.auc < within.auc_low and within.auc - found.auc > max(_CLEAR, hidden):
         return (
             f"{same} Over all patients it is {found.auc:.3f} only: hospitals differ in ways that "
             "the model does not know."

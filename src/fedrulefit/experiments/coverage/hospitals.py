@@ -9,8 +9,9 @@ the AUC within hospitals hold the truth.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,7 +21,9 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import YesNo
 from fedrulefit.core.families.yesno_measures import Measures
 from fedrulefit.core.sums import Packing, Sum
-from fedrulefit.experiments.markdown import make_table
+from fedrulefit.experiments.markdown import make_table, write_texts
+from fedrulefit.experiments.methods import Effort
+from fedrulefit.experiments.units import Row
 from fedrulefit.privacy.policy import MIN_COUNT
 
 if TYPE_CHECKING:
@@ -28,9 +31,11 @@ if TYPE_CHECKING:
 
 HOSPITALS: Final = (3, 5, 10, 25)
 SPREADS: Final = (0.0, 0.1, 0.3, 0.6)
-AREA: Final = 0.75
+AREA: Final = 0.85
 RATE: Final = 1 / 6
 SIZES: Final = (150, 2000)
+BLOCK: Final = 50
+"""Draws of a unit."""
 
 _JUDGE: Final = YesNo.judge
 
@@ -65,8 +70,14 @@ class Told:
 
 
 def draw_truth(spread: float, rng: np.random.Generator) -> Truth:
-    """Draw what is true of a hospital; calibration and AUC differ independently."""
+    """Draw what is true of a hospital; calibration and AUC differ independently.
+
+    True log-odds have an AUC above ½: in the two of 1,000 draws (τ = 0.6) where that is not so,
+    draw again.
+    """
     area, slope, large = rng.normal(size=3) * spread
+    while logit(AREA) + area <= 0:
+        area = rng.normal() * spread
     return Truth(float(logit(AREA) + area), float(1 + slope / 2), float(large))
 
 
@@ -132,39 +143,86 @@ def _measure(sums: Sequence[Any]) -> list[Measures]:
     return [_JUDGE.measure(part).rounded(MIN_COUNT) for part in merged if part is not None]
 
 
-def run(
+@dataclass(frozen=True)
+class HospitalsUnit:
+    """Draws of so many hospitals that differ by τ = `spread`."""
+
+    hospitals: int
+    spread: float
+    block: int
+    draws: int
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """Name of its file."""
+        return f"{self.hospitals}-{1000 * self.spread:.0f}-{self.block:04d}"
+
+    def run(self) -> list[Row]:
+        """Count for each interval how often it was told, and how often it held the truth."""
+        seeds = [self.seed, self.hospitals, round(1000 * self.spread), self.block]
+        rng = np.random.default_rng(seeds)
+        told = [
+            found
+            for _ in range(self.draws)
+            for found in judge_hospitals(self.hospitals, self.spread, rng)
+        ]
+        return [
+            self._count(name, [found for found in told if found.interval == name])
+            for name in dict.fromkeys(found.interval for found in told)
+        ]
+
+    def _count(self, name: str, own: Sequence[Told]) -> Row:
+        known = [found for found in own if found.known]
+        return {
+            "hospitals": self.hospitals,
+            "tau": self.spread,
+            "interval": name,
+            "repetition": self.block,
+            "asked": float(len(own)),
+            "told": float(len(known)),
+            "held": float(sum(found.held for found in known)),
+            "width": float(sum(found.high - found.low for found in known)),
+        }
+
+
+def make_units(
     repetitions: int,
     *,
-    seed: int = 0,
+    seed: int,
+    effort: Effort,
     hospitals: Sequence[int] = HOSPITALS,
     spreads: Sequence[float] = SPREADS,
-) -> pd.DataFrame:
+) -> list[HospitalsUnit]:
+    """Return the units, all numbers of hospitals of a block together."""
+    return [
+        HospitalsUnit(n_sites, spread, start // BLOCK, min(BLOCK, repetitions - start), seed)
+        for start in range(0, repetitions, BLOCK)
+        for n_sites in (hospitals[:1] if effort.quick else hospitals)
+        for spread in spreads
+    ]
+
+
+def summarise_hospitals(rows: pd.DataFrame) -> pd.DataFrame:
     """Return coverage, its Monte-Carlo error, mean width and the share that is not told.
 
     A row per number of hospitals, τ and interval.
     """
-    import pandas as pd
-
-    rows = []
-    for n_sites in hospitals:
-        for spread in spreads:
-            rng = np.random.default_rng([seed, n_sites, round(1000 * spread)])
-            told = [t for _ in range(repetitions) for t in judge_hospitals(n_sites, spread, rng)]
-            for name in dict.fromkeys(found.interval for found in told):
-                own = [found for found in told if found.interval == name]
-                rows.append({"hospitals": n_sites, "tau": spread, "interval": name, **_tell(own)})
-    return pd.DataFrame(rows)
+    keys = ["hospitals", "tau", "interval"]
+    found = rows.groupby(keys, sort=False)[["asked", "told", "held", "width"]].sum()
+    share = found["held"] / found["told"].where(found["told"] > 0)
+    found["coverage"] = share
+    found["error"] = np.sqrt(share * (1 - share) / found["told"])
+    found["width"] = found["width"] / found["told"].where(found["told"] > 0)
+    found["too_few"] = 1 - found["told"] / found["asked"]
+    return found.drop(columns=["asked", "told", "held"]).reset_index()
 
 
-def _tell(own: Sequence[Told]) -> dict[str, float]:
-    known = [found for found in own if found.known]
-    share = float(np.mean([found.held for found in known])) if known else float("nan")
-    return {
-        "coverage": share,
-        "error": float(np.sqrt(share * (1 - share) / max(len(known), 1))),
-        "width": float(np.mean([found.high - found.low for found in known])) if known else share,
-        "too_few": 1 - len(known) / len(own),
-    }
+def write_results(rows: pd.DataFrame, folder: Path) -> str:
+    """Write the table into `folder`, and return it as Markdown."""
+    table = hospitals_table(summarise_hospitals(rows))
+    write_texts(folder, {"tables.md": table})
+    return table
 
 
 def hospitals_table(found: pd.DataFrame) -> str:
@@ -172,12 +230,19 @@ def hospitals_table(found: pd.DataFrame) -> str:
     spreads = sorted(set(found["tau"]))
     head = ["interval", "hospitals", *(f"τ = {spread:g}" for spread in spreads)]
     cells = {
-        (row["interval"], row["hospitals"], row["tau"]): f"{row['coverage']:.3f} ± "
-        f"{row['error']:.3f} ({row['width']:.2f})"
+        (row["interval"], row["hospitals"], row["tau"]): _tell_cell(row)
         for row in found.to_dict("records")
     }
-    lines = dict.fromkeys((name, count) for name, count, _ in sorted(cells, key=str))
+    names, counts = list(dict.fromkeys(found["interval"])), sorted(set(found["hospitals"]))
+    lines = [(name, count) for name in names for count in counts]
     return make_table(
         head,
         [[name, str(count), *(cells[name, count, s] for s in spreads)] for name, count in lines],
     )
+
+
+def _tell_cell(row: dict[Hashable, Any]) -> str:
+    """Return coverage, its error and the mean width."""
+    if np.isnan(row["coverage"]):
+        return "too few"
+    return f"{row['coverage']:.3f} ± {row['error']:.3f} ({row['width']:.2f})"

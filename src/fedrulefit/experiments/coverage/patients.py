@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit, ndtr, ndtri
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.crossing import find_crossing
@@ -28,6 +28,8 @@ SIZES: Final = (100, 500, 2000)
 EVENTS: Final = (2, 5, 20, 100)
 
 _STRETCH: Final = 2.0
+_OTHERS_INSIDE: Final = 0.2
+"""Share of the patients without the outcome for whom the rule holds."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,15 @@ class Judged:
     chance: Floats
     truth: Floats
     outcome: Floats
+
+
+@dataclass(frozen=True)
+class Rates:
+    """A rule, that the true probability is at least `cut`, and the true rates on both sides."""
+
+    cut: float
+    inside: float
+    outside: float
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,18 @@ class Cell:
             return float(np.dot(shares, means)) - self._rate
 
         return find_crossing(exceed, -20.0, 20.0)
+
+    @cached_property
+    def rates(self) -> Rates:
+        """A rule that holds for a fifth of the patients without the outcome."""
+        at = float(ndtri(1 - _OTHERS_INSIDE))
+        cases_inside = self._rate * float(ndtr(self._spread - at))
+        inside = cases_inside + (1 - self._rate) * _OTHERS_INSIDE
+        return Rates(
+            float(expit(self._base + self._spread * at)),
+            cases_inside / inside,
+            (self._rate - cases_inside) / (1 - inside),
+        )
 
     def draw_fixed(self, rng: np.random.Generator) -> Judged:
         """Draw patients of whom exactly so many have the outcome."""

@@ -13,6 +13,7 @@ from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import Family
 from fedrulefit.core.families.judge import Judge
+from fedrulefit.core.families.levels import MeasuredLevels, Side, Sides
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Condition, Rule, check_rules, interval
@@ -26,6 +27,7 @@ from fedrulefit.model.file.parts import (
     LinearPart,
     RoundingPart,
     RulePart,
+    SidesPart,
     ValidationPart,
 )
 from fedrulefit.model.model import Model
@@ -179,6 +181,7 @@ def _check_counts(file: FilePart, model: Model) -> None:
 
 def _held_out_pairs(part: RulePart, judged: Evaluation | None) -> Iterator[tuple[float, float]]:
     """Yield what of a rule's held-out patients cannot be more than what."""
+    yield from _side_pairs(part.held_out_sides, judged)
     counts = [*([] if part.held_out is None else [part.held_out]), *part.held_out_by_site]
     if not counts:
         return
@@ -189,6 +192,15 @@ def _held_out_pairs(part: RulePart, judged: Evaluation | None) -> Iterator[tuple
     wholes = [*([] if part.held_out is None else [judged.total]), *judged.sites.values()]
     for (inside, events), whole in zip(counts, wholes, strict=False):
         yield from ((events, inside), (inside, whole.patients), (events, whole.with_outcome))
+
+
+def _side_pairs(part: SidesPart | None, judged: Evaluation | None) -> Iterator[tuple[float, float]]:
+    if part is None:
+        return
+    if judged is None or not isinstance(judged.family.levels, MeasuredLevels):
+        raise ModelFileError("a rule tells of held-out patients what its outcome does not have")
+    for side in (part.inside, part.outside):
+        yield side.patients, judged.total.patients
 
 
 def _distribution(parts: Sequence[AxisPart], grid: Grid) -> tuple[Floats, ...] | None:
@@ -245,7 +257,13 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
         None if part.held_out is None else Counts(*part.held_out),
         tuple(Counts(*counts) for counts in part.held_out_by_site),
         part.between_sites,
+        None if part.held_out_sides is None else _sides(part.held_out_sides),
     )
+
+
+def _sides(part: SidesPart) -> Sides:
+    inside, outside = (Side(**side.model_dump()) for side in (part.inside, part.outside))
+    return inside, outside
 
 
 def _condition(part: ConditionPart, places: dict[str, int]) -> Condition:

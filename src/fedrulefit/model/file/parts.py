@@ -85,6 +85,31 @@ def _between() -> Any:
 ShareBetween = Annotated[float, Field(ge=0, le=1)] | None
 
 
+class SidePart(Part):
+    """The outcome of held-out patients on one side of a rule."""
+
+    patients: float = Field(ge=0, description="Patients (with weights).")
+    level: float = Field(
+        description="Of a number their mean outcome, of a count their rate, of a time their risk "
+        "by the last horizon."
+    )
+    error: float = Field(
+        ge=0,
+        description="Its standard error, what rounding adds included: of a mean itself, of a rate "
+        "on the logarithmic scale, of a risk on the scale log(−log(1 − risk)).",
+    )
+    events: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Their events, or what was counted; null of a number."
+    )
+
+
+class SidesPart(Part):
+    """The outcome of held-out patients inside and outside a rule."""
+
+    inside: SidePart = Field(description="For whom the rule holds.")
+    outside: SidePart = Field(description="For whom it does not.")
+
+
 class RulePart(Part):
     """A rule, its coefficient, and who satisfies it."""
 
@@ -127,6 +152,11 @@ class RulePart(Part):
     held_out_by_site: list[CountsPart] = Field(
         default=[],
         description="The same of each site in `evaluation.sites`, rounded; empty like `by_site`.",
+    )
+    held_out_sides: SidesPart | None = Field(
+        default=None,
+        description="Of outcomes other than yes/no: the outcome of the patients that were held "
+        "out, over all sites; null where none were, or where too few are on one side.",
     )
 
 

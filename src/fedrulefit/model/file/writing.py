@@ -14,7 +14,7 @@ from fedrulefit.files import write_whole
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file.parts import FORMAT, VERSION
 from fedrulefit.model.model import Model
-from fedrulefit.model.terms import LinearTerm, Term
+from fedrulefit.model.terms import LinearTerm, RuleTerm, Term
 from fedrulefit.model.validation import SiteValidation
 
 
@@ -136,8 +136,17 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
         "by_site": [list(counts) for counts in term.by_site],
         "held_out": None if term.held_out is None else list(term.held_out),
         "held_out_by_site": [list(counts) for counts in term.held_out_by_site],
+        **_sides_facts(term),
         "path": list(term.path),
     }
+
+
+def _sides_facts(term: RuleTerm) -> dict[str, Any]:
+    """Return the outcome of held-out patients on both sides, where that is told."""
+    if term.sides is None:
+        return {}
+    inside, outside = map(asdict, term.sides)
+    return {"held_out_sides": {"inside": inside, "outside": outside}}
 
 
 def _condition_facts(condition: Condition, model: Model) -> dict[str, Any]:

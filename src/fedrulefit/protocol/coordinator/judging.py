@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.families.levels import MeasuredLevels
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.rules import Rule
-from fedrulefit.core.subgroups import SubgroupSums
+from fedrulefit.core.subgroups import SubgroupSums, find_sides
 from fedrulefit.errors import ProtocolError
 from fedrulefit.model import Counts, Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
@@ -43,8 +44,7 @@ def judge(
         scores, placed, subgroups = yield from asker.sum(question, public)
         within = public.family.judge.measure_within(placed)
         evaluation = Evaluation(scores, within=within, judged=rounding, family=public.family)
-        if public.family.counts_events:
-            model = _with_subgroups(model, public.rules_of(terms), subgroups)
+        model = _with_subgroups(model, public.rules_of(terms), subgroups)
         model = replace(model, evaluation=evaluation)
     if m.ResultsRequest.asked_in(asker.settings):
         model = yield from _add_results(asker, model, terms, coef, public)
@@ -106,7 +106,11 @@ def _add_results(
 
 def _with_subgroups(model: Model, rules: Sequence[Rule], subgroups: SubgroupSums) -> Model:
     """Return the model with who of the held-out patients satisfies its rules."""
-    counts = map(Counts, subgroups.inside.tolist(), subgroups.events_inside.tolist())
+    levels = model.study.family.levels
+    if isinstance(levels, MeasuredLevels):
+        sides = dict(zip(rules, find_sides(subgroups, levels), strict=True))
+        return _change_rules(model, lambda term: replace(term, sides=sides.get(term.rule)))
+    counts = map(Counts, subgroups.inside.tolist(), subgroups.tallies_inside.tolist())
     held_out = dict(zip(rules, counts, strict=True))
     return _change_rules(model, lambda term: replace(term, held_out=held_out.get(term.rule)))
 

@@ -10,6 +10,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.families.levels import MeasuredLevels
 from fedrulefit.core.people import count_cells
 from fedrulefit.core.subgroups import SubgroupSums
 from fedrulefit.core.sums import Packing, Sum, quantity
@@ -18,7 +19,7 @@ from fedrulefit.protocol.messages.base import Reply, Request, Turn, released
 from fedrulefit.protocol.messages.sums import SumRequest
 from fedrulefit.protocol.patients import Patients, events_of
 from fedrulefit.protocol.public import Public
-from fedrulefit.study import Settings
+from fedrulefit.study import Settings, Study
 from fedrulefit.table.patients import Table
 
 __all__ = ["EvaluateRequest", "OfferRequest", "OfferSums", "ResultsReply", "ResultsRequest"]
@@ -28,10 +29,10 @@ __all__ = ["EvaluateRequest", "OfferRequest", "OfferSums", "ResultsReply", "Resu
 class EvaluateRequest(SumRequest):
     """Ask how well the finished model predicts the patients that were held out.
 
-    And how many of them, with and without the outcome, satisfy each of its rules: the rates that
-    people read. `terms` are the positions of its terms, the intercept first, and `coef` their
-    coefficients. Besides the scores of all sites together, patients of one and the same site
-    are held against each other: the only sums that depend on who is where.
+    And how many of them satisfy each of its rules, and their tallies (with the outcome, of yes/no
+    ones): the levels that people read. `terms` are the positions of its terms, the intercept
+    first, and `coef` their coefficients. Besides the scores of all sites together, patients of
+    one and the same site are held against each other: the only sums that depend on who is where.
     """
 
     turn = Turn.EVALUATION
@@ -59,14 +60,26 @@ class EvaluateRequest(SumRequest):
         )
 
     @classmethod
+    def tells_of(cls, study: Study) -> str:
+        """Return what the total tells: of other outcomes than yes/no more than counts."""
+        if not isinstance(study.family.levels, MeasuredLevels):
+            return cls.tells(study.settings)
+        return (
+            "histograms and sums of the held-out patients' predictions and outcomes, how well the "
+            "predictions tell apart patients of one and the same site, over all sites, and how "
+            "many of these patients satisfy each rule, with the sums of their outcomes"
+        )
+
+    @classmethod
     def asked_in(cls, settings: Settings) -> bool:
         """Whether the study holds patients out."""
         return settings.holdout > 0
 
     def packings(self, public: Public) -> tuple[Packing[Any], Packing[Any], Packing[SubgroupSums]]:
         """Return how the numbers lie: as the outcome's family judges, and by rule."""
-        judge, n_rules = public.family.judge, public.layout.among(self.terms).n_rules
-        return judge.packing(), Packing(judge.within_sums), SubgroupSums.packing(n_rules)
+        family, n_rules = public.family, public.layout.among(self.terms).n_rules
+        judge = family.judge
+        return judge.packing(), Packing(judge.within_sums), SubgroupSums.packing(n_rules, family)
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's."""
@@ -205,6 +218,12 @@ class ResultsRequest(Request):
             "under the site's name and rounded, where no site has too few: its patients and "
             f"outcomes, in all and inside rules{judged}"
         )
+
+    @classmethod
+    def tells_of(cls, study: Study) -> str:
+        """Return what the site's own results tell: outcomes are counted where they are events."""
+        told = cls.tells(study.settings)
+        return told if study.family.counts_events else told.replace(" and outcomes", "")
 
     @classmethod
     def asked_in(cls, settings: Settings) -> bool:

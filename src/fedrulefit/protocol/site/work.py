@@ -21,7 +21,6 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.core.importance import TermSums, sum_terms
 from fedrulefit.core.rounding import round_to
 from fedrulefit.core.rules import Rule, merge_rules
-from fedrulefit.core.subgroups import SubgroupSums
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.gate import Gated, gate_rules, have_enough
 from fedrulefit.privacy.mechanisms import Noise
@@ -262,8 +261,7 @@ class Work:
         own = patients.design.take(terms)
         packing = TermSums.packing(own.layout.n_rules, own.layout.n_linear)
         units = packing.split(sum_terms(own, patients.told_events, patients.weights, bounds))
-        judged = SubgroupSums.packing(own.layout.n_rules).split(patients.count_subgroups(terms))
-        held, held_events = (part[request.held_out] for part in judged.values())
+        held, held_events = (part[request.held_out] for part in patients.count_held_out(terms))
         measures = self._judge(request, patients, base)
         known = np.flatnonzero(np.isfinite(measures))
         totals = np.concatenate([units["total"], units["events"]])
