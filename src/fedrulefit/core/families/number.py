@@ -127,6 +127,7 @@ class Number(Family):
     n_tallies = 2
     least_span = 0.05
     largest_predictor = LARGEST_PREDICTOR
+    newton_leaves = True
     most_curvature = 1.0
 
     def __init__(

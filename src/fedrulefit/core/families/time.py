@@ -50,6 +50,7 @@ from fedrulefit.core.families.base import Family, Link, Words
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
+    log_share,
     ratio_ticks,
     tell_share,
 )
@@ -235,6 +236,7 @@ class Time(Family):
     tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     largest_predictor = 128.0
+    newton_leaves = jumps = True
 
     def __init__(self, cuts: Sequence[float], horizons: Sequence[float], *, unit: str = "") -> None:
         self.ends = check_ends(cuts, horizons)
@@ -323,6 +325,10 @@ class Time(Family):
         if events.sum() <= 0:
             return None
         return _find_predictor(events / np.where(exposure > 0, exposure, 1.0) + FEWEST_EVENTS)
+
+    def jump(self, slope: Floats, curvature: Floats) -> Floats:
+        """Return log(events / exposure): at F = 0 the slope is exposure − events."""
+        return log_share(slope, curvature)
 
     def events(self, outcome: Floats, weights: Floats) -> Floats:
         """Return 1 for patients with the event by the last horizon, else 0, shape (n_rows,)."""
