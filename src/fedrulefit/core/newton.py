@@ -46,7 +46,8 @@ NEAR: Final = 0.7
 """A term is active from this share of its penalty on."""
 
 ROUNDING: Final = 2.0**-LOSS_BITS
-"""A rise of the objective by so little may be the rounding of patients' losses."""
+"""A rise of the objective by so little may be the rounding of patients' losses; in units of the
+family (:attr:`~fedrulefit.core.families.Family.unit`)."""
 
 RIDGES: Final = (0.0, 1e-9, 1e-6, 1e-4, 1e-2)
 """How much steeper a quadratic is made, as a share of its mean curvature, if it leads too far."""
@@ -210,7 +211,7 @@ class Newton:
         self._active = query.active
         objectives = self._objectives(sums)
         best = len(STEPS) - 1
-        if objectives[-1] > objectives[0] + ROUNDING:
+        if objectives[-1] > objectives[0] + ROUNDING * self.family.unit:
             best = int(np.argmin(objectives))
         if best < len(STEPS) - 1:
             step = STEPS[max(best, 1)]
