@@ -23,16 +23,17 @@ from fedrulefit.core.grid import RULE_SPREAD, Grid
 from fedrulefit.core.importance import variable_importance
 from fedrulefit.core.predictor import predict
 from fedrulefit.core.rounding import EXACT, PUBLISHED, Rounding
+from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import frames
 from fedrulefit.model.display import Shown
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Explanation, explain_rows
+from fedrulefit.model.saying import Said
 from fedrulefit.model.subgroups import Among
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
 from fedrulefit.model.validation import SiteValidation
-from fedrulefit.model.wording import describe_term, tell_missing, unit_change
+from fedrulefit.model.wording import describe_term, unit_change
 from fedrulefit.privacy.bill import PrivacyBill
-from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.study import Study
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(Shown):
+class Model(Shown, Said):
     """A rule ensemble, ready to predict.
 
     Parameters
@@ -124,12 +125,28 @@ class Model(Shown):
         patients = self._read(source)
         return patients.hide(self.linear_predictor(patients.values))
 
-    def predict_proba(self, source: Source | Floats) -> Floats:
+    def predict(self, source: Source | Floats) -> Floats:
         """Return the prediction of every patient, shape (n_rows,).
 
-        Of a yes/no outcome that is its probability.
+        Of a yes/no outcome that is its probability, of a number the value in the study's unit, of
+        a count the rate, of a time the risk by the last horizon.
         """
         return self.study.family.link.inverse(self.decision_function(source))
+
+    def predict_proba(self, source: Source | Floats) -> Floats:
+        """Return :meth:`predict`, of outcomes whose prediction is a probability.
+
+        Raises
+        ------
+        FedRuleFitError
+            Of others.
+        """
+        if not self.study.family.predicts_shares:
+            raise FedRuleFitError(
+                f"this model gives no probability but a {self.study.family.words.prediction}: "
+                "call 'predict'"
+            )
+        return self.predict(source)
 
     def predict_frame(self, source: Source | Floats) -> pd.DataFrame:
         """Return every patient's prediction, and what is unusual about the patient.
@@ -221,53 +238,18 @@ class Model(Shown):
         return rate_of(self.provenance.patients, self.provenance.events)
 
     @property
+    def reaches(self) -> Mapping[int, float]:
+        """How far a new patient may be from the prediction, by percent of patients.
+
+        As far as held-out patients tell; empty where the outcome's family knows no such reach.
+        """
+        judged = self.evaluation
+        return {} if judged is None else judged.family.judge.find_reaches(judged.total)
+
+    @property
     def is_rounded(self) -> bool:
         """Whether coefficients and counts were rounded after the fit."""
         return self.rounding not in (None, EXACT)
-
-    @property
-    def unjudged(self) -> str:
-        """Why there is no evaluation, in words."""
-        if self.study.settings.holdout > 0:
-            return "Too few patients were held out to tell how well the model predicts them"
-        return "No patients were held out"
-
-    @property
-    def hidden(self) -> str:
-        """Which counts are not told, in words; empty where all are."""
-        smallest = 0 if self.rounding is None else self.rounding.smallest
-        if smallest < 2:
-            return ""
-        return (
-            f"“Not told”: fewer than {smallest} patients are inside or outside the rule, or "
-            f"{self.study.family.words.have_or_not} there."
-        )
-
-    @property
-    def few_held_out(self) -> str:
-        """Of which held-out patients nothing is told even where all counts are, in words."""
-        return (
-            f"“Not told”: fewer than {MIN_COUNT} held-out patients are inside or outside the "
-            f"rule, or {self.study.family.words.have_or_not} there."
-        )
-
-    @property
-    def of_missing(self) -> str:
-        """What the terms make of a missing value, in sentences; empty where there is none."""
-        return tell_missing(self.terms, self.grid)
-
-    @property
-    def averaged(self) -> str:
-        """How frequent values are taken to be in averages over patients, in words."""
-        if self.distribution is None:
-            return (
-                "How frequent values are is not known here: all levels, and all ranges between "
-                "a number's cut-offs, are taken as equally frequent"
-            )
-        return (
-            "Values are as frequent as the released histograms tell, each variable "
-            "independent of the others"
-        )
 
     def top_rules(self, *, top: int | None = None, min_support: float = 0.0) -> list[RuleTerm]:
         """Return the rules of more than `min_support`, most important first, at most `top`."""
@@ -304,12 +286,17 @@ class Model(Shown):
         by_site: bool = False,
         patients: Among | None = None,
     ) -> pd.DataFrame:
-        """Return the outcome rate inside and outside each rule (paper, fig. 3).
+        """Return the outcome's level inside and outside each rule (paper, fig. 3).
 
         Columns ``rule``, ``among`` (of which patients), ``inside`` and ``outside`` (how many),
         ``rate_inside`` and ``rate_outside``, ``difference`` (inside − outside), and 95 %
         intervals: ``low_inside``, ``high_inside`` and so on (Wilson), ``low_difference`` and
         ``high_difference`` (Newcombe). NaN where too few patients are inside or outside to tell.
+
+        So of a yes/no outcome. Of others the family names the columns: of a number
+        ``mean_inside``, ``mean_outside`` and ``difference``, of a count ``rate_inside``,
+        ``rate_outside`` and ``rate_ratio``, of a time ``risk_inside`` and so on; and only those
+        who were held out tell them.
 
         Parameters
         ----------

@@ -47,13 +47,13 @@ from scipy.special import logsumexp
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.base import Family, Link, Words
-from fedrulefit.core.families.level_risks import RiskLevels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
     ratio_ticks,
     tell_share,
 )
+from fedrulefit.core.families.side_risks import RiskLevels
 from fedrulefit.core.families.survival import tell_time
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.families.time_at_risk import at_risk, check_ends
@@ -194,6 +194,8 @@ def _words(by: str) -> Words:
         through_link="through the complementary log-log",
         refers_to=f"risks refer to the hazard in these patients, up to {by}.",
         output=f"The risk of the event by {by}; no threshold is part of the model.",
+        by=f" by {by}",
+        by_hand=f"The risk by {by} is 1 − exp(−exp(of that)).",
     )
 
 
@@ -229,6 +231,7 @@ class Time(Family):
     link = CLOGLOG
     tells = TELLS
     effect_javascript = "Math.exp"
+    share_javascript = "(p) => p"
     tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     largest_predictor = 128.0

@@ -20,13 +20,13 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
-from fedrulefit.core.families.level_shares import ShareLevels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
     ratio_ticks,
     tell_share,
 )
+from fedrulefit.core.families.side_shares import ShareLevels
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.families.yesno_judge import YesNoJudge
 
@@ -80,6 +80,8 @@ WORDS: Final = Words(
     through_link="through the logistic",
     refers_to="probabilities refer to the outcome's rate in these patients.",
     output="A probability; no threshold is part of the model.",
+    predictor_is="are",
+    effect_changes="change",
 )
 
 
@@ -108,6 +110,7 @@ class YesNo(Family):
     averages = True
     counts_events = True
     effect_javascript = "Math.exp"
+    share_javascript = "(p) => p"
     tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     most_slope = 1.0

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.core.families.levels import MeasuredLevels
+from fedrulefit.core.families.sides import MeasuredLevels
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.rules import Rule
 from fedrulefit.core.subgroups import SubgroupSums, find_sides

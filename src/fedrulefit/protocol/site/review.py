@@ -101,14 +101,18 @@ class Review:
         ]
 
     def _results(self, reply: m.ResultsReply, public: Public) -> list[str]:
+        counted = public.family.counts_events  # else zeros stand in their place
         those = public.family.words.with_outcome
-        told = [f"patients, and {those}: {_list(reply.totals)}"] * (len(reply.totals) > 0)
+        totals, what = reply.totals, f"patients, and {those}"
+        if not counted:
+            totals, what = totals[:1], "patients"
+        told = [f"{what}: {_list(totals)}"] * (len(totals) > 0)
         if len(reply.inside):
             told.append(f"inside {len(reply.inside)} rules: {_list(reply.inside)}")
-            told.append(f"{those} inside them: {_list(reply.events_inside)}")
+            told += [f"{those} inside them: {_list(reply.events_inside)}"] * counted
         if len(reply.held_out):
             told.append(f"held out, inside {len(reply.held_out)} rules: {_list(reply.held_out)}")
-            told.append(f"{those} inside them: {_list(reply.held_out_events)}")
+            told += [f"{those} inside them: {_list(reply.held_out_events)}"] * counted
         if len(reply.measures):
             names = [field.name for field in dataclasses.fields(public.family.judge.measures)]
             pairs = zip(reply.known.tolist(), reply.measures.tolist(), strict=True)

@@ -10,7 +10,7 @@ No distribution of counts is assumed: patients may differ by more than Poisson's
 even on the logarithmic scale; the logarithm of the ratio of two rates has the sum of their
 variances.
 
-Oracle: sums over patients and simulated coverage (``tests/unit/core/test_levels.py``).
+Oracle: sums over patients and simulated coverage (``tests/unit/core/test_sides.py``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families.levels import ROUNDED, Contrast, LevelWords, MeasuredLevels, Side
+from fedrulefit.core.families.sides import ROUNDED, Contrast, LevelWords, MeasuredLevels, Side
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.shares import Z95
 from fedrulefit.numerals import format_effect
@@ -53,6 +53,7 @@ class RateLevels(MeasuredLevels):
             gap_heading="Rate ratio, inside to outside",
             shown=f"and the rate of {counted}",
             axis="rate of ",
+            few=f"fewer than that many {counted} were counted there",
         )
 
     def find(self, patients: float, sums: Floats) -> Side:
