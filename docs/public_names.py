@@ -74,6 +74,8 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.Model.save",
             "fedrulefit.Model.predict_proba",
             "fedrulefit.Model.predict_frame",
+            "fedrulefit.Model.predict_risks",
+            "fedrulefit.Model.predict_survival",
             "fedrulefit.Model.decision_function",
             "fedrulefit.Model.linear_predictor",
             "fedrulefit.Model.explain",
