@@ -46,8 +46,13 @@ import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.judge import Judge
+<<<<<<< HEAD
 from fedrulefit.core.families.sides import PERCENT, Levels
 from fedrulefit.core.families.tells import Tells
+=======
+from fedrulefit.core.families.levels import PERCENT, Levels
+from fedrulefit.core.families.survival import Timeline
+>>>>>>> horizons
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 from fedrulefit.numerals import format_effect, format_number, is_little
 
@@ -369,6 +374,11 @@ class Family(ABC):
     def predicts_shares(self) -> bool:
         """Whether a prediction is a probability."""
         return self.levels.drawn == PERCENT
+
+    def timeline(self, baseline: Sequence[float]) -> Timeline | None:
+        """Return how the risk grows with time, from a model's baseline; None of other outcomes."""
+        del baseline
+        return None
 
     @abstractmethod
     def effect_ticks(self, low: float, high: float) -> list[tuple[float, float]]:

@@ -54,9 +54,13 @@ from fedrulefit.core.families.ratios import (
     ratio_ticks,
     tell_share,
 )
+<<<<<<< HEAD
 from fedrulefit.core.families.side_risks import RiskLevels
 from fedrulefit.core.families.survival import tell_time
 from fedrulefit.core.families.tells import Tells
+=======
+from fedrulefit.core.families.survival import Timeline, follow_baseline, tell_time
+>>>>>>> horizons
 from fedrulefit.core.families.time_at_risk import at_risk, check_ends
 from fedrulefit.core.families.time_judge import TimeJudge
 
@@ -343,6 +347,11 @@ class Time(Family):
     def join_baseline(self, baseline: Floats) -> float:
         """Return log Σ_k exp(a_k): the log cumulative hazard by the last horizon."""
         return float(logsumexp(baseline))
+
+    def timeline(self, baseline: Sequence[float]) -> Timeline:
+        """Return how the risk grows with time, from a model's baseline."""
+        column = self.words.prediction_column
+        return follow_baseline(baseline, self.ends, self.horizons, self.time_unit, column)
 
     def tallies(self, outcome: Floats) -> Floats:
         """Return events, then shares of time at risk, by interval, shape (n_rows, 2·K)."""
