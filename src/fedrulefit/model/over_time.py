@@ -36,7 +36,7 @@ class OverTime:
 
         Empty where there is one, or none.
         """
-        timeline = self.study.family.timeline(self.baseline)
+        timeline = self.study.family.timeline(self.baseline)  # type: ignore[attr-defined]
         return timeline.horizons if timeline and len(timeline.horizons) > 1 else ()
 
     def predict_risks(self: Model, source: Source | Floats) -> Floats:  # type: ignore[misc]

@@ -46,13 +46,9 @@ import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.judge import Judge
-<<<<<<< HEAD
 from fedrulefit.core.families.sides import PERCENT, Levels
-from fedrulefit.core.families.tells import Tells
-=======
-from fedrulefit.core.families.levels import PERCENT, Levels
 from fedrulefit.core.families.survival import Timeline
->>>>>>> horizons
+from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 from fedrulefit.numerals import format_effect, format_number, is_little
 

@@ -54,13 +54,9 @@ from fedrulefit.core.families.ratios import (
     ratio_ticks,
     tell_share,
 )
-<<<<<<< HEAD
 from fedrulefit.core.families.side_risks import RiskLevels
-from fedrulefit.core.families.survival import tell_time
-from fedrulefit.core.families.tells import Tells
-=======
 from fedrulefit.core.families.survival import Timeline, follow_baseline, tell_time
->>>>>>> horizons
+from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.families.time_at_risk import at_risk, check_ends
 from fedrulefit.core.families.time_judge import TimeJudge
 
