@@ -31,12 +31,12 @@ class OverTime:
         return self.study.family.timeline(self.baseline)
 
     @property
-    def further(self) -> tuple[Horizon, ...]:
+    def further(self: Model) -> tuple[Horizon, ...]:  # type: ignore[misc]
         """The horizons whose risks are told beside the prediction, the main one among them.
 
         Empty where there is one, or none.
         """
-        timeline = self.study.family.timeline(self.baseline)  # type: ignore[attr-defined]
+        timeline = self.study.family.timeline(self.baseline)
         return timeline.horizons if timeline and len(timeline.horizons) > 1 else ()
 
     def predict_risks(self: Model, source: Source | Floats) -> Floats:  # type: ignore[misc]
