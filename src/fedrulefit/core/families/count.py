@@ -30,10 +30,11 @@ from scipy.special import xlogy
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
 from fedrulefit.core.families.count_judge import CountJudge
-from fedrulefit.core.families.level_rates import N_TALLIES, RateLevels
 from fedrulefit.core.families.number import above_median
 from fedrulefit.core.families.ratios import LEAST_SPAN, log_share, ratio_ticks
 from fedrulefit.core.families.scripts import quote_javascript
+from fedrulefit.core.families.side_rates import N_TALLIES, RateLevels
+from fedrulefit.core.families.tells import Tells
 from fedrulefit.numerals import format_number
 
 BEND: Final = 3.0
@@ -120,6 +121,16 @@ def _make_words(unit: str, per: str, rate: float) -> Words:
     )
 
 
+TELLS: Final = Tells(
+    inside="patients, their summed counts and their summed exposures",
+    slopes="of counts above, and below, their prediction apart",
+    evaluation="sums and products of the held-out patients' counts, exposures and deviances, "
+    "histograms of predicted rates",
+    subgroups="how many of these patients satisfy each rule, with the sums of their counts, of "
+    "their exposures, and of products of these",
+)
+
+
 class Count(Family):
     """A count, of patients who may have been watched for different times.
 
@@ -137,6 +148,7 @@ class Count(Family):
 
     kind = "count"
     judge_type = CountJudge
+    tells = TELLS
     least_span = LEAST_SPAN
     largest_predictor = LARGEST_PREDICTOR
     newton_leaves = jumps = True
@@ -191,6 +203,10 @@ class Count(Family):
         counts, exposures = self.scale(outcome)
         own = (counts, exposures, counts**2, counts * exposures, exposures**2)
         return np.stack(own, axis=1)
+
+    def magnitudes(self, outcome: Floats) -> Floats:
+        """Return u and e, shape (n_rows, 2)."""
+        return np.stack(self.scale(outcome), axis=1)
 
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
         """Return w·{eψ(F) − uF − u + u·log(u/e)}, shape (n_rows,)."""
