@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import fedrulefit.protocol.messages
+from fedrulefit.core.families import FAMILIES
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.policy import KINDS
 from fedrulefit.protocol import messages as m
