@@ -48,7 +48,7 @@ def draw_number(model: Model, frame: pd.DataFrame, ax: Axes) -> None:
     if found is None:
         raise SystemExit("the demo holds patients out: take a run of it")
     shown = frame.iloc[:1500]
-    predicted = model.predict_proba(shown)
+    predicted = model.predict(shown)
     jitter = np.random.default_rng(0).uniform(-0.3, 0.3, (2, len(shown)))
     ends = np.array([0.0, predicted.max() + 2])
     for level, alpha in ((95, 0.13), (80, 0.2)):
@@ -77,7 +77,7 @@ def draw_count(model: Model, frame: pd.DataFrame, ax: Axes) -> None:
         rows.append(
             (
                 12 * group["readmissions"].sum() / months.sum(),
-                np.average(model.predict_proba(group), weights=months),
+                np.average(model.predict(group), weights=months),
                 np.average(planted, weights=months),
             )
         )
