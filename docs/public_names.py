@@ -75,6 +75,8 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.Model.predict",
             "fedrulefit.Model.predict_proba",
             "fedrulefit.Model.predict_frame",
+            "fedrulefit.Model.predict_risks",
+            "fedrulefit.Model.predict_survival",
             "fedrulefit.Model.decision_function",
             "fedrulefit.Model.linear_predictor",
             "fedrulefit.Model.explain",

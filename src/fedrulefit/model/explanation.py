@@ -9,7 +9,8 @@ Oracle: the prediction itself (``tests/unit/model/test_model.py``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -39,7 +40,8 @@ class Explanation:
     """One prediction taken apart: baseline + contributions = linear predictor.
 
     ``flags`` say what of the patient the study does not foresee. Where they leave no
-    prediction, it is NaN, and there are no contributions.
+    prediction, it is NaN, and there are no contributions. ``horizons`` are the risks by each
+    horizon of a time with several, under the names of their columns (``risk_90``).
     """
 
     baseline: float
@@ -47,6 +49,7 @@ class Explanation:
     linear_predictor: float
     prediction: float
     flags: tuple[str, ...] = ()
+    horizons: Mapping[str, float] = field(default_factory=dict)
 
 
 def explain_rows(model: Model, patients: Patients) -> list[Explanation]:
@@ -56,7 +59,7 @@ def explain_rows(model: Model, patients: Patients) -> list[Explanation]:
     design = evaluate_terms(patients.values, model.grid, rules, linear)
     rows = np.hstack([design.dense_rules(), design.linear])
     return [
-        Explanation(model.intercept, (), math.nan, math.nan, flags)
+        Explanation(model.intercept, (), math.nan, math.nan, flags, _tell_horizons(model, math.nan))
         if refused
         else _explain(model, row, flags)
         for row, refused, flags in zip(rows, patients.refused, patients.flags, strict=True)
@@ -80,4 +83,12 @@ def _explain(model: Model, row: Floats, flags: tuple[str, ...]) -> Explanation:
     parts.sort(key=lambda part: -abs(part.contribution))
     total = model.intercept + sum(part.contribution for part in parts)
     (prediction,) = model.study.family.link.inverse(np.array([total])).tolist()
-    return Explanation(model.intercept, tuple(parts), total, prediction, flags)
+    horizons = _tell_horizons(model, total)
+    return Explanation(model.intercept, tuple(parts), total, prediction, flags, horizons)
+
+
+def _tell_horizons(model: Model, total: float) -> dict[str, float]:
+    """Return the risk by each horizon of a patient's F."""
+    shifted = np.array([total + horizon.shift for horizon in model.further])
+    risks = model.study.family.link.inverse(shifted).tolist()
+    return {horizon.column: risk for horizon, risk in zip(model.further, risks, strict=True)}

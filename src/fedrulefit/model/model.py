@@ -28,6 +28,7 @@ from fedrulefit.model import frames
 from fedrulefit.model.display import Shown
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Explanation, explain_rows
+from fedrulefit.model.over_time import OverTime
 from fedrulefit.model.saying import Said
 from fedrulefit.model.subgroups import Among
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(Shown, Said):
+class Model(Shown, Said, OverTime):
     """A rule ensemble, ready to predict.
 
     Parameters
@@ -151,8 +152,9 @@ class Model(Shown, Said):
     def predict_frame(self, source: Source | Floats) -> pd.DataFrame:
         """Return every patient's prediction, and what is unusual about the patient.
 
-        Columns: the prediction and F (of a yes/no outcome ``probability`` and ``log_odds``), and
-        ``flags``, such as "age above the range: counted as 90"; empty where nothing is unusual.
+        Columns: the prediction and F (of a yes/no outcome ``probability`` and ``log_odds``), of a
+        time with several horizons the risk by each (such as ``risk_90``), and ``flags``, such as
+        "age above the range: counted as 90"; empty where nothing is unusual.
         """
         from fedrulefit.model.prediction import predict_frame
 
@@ -445,8 +447,8 @@ class Model(Shown, Said):
         """Return one SELECT that scores a table in a database.
 
         It gives each row the prediction (of a yes/no outcome ``probability``), NULL for none,
-        and ``flags``, as :meth:`predict_frame` does. It reads the raw columns, text or number,
-        that the model's terms name.
+        the risk by each horizon, and ``flags``, as :meth:`predict_frame` does. It reads the raw
+        columns, text or number, that the model's terms name.
 
         Parameters
         ----------
@@ -476,8 +478,8 @@ class Model(Shown, Said):
 
         One input of shape (n_rows, 1) per covariate: a number as double, NaN where missing;
         others as strings in the study's spelling, empty where missing. Outputs are F and the
-        prediction, of a yes/no outcome ``log_odds`` and ``probability``, NaN for none, and
-        ``flags``: a number per covariate, whose words stand in the graph's metadata.
+        prediction, of a yes/no outcome ``log_odds`` and ``probability``, NaN for none, the risk by
+        each horizon, and ``flags``: a number per covariate; the graph's metadata has their words.
         """
         from fedrulefit.model.export.onnx import build_onnx
 

@@ -12,13 +12,14 @@ Oracle: a loop over cells (``tests/properties/test_one_prediction.py``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
+from fedrulefit.core.families import Words
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model.unforeseen import Flag, list_flags
 from fedrulefit.study import Study
@@ -88,11 +89,19 @@ class Predictions:
         NaN for none.
     flags : list of tuple of str
         What is unusual about each patient.
+    horizons : mapping of str to (n_rows,) float64
+        Of a time with several horizons, the risk by each, under the name of its column.
     """
 
     prediction: Floats
     predictor: Floats
     flags: list[tuple[str, ...]]
+    horizons: Mapping[str, Floats] = field(default_factory=dict)
+
+    def columns(self, words: Words) -> dict[str, Floats]:
+        """Return the numbers under the names that frames and files have for them."""
+        own = {words.prediction_column: self.prediction, words.predictor_column: self.predictor}
+        return own | dict(self.horizons)
 
 
 def read_patients(model: Model, source: Source | Floats) -> Patients:
@@ -119,7 +128,9 @@ def predict_patients(model: Model, source: Source | Floats) -> Predictions:
     """Return each patient's prediction and flags."""
     patients = read_patients(model, source)
     predictor = patients.hide(model.linear_predictor(patients.values))
-    return Predictions(model.study.family.link.inverse(predictor), predictor, patients.flags)
+    tell = model.study.family.link.inverse
+    horizons = {horizon.column: tell(predictor + horizon.shift) for horizon in model.further}
+    return Predictions(tell(predictor), predictor, patients.flags, horizons)
 
 
 def predict_frame(model: Model, source: Source | Floats) -> pd.DataFrame:
@@ -127,13 +138,8 @@ def predict_frame(model: Model, source: Source | Floats) -> pd.DataFrame:
     import pandas as pd
 
     words, found = model.study.family.words, predict_patients(model, source)
-    return pd.DataFrame(
-        {
-            words.prediction_column: found.prediction,
-            words.predictor_column: found.predictor,
-            FLAGS_COLUMN: [BETWEEN_FLAGS.join(flags) for flags in found.flags],
-        }
-    )
+    flags = [BETWEEN_FLAGS.join(own) for own in found.flags]
+    return pd.DataFrame({**found.columns(words), FLAGS_COLUMN: flags})
 
 
 def _read(study: Study, source: Source | Floats) -> Sequence[Reading]:

@@ -85,13 +85,14 @@ def test_figures_say_what_is_true(kind: str) -> None:
 
 def test_figures_of_a_number_are_in_its_unit() -> None:
     model = outcome_model("number")
-    assert plot.partial_dependence(model, "age").get_ylabel() == "Adds to the value (days)"
-    assert plot.calibration(model).get_xlabel() == "Predicted value (days)"
-    assert plot.subgroups(model).get_xlabel() == "mean of stay (days)"
+    drawn = plot.partial_dependence(model, "age", Figure().subplots())
+    assert drawn.get_ylabel() == "Adds to the value (days)"
+    calibration = plot.calibration(model, Figure().subplots())
+    assert calibration.get_xlabel() == "Predicted value (days)"
+    assert plot.subgroups(model, Figure().subplots()).get_xlabel() == "mean of stay (days)"
     frame = model.partial_dependence("age")
-    line = plot.partial_dependence(model, "age").lines[1]
     known = frame[frame["value"].notna()]
-    np.testing.assert_allclose(line.get_ydata(), 30 * known["linear_predictor"])
+    np.testing.assert_allclose(drawn.lines[1].get_ydata(), 30 * known["linear_predictor"])
 
 
 @pytest.mark.parametrize("kind", UNTRUE)

@@ -47,6 +47,7 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.judge import Judge
 from fedrulefit.core.families.sides import PERCENT, Levels
+from fedrulefit.core.families.survival import Timeline
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 from fedrulefit.numerals import format_effect, format_number, is_little
@@ -212,6 +213,14 @@ class Family(ABC):
     largest_predictor: float = LARGEST_PREDICTOR
     """No |F| is larger that a site is asked for."""
 
+    newton_leaves: bool = False
+    """Whether leaves of trees move F by slope over curvature, both means of the site's patients,
+    in whatever unit losses are; a yes/no outcome's move by the mean slope, as the paper's."""
+
+    jumps: bool = False
+    """Whether sums at F = 0 tell the best constants (:meth:`jump`). Newton's steps would take long
+    to come to them where they are far from 0: down an exponential, 1 at a time."""
+
     additive: bool = False
     """Whether terms add their effects to a prediction; otherwise they multiply something."""
 
@@ -272,6 +281,14 @@ class Family(ABC):
         """Return why there is nothing to learn from all sites' patients; empty if there is."""
         del patients, events
         return ""
+
+    def jump(self, slope: Floats, curvature: Floats) -> Floats:
+        """Return the constants of least loss, from slope and curvature summed at F = 0.
+
+        Both, and what is returned, have shape (n_baseline,). Only of families that can
+        (:attr:`jumps`).
+        """
+        raise NotImplementedError
 
     def join_baseline(self, baseline: Floats) -> float:
         """Return the intercept of F, of which :attr:`link` speaks, from (n_baseline,) numbers."""
@@ -353,6 +370,11 @@ class Family(ABC):
     def predicts_shares(self) -> bool:
         """Whether a prediction is a probability."""
         return self.levels.drawn == PERCENT
+
+    def timeline(self, baseline: Sequence[float]) -> Timeline | None:
+        """Return how the risk grows with time, from a model's baseline; None of other outcomes."""
+        del baseline
+        return None
 
     @abstractmethod
     def effect_ticks(self, low: float, high: float) -> list[tuple[float, float]]:

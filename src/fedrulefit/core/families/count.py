@@ -28,7 +28,7 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
 from fedrulefit.core.families.count_judge import CountJudge
 from fedrulefit.core.families.number import above_median
-from fedrulefit.core.families.ratios import LEAST_SPAN, ratio_ticks
+from fedrulefit.core.families.ratios import LEAST_SPAN, log_share, ratio_ticks
 from fedrulefit.core.families.scripts import quote_javascript
 from fedrulefit.core.families.side_rates import N_TALLIES, RateLevels
 from fedrulefit.core.families.tells import Tells
@@ -148,6 +148,7 @@ class Count(Family):
     tells = TELLS
     least_span = LEAST_SPAN
     largest_predictor = LARGEST_PREDICTOR
+    newton_leaves = jumps = True
     effect_javascript = "Math.exp"
     n_tallies = N_TALLIES
     most_slope = math.exp(BEND) + 1
@@ -255,6 +256,10 @@ class Count(Family):
         """Return by which factor a rate can move."""
         share = math.ceil(1000 * math.expm1(most)) / 10
         return f"a patient's predicted rate moves by at most {share:g} %"
+
+    def jump(self, slope: Floats, curvature: Floats) -> Floats:
+        """Return log(Σwu / Σwe): at F = 0 the curvature is Σwe, the slope Σwe − Σwu."""
+        return log_share(slope, curvature)
 
     def start(self, outcome: Floats, weights: Floats) -> Floats | None:
         """Return log(Σwu / Σwe), shape (1,); None without a count."""

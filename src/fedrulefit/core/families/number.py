@@ -96,7 +96,7 @@ def _make_words(unit: str, middle: float, half: float, *, robust: bool) -> Words
 
 TELLS: Final = Tells(
     inside="patients and the sum of their outcomes",
-    slopes="of outcomes above, and below, their prediction apart",
+    slopes="of patients above, and below, their prediction apart",
     evaluation="summed powers and products of the held-out patients' outcomes and predictions, "
     "histograms of predictions and of errors",
     subgroups="how many of these patients satisfy each rule, with the sums of their outcomes and "
@@ -127,6 +127,7 @@ class Number(Family):
     n_tallies = 2
     least_span = 0.05
     largest_predictor = LARGEST_PREDICTOR
+    newton_leaves = True
     most_curvature = 1.0
 
     def __init__(

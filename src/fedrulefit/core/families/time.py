@@ -50,11 +50,12 @@ from fedrulefit.core.families.base import Family, Link, Words
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
+    log_share,
     ratio_ticks,
     tell_share,
 )
 from fedrulefit.core.families.side_risks import RiskLevels
-from fedrulefit.core.families.survival import tell_time
+from fedrulefit.core.families.survival import Timeline, follow_baseline, tell_time
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.families.time_at_risk import at_risk, check_ends
 from fedrulefit.core.families.time_judge import TimeJudge
@@ -235,6 +236,7 @@ class Time(Family):
     tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     largest_predictor = 128.0
+    newton_leaves = jumps = True
 
     def __init__(self, cuts: Sequence[float], horizons: Sequence[float], *, unit: str = "") -> None:
         self.ends = check_ends(cuts, horizons)
@@ -324,6 +326,10 @@ class Time(Family):
             return None
         return _find_predictor(events / np.where(exposure > 0, exposure, 1.0) + FEWEST_EVENTS)
 
+    def jump(self, slope: Floats, curvature: Floats) -> Floats:
+        """Return log(events / exposure): at F = 0 the slope is exposure − events."""
+        return log_share(slope, curvature)
+
     def events(self, outcome: Floats, weights: Floats) -> Floats:
         """Return 1 for patients with the event by the last horizon, else 0, shape (n_rows,)."""
         events: Floats = at_risk(outcome, self.ends).event.sum(axis=1)
@@ -337,6 +343,11 @@ class Time(Family):
     def join_baseline(self, baseline: Floats) -> float:
         """Return log Σ_k exp(a_k): the log cumulative hazard by the last horizon."""
         return float(logsumexp(baseline))
+
+    def timeline(self, baseline: Sequence[float]) -> Timeline:
+        """Return how the risk grows with time, from a model's baseline."""
+        column = self.words.prediction_column
+        return follow_baseline(baseline, self.ends, self.horizons, self.time_unit, column)
 
     def tallies(self, outcome: Floats) -> Floats:
         """Return events, then shares of time at risk, by interval, shape (n_rows, 2·K)."""

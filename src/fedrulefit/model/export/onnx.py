@@ -8,7 +8,8 @@ number is a double, NaN where missing. All others are strings, spelt as in the
 study (or as ``1``, ``true`` for numbers and truth values), empty where
 missing: ONNX has no operators for the other spellings that a table may have.
 Outputs are the linear predictor and the prediction (of a yes/no outcome ``log_odds``
-and ``probability``), doubles of shape (n_rows, 1), NaN for a patient who gets none; and
+and ``probability``), of a time with several horizons the risk by each (such as ``risk_90``),
+doubles of shape (n_rows, 1), NaN for a patient who gets none; and
 ``flags``, int64 of shape (n_rows, n_features): which kind of
 :class:`~fedrulefit.table.reading.Cell` a value is that the study does not foresee, else 0.
 Their words are in the model's metadata, as JSON: covariate → number → text.
@@ -60,7 +61,8 @@ def build_onnx(model: Model) -> ModelProto:
     except ImportError:
         raise FedRuleFitError(f"ONNX is not installed; {get_extra('onnx')}") from None
     words, flags = model.study.family.words, list_flags(model)
-    results = (words.predictor_column, words.prediction_column, FLAGS_COLUMN)
+    horizons = [horizon.column for horizon in model.further]
+    results = (words.predictor_column, words.prediction_column, *horizons, FLAGS_COLUMN)
     taken = set(results) & set(model.study.names)
     taken |= {name for name in model.study.names if name.startswith(_PREFIX)}
     if taken:
@@ -107,12 +109,20 @@ def _fill(
     for term in terms[1:]:
         predictor = graph.add("Add", predictor, term)
     graph.add("Identity", predictor, output=results[0])
+    _tell(graph, model, predictor, results[1])
+    for horizon in model.further:
+        shifted = graph.add("Add", predictor, graph.constant([[horizon.shift]]))
+        _tell(graph, model, shifted, horizon.column)
+    graph.add("Identity", graph.beside([given.unusual for given in inputs]), output=results[-1])
+
+
+def _tell(graph: _Graph, model: Model, predictor: str, output: str) -> None:
+    """Add the prediction that follows from F."""
     *steps, last = model.study.family.link.onnx
     mean = predictor
     for step in steps:
         mean = graph.apply(step, mean)
-    graph.apply(last, mean, output=results[1])
-    graph.add("Identity", graph.beside([given.unusual for given in inputs]), output=results[2])
+    graph.apply(last, mean, output=output)
 
 
 class _Graph:
@@ -170,7 +180,8 @@ class _Graph:
     def finish(self, results: Sequence[str], n_features: int) -> Any:
         from onnx import TensorProto, helper
 
-        shapes = [(TensorProto.DOUBLE, 1), (TensorProto.DOUBLE, 1), (TensorProto.INT64, n_features)]
+        numbers = [(TensorProto.DOUBLE, 1)] * (len(results) - 1)
+        shapes = [*numbers, (TensorProto.INT64, n_features)]
         outputs = [
             helper.make_tensor_value_info(name, kind, [None, width])
             for name, (kind, width) in zip(results, shapes, strict=True)

@@ -94,7 +94,8 @@ def _check_names(
     model: Model, keys: Sequence[str], place: Sequence[str], columns: Mapping[str, str]
 ) -> None:
     words = model.study.family.words
-    results = (words.prediction_column, words.predictor_column, FLAGS_COLUMN)
+    horizons = [horizon.column for horizon in model.further]
+    results = (words.prediction_column, *horizons, words.predictor_column, FLAGS_COLUMN)
     taken = [name.casefold() for name in (*results, *keys)]
     if len(set(taken)) < len(taken):
         raise FedRuleFitError(
@@ -241,6 +242,9 @@ def _results(
     shown = [f"{k} AS {quote_name(key)}" for k, key in zip(_key_names(keys), keys, strict=True)]
     predictor, prediction = family.words.predictor_column, family.words.prediction_column
     shown.append(f"{family.link.sql(predictor, sql.real)} AS {prediction}")
+    for horizon in model.further:
+        shifted = f"({predictor} + {sql.real(horizon.shift)})"
+        shown.append(f"{family.link.sql(shifted, sql.real)} AS {horizon.column}")
     return [*shown, *[predictor] * linear_predictor, FLAGS_COLUMN]
 
 
