@@ -295,6 +295,13 @@ class Family(ABC):
         (intercept,) = baseline.tolist()
         return float(intercept)
 
+    def prepare(self, outcome: Floats) -> Any:
+        """Return what loss, slopes and curvature may be given in place of the outcome.
+
+        For those who ask many times: what does not depend on predictors is worked out once.
+        """
+        return outcome
+
     @abstractmethod
     def tallies(self, outcome: Floats) -> Floats:
         """Return what is added up of patients inside and outside rules, each within ±1.
