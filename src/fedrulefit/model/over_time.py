@@ -31,7 +31,7 @@ class OverTime:
         return self.study.family.timeline(self.baseline)
 
     @property
-    def further(self) -> tuple[Horizon, ...]:
+    def further(self: Model) -> tuple[Horizon, ...]:  # type: ignore[misc]
         """The horizons whose risks are told beside the prediction, the main one among them.
 
         Empty where there is one, or none.
