@@ -1,9 +1,9 @@
 """Takes runs of the demo into the pages on outcomes: ``python docs/make_outcomes.py FOLDER``.
 
 ``fedrulefit demo --outcome KIND -o FOLDER/demo-KIND`` has written its folders, for number,
-count and time. Their models become ``docs/results/demo-KIND.json``, which the pages' commands read, and
-``docs/images/outcome-KIND.png`` shows what each predicts for patients of a fourth hospital, which
-no model has seen, beside what happens to them.
+count and time. Their models become ``docs/results/demo-KIND.json``, which the pages' commands
+read. ``docs/images/outcome-KIND.png`` shows what each predicts for patients of a fourth hospital,
+whom no model has seen, beside what happens to them.
 """
 
 from __future__ import annotations

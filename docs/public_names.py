@@ -72,6 +72,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.Model.load",
             "fedrulefit.Model.rounded",
             "fedrulefit.Model.save",
+            "fedrulefit.Model.predict",
             "fedrulefit.Model.predict_proba",
             "fedrulefit.Model.predict_frame",
             "fedrulefit.Model.predict_risks",

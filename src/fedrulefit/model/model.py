@@ -288,12 +288,17 @@ class Model(Shown, Said, OverTime):
         by_site: bool = False,
         patients: Among | None = None,
     ) -> pd.DataFrame:
-        """Return the outcome rate inside and outside each rule (paper, fig. 3).
+        """Return the outcome's level inside and outside each rule (paper, fig. 3).
 
         Columns ``rule``, ``among`` (of which patients), ``inside`` and ``outside`` (how many),
         ``rate_inside`` and ``rate_outside``, ``difference`` (inside − outside), and 95 %
         intervals: ``low_inside``, ``high_inside`` and so on (Wilson), ``low_difference`` and
         ``high_difference`` (Newcombe). NaN where too few patients are inside or outside to tell.
+
+        So of a yes/no outcome. Of others the family names the columns: of a number
+        ``mean_inside``, ``mean_outside`` and ``difference``, of a count ``rate_inside``,
+        ``rate_outside`` and ``rate_ratio``, of a time ``risk_inside`` and so on; and only those
+        who were held out tell them.
 
         Parameters
         ----------

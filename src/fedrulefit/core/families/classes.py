@@ -35,6 +35,7 @@ from fedrulefit.core.families.ratios import (
     ratio_ticks,
     tell_share,
 )
+from fedrulefit.core.families.side_splits import SplitLevels
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 
@@ -79,6 +80,7 @@ class Classes(Family):
     own_terms = True
     effect_javascript = YesNo.effect_javascript
     tell_javascript = TELL_SHARE_JAVASCRIPT
+    share_javascript = YesNo.share_javascript
     least_span = LEAST_SPAN
     separated = YesNo.separated
     largest_predictor = LARGEST_PREDICTOR / 2  # a loss is of a difference: so as many patients fit
@@ -90,6 +92,7 @@ class Classes(Family):
         self.names = check_levels(levels)
         self.words = _words(self.names)
         self.judge = LevelsJudge(self.names, ordered=False)
+        self.levels = SplitLevels(f"of another class than {self.names[0]}", len(self.names) - 1)
         self.n_baseline = len(self.names)
         self.n_tallies = len(self.names) - 1
         self.most_conjugate = math.log(len(self.names))

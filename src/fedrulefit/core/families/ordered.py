@@ -40,6 +40,7 @@ from fedrulefit.core.families.ratios import (
     ratio_ticks,
     tell_share,
 )
+from fedrulefit.core.families.side_splits import SplitLevels
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 
@@ -84,6 +85,7 @@ class Ordered(Family):
     judge_type = LevelsJudge
     effect_javascript = YesNo.effect_javascript
     tell_javascript = TELL_SHARE_JAVASCRIPT
+    share_javascript = YesNo.share_javascript
     least_span = LEAST_SPAN
     separated = YesNo.separated
     largest_predictor = LARGEST_PREDICTOR / 2  # a loss then needs no more room than slopes do
@@ -92,6 +94,7 @@ class Ordered(Family):
         self.names = check_levels(levels)
         self.words = _words(self.names)
         self.judge = LevelsJudge(self.names, ordered=True)
+        self.levels = SplitLevels(f"above the level {self.names[0]}", 1)
         self.n_baseline = self.n_tallies = len(self.names) - 1
         self.most_slope = self.n_baseline * _YES_NO.most_slope
         self.most_curvature = self.n_baseline * _YES_NO.most_curvature

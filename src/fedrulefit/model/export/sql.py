@@ -118,9 +118,10 @@ def _check_names(
 
 def _heading(model: Model, sql: Dialect) -> list[str]:
     outcome = model.study.outcome.label or model.study.outcome.column
-    prediction = model.study.family.words.prediction
+    words = model.study.family.words
     return [
-        f"-- {_comment(model.study.name)}: {prediction} of {_comment(outcome)}",
+        f"-- {_comment(model.study.name)}: {words.prediction} of {_comment(outcome)}"
+        f"{_comment(words.by)}",
         f"-- fedrulefit, for {sql.name}. What is unusual about a patient is in {FLAGS_COLUMN}.",
     ]
 

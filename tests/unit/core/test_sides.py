@@ -9,9 +9,11 @@ import pytest
 from scipy import stats
 
 from fedrulefit.core.design import build_design
+from fedrulefit.core.families.classes import Classes
 from fedrulefit.core.families.count import Count
-from fedrulefit.core.families.levels import MeasuredLevels, Side
 from fedrulefit.core.families.number import Number
+from fedrulefit.core.families.ordered import Ordered
+from fedrulefit.core.families.sides import MeasuredLevels, Side
 from fedrulefit.core.families.time import Time
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Condition, Rule
@@ -20,6 +22,8 @@ from fedrulefit.core.subgroups import SubgroupSums, find_sides, sum_subgroups
 NUMBER = Number(0.0, 100.0, unit="mmol/L")
 COUNT = Count(40, max_exposure=2.0, per=1.0, unit="visits", exposure_unit="years")
 TIME = Time((0.5, 1.0, 2.0), (3.0,), unit="years")
+ORDERED = Ordered(["none", "some", "much"])
+CLASSES = Classes(["home", "care", "elsewhere"])
 TOLD = Rounding(5, 10)
 
 
@@ -39,10 +43,22 @@ def draw_time(rng: Any, n_rows: int, *, raised: bool) -> Any:
     return np.column_stack([np.zeros(n_rows), np.minimum(event, gone), event <= gone]).astype(float)
 
 
-DRAWN = {"number": (NUMBER, draw_number), "count": (COUNT, draw_count), "time": (TIME, draw_time)}
+def draw_ordered(rng: Any, n_rows: int, *, raised: bool) -> Any:
+    return rng.choice(3, n_rows, p=[0.5, 0.3, 0.2] if raised else [0.7, 0.2, 0.1]).astype(float)
+
+
+DRAWN = {
+    "number": (NUMBER, draw_number),
+    "count": (COUNT, draw_count),
+    "time": (TIME, draw_time),
+    "ordered": (ORDERED, draw_ordered),
+    "classes": (CLASSES, draw_ordered),
+}
 TRUTHS = {
     "number": (60.0, 48.0, 12.0),
     "count": (3.0, 2.0, 1.5),
+    "ordered": (0.5, 0.3, 0.2),
+    "classes": (0.5, 0.3, 0.2),
     "time": (
         -np.expm1(-3 / 5),
         -np.expm1(-3 / 9),

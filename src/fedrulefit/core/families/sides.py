@@ -9,18 +9,20 @@ here: what does is :class:`~fedrulefit.core.subgroups.SubgroupSums`.
 outcome                 level, and what is between two
 ======================  ======================================================================
 yes/no                  share of patients (:mod:`fedrulefit.core.subgroups`), difference
-number                  mean (:class:`~fedrulefit.core.families.level_means.MeanLevels`),
+number                  mean (:class:`~fedrulefit.core.families.side_means.MeanLevels`),
                         difference
-count                   rate (:class:`~fedrulefit.core.families.level_rates.RateLevels`), ratio
+count                   rate (:class:`~fedrulefit.core.families.side_rates.RateLevels`), ratio
 time to an event        risk by the last horizon
-                        (:class:`~fedrulefit.core.families.level_risks.RiskLevels`), difference
+                        (:class:`~fedrulefit.core.families.side_risks.RiskLevels`), difference
+ordered, classes        share beyond the first level
+                        (:class:`~fedrulefit.core.families.side_splits.SplitLevels`), difference
 ======================  ======================================================================
 
 A level is published no finer than a patient or a few move it. What that adds to its error stands
 in the published error, so that the intervals count with it.
 
 Oracles: formulas on the patients themselves, and simulated coverage
-(``tests/unit/core/test_levels.py``).
+(``tests/unit/core/test_sides.py``).
 """
 
 from __future__ import annotations
@@ -191,10 +193,11 @@ class MeasuredLevels(Levels):
             return None
         if rounding == EXACT:
             return sides
-        inside, outside = (self._round(side, rounding, unit) for side in sides)
+        inside, outside = (self.round(side, rounding, unit) for side in sides)
         return inside, outside
 
-    def _round(self, side: Side, rounding: Rounding, unit: float) -> Side:
+    def round(self, side: Side, rounding: Rounding, unit: float) -> Side:
+        """Return a side that is large enough to be told, rounded."""
         step = round_up_step(self.step(side, rounding, unit))
         error = math.hypot(side.error, self.spread(side, step))
         return replace(
