@@ -60,7 +60,9 @@ def told_coef(told: Model, terms: Ints, public: Public) -> Floats:
     linear = {term.feature: term.coefficient for term in told.linear_terms}
     coef = [rules.get(rule, 0.0) for rule in public.rules_of(terms)]
     coef += [linear.get(feature, 0.0) for feature in public.linear_of(terms)]
-    baseline = [told.intercept + own for own in told.baseline or (0.0,)]
+    baseline = told.intercept + np.array(told.baseline or (0.0,))
+    # Rounded one by one, they may not join to the intercept that the model predicts with.
+    baseline -= public.family.join_baseline(baseline) - told.intercept
     return np.array([*baseline, *coef])
 
 
