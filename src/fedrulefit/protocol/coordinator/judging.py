@@ -43,7 +43,13 @@ def judge(
         question = partial(m.EvaluateRequest, terms=terms, coef=coef)
         scores, placed, subgroups = yield from asker.sum(question, public)
         within = public.family.judge.measure_within(placed)
-        evaluation = Evaluation(scores, within=within, judged=rounding, family=public.family)
+        evaluation = Evaluation(
+            scores,
+            within=within,
+            judged=rounding,
+            family=public.family,
+            over_time=public.family.judge.score_over_time(scores, told.timeline),
+        )
         model = _with_subgroups(model, public.rules_of(terms), subgroups)
         model = replace(model, evaluation=evaluation)
     if m.ResultsRequest.asked_in(asker.settings):
