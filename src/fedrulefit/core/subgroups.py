@@ -99,7 +99,8 @@ def count_inside(design: Design, units: Floats) -> Ints:
 
 def find_sides(sums: SubgroupSums, levels: MeasuredLevels) -> list[Sides]:
     """Return what is known inside and outside each rule."""
-    inside = np.vstack([sums.inside, sums.tallies_inside.reshape(-1, len(sums.inside))])
+    shape = len(sums.whole) - 1, len(sums.inside)  # there may be no rules
+    inside = np.vstack([sums.inside, sums.tallies_inside.reshape(shape)])
     outside = sums.whole[:, None] - inside
     return [
         (levels.find(float(n), own), levels.find(float(rest), others))

@@ -382,8 +382,7 @@ def test_onnx_is_the_inverse() -> None:
     np.testing.assert_allclose(found, CLOGLOG.inverse(F), rtol=1e-9, atol=1e-300)
 
 
-def test_every_phrase_is_there() -> None:
-    assert all(vars(FAMILY.words).values())
+def test_the_horizon_is_told() -> None:
     assert "730 days" in FAMILY.words.output
 
 

@@ -11,8 +11,11 @@ This is half the Poisson deviance of the counts, divided by C. ψ is exp up to :
 a patient under full exposure has e³ times the largest count, and its tangent from there on: so
 slopes have a bound that does not depend on coefficients. Predicted rates end there.
 
+Beside a Poisson lasso of the mean log-likelihood our λ is theirs over C; coefficients are the same.
+
 Oracles: numerical differentiation, the definition of the conjugate, scikit-learn's
-``mean_poisson_deviance`` (``tests/unit/core/test_families.py``).
+``mean_poisson_deviance`` (``tests/unit/core/test_families.py``), glmnet
+(``tests/reference/test_glmnet.py``).
 """
 
 from __future__ import annotations

@@ -14,8 +14,11 @@ and, from errors of δ half ranges on about linear,
 The prediction is m + h·F. Values beyond the range count at its nearer end
 (:mod:`fedrulefit.table`).
 
+Beside a lasso in the outcome's unit, :math:`\tfrac1{2n}\sum(y - η)^2 + λ\sum|b|`, the loss is
+:math:`h^2` times as small and a coefficient h times: our λ is theirs over h.
+
 Oracles: numerical differentiation, the definition of the conjugate, scikit-learn's Lasso
-(``tests/unit/core/test_families.py``).
+(``tests/unit/core/test_families.py``), glmnet (``tests/reference/test_glmnet.py``).
 """
 
 from __future__ import annotations

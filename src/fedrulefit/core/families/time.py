@@ -32,8 +32,11 @@ The model's prediction is the risk by the last horizon, :math:`1 - \exp(-e^F)`,
 :math:`F = \log\sum_k e^{a_k} + f` (complementary log-log). Of other horizons:
 :mod:`fedrulefit.core.families.survival`.
 
+Beside a Poisson lasso of a row per patient and interval, λ is theirs times rows per patient.
+
 Oracles: numerical differentiation, the definition of the conjugate, and Cox regression
-(``tests/unit/core/test_time_family.py``).
+(``tests/unit/core/test_time_family.py``); glmnet and survival in R
+(``tests/reference/test_glmnet.py``).
 """
 
 from __future__ import annotations
