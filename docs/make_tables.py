@@ -323,6 +323,7 @@ def make_model_fields() -> str:
         "`provenance.certificate`": modelfile.CertificatePart,
         "`provenance.path[]`": modelfile.PathPart,
         "`evaluation`": modelfile.EvaluationPart,
+        "`evaluation.over_time`": modelfile.OverTimePart,
         "`validation`": modelfile.ValidationPart,
     }
     tables = []
