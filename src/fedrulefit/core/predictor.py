@@ -23,7 +23,12 @@ from fedrulefit.core.rules import Rule
 
 
 def evaluate_terms(
-    values: Floats, grid: Grid, rules: Sequence[Rule], linear: Sequence[int]
+    values: Floats,
+    grid: Grid,
+    rules: Sequence[Rule],
+    linear: Sequence[int],
+    *,
+    parts: int = 1,
 ) -> Design:
     """Return the design of a model's own terms.
 
@@ -34,9 +39,12 @@ def evaluate_terms(
     rules : sequence of Rule
     linear : sequence of int
         Covariates of the linear terms.
+    parts : int
+        Predictors of a patient that share these terms.
     """
     places = [grid.linear.index(feature) for feature in linear]
-    return build_design(encode(values, grid), rules, linear_values(values, grid)[:, places])
+    columns = linear_values(values, grid)[:, places]
+    return build_design(encode(values, grid), rules, columns, parts=parts)
 
 
 def predict(

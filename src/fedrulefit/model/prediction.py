@@ -12,13 +12,14 @@ Oracle: a loop over cells (``tests/properties/test_one_prediction.py``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
+from fedrulefit.core.families import Words
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model.unforeseen import Flag, list_flags
 from fedrulefit.study import Study
@@ -86,6 +87,8 @@ class Predictions:
     ----------
     prediction, predictor : (n_rows,) float64
         NaN for none.
+    levels : mapping of str to (n_rows,) float64
+        Of an outcome of several levels, the probability of each.
     flags : list of tuple of str
         What is unusual about each patient.
     """
@@ -93,6 +96,18 @@ class Predictions:
     prediction: Floats
     predictor: Floats
     flags: list[tuple[str, ...]]
+    levels: Mapping[str, Floats] = field(default_factory=dict)
+
+    def columns(self, words: Words) -> dict[str, Floats]:
+        """Return the numbers under the names that frames and files have for them."""
+        own = {
+            f"{words.prediction_column}_{name}": numbers for name, numbers in self.levels.items()
+        }
+        return {
+            words.prediction_column: self.prediction,
+            words.predictor_column: self.predictor,
+            **own,
+        }
 
 
 def read_patients(model: Model, source: Source | Floats) -> Patients:
@@ -117,9 +132,45 @@ def read_patients(model: Model, source: Source | Floats) -> Patients:
 
 def predict_patients(model: Model, source: Source | Floats) -> Predictions:
     """Return each patient's prediction and flags."""
-    patients = read_patients(model, source)
-    predictor = patients.hide(model.linear_predictor(patients.values))
-    return Predictions(model.study.family.link.inverse(predictor), predictor, patients.flags)
+    patients, family = read_patients(model, source), model.study.family
+    predictor = model.linear_predictor(patients.values)
+    found = patients.hide(family.link.inverse(predictor))
+    levels: dict[str, Floats] = {}
+    if family.names:
+        chances = find_chances(model, patients.values, predictor).T
+        levels = dict(zip(family.names, map(patients.hide, chances), strict=True))
+    return Predictions(found, patients.hide(predictor), patients.flags, levels)
+
+
+def find_chances(model: Model, values: Floats, predictor: Floats) -> Floats:
+    """Return the probability of each level, shape (n_rows, n_levels).
+
+    Parameters
+    ----------
+    values : (n_rows, n_features) float64
+        In the study's coding.
+    predictor : (n_rows,) float64
+        F, of the first step.
+    """
+    del values
+    return model.study.family.predict(np.add.outer(predictor, np.array(model.baseline)))
+
+
+def predict_levels(model: Model, source: Source | Floats) -> Floats:
+    """Return :meth:`Model.predict_levels`."""
+    found = predict_patients(model, source).levels
+    if not found:
+        raise FedRuleFitError(
+            f"an outcome of the kind {model.study.outcome.kind!r} has no levels, of each of which "
+            "a probability could be predicted"
+        )
+    return np.stack(list(found.values()), axis=1)
+
+
+def judge_values(model: Model, values: Floats) -> Floats:
+    """Return the predictions that the family's judge takes, of values in the study's coding."""
+    family, predictor = model.study.family, model.linear_predictor(values)
+    return find_chances(model, values, predictor) if family.names else family.predict(predictor)
 
 
 def predict_frame(model: Model, source: Source | Floats) -> pd.DataFrame:
@@ -127,13 +178,8 @@ def predict_frame(model: Model, source: Source | Floats) -> pd.DataFrame:
     import pandas as pd
 
     words, found = model.study.family.words, predict_patients(model, source)
-    return pd.DataFrame(
-        {
-            words.prediction_column: found.prediction,
-            words.predictor_column: found.predictor,
-            FLAGS_COLUMN: [BETWEEN_FLAGS.join(flags) for flags in found.flags],
-        }
-    )
+    flags = [BETWEEN_FLAGS.join(own) for own in found.flags]
+    return pd.DataFrame({**found.columns(words), FLAGS_COLUMN: flags})
 
 
 def _read(study: Study, source: Source | Floats) -> Sequence[Reading]:

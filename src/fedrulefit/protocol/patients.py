@@ -131,10 +131,15 @@ class Patients:
         """Return what judges a model, summed over the patients that were held out."""
         public, test = self.public, self.held_out
         rules, linear = public.rules_of(terms), public.linear_of(terms)
-        family, weights, n_baseline = public.family, self._held_weights, public.layout.n_baseline
-        joined = np.array([family.join_baseline(coef[:n_baseline]), *coef[n_baseline:]])
-        predictor = predict(test.values, public.grid, rules, linear, joined, alone=True)
-        counted: Sum = family.judge.count(family.link.inverse(predictor), outcome_of(test), weights)
+        family, n_baseline = public.family, public.layout.n_baseline
+        if family.names:
+            design = evaluate_terms(test.values, public.grid, rules, linear, parts=n_baseline)
+            predictor = design.predictor(coef)
+        else:
+            joined = np.array([family.join_baseline(coef[:n_baseline]), *coef[n_baseline:]])
+            predictor = predict(test.values, public.grid, rules, linear, joined, alone=True)
+        prediction, outcome = family.predict(predictor), outcome_of(test)
+        counted: Sum = family.judge.count(prediction, outcome, self._held_weights)
         return counted
 
     def count_subgroups(self, terms: Ints) -> Ints:

@@ -419,7 +419,7 @@ class _LevelledOutcome(_Outcome):
 
     def family(self) -> Family:
         """Return the family of these levels."""
-        return _make(self.kind, self.levels)
+        return _make(self.kind, tuple(str(level) for level in self.levels))
 
 
 class OrderedOutcome(_LevelledOutcome):

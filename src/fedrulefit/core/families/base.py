@@ -171,6 +171,9 @@ class Family(ABC):
     """Columns of the baseline block: unpenalised, always in the model; one is the intercept,
     of several each begins a predictor of its own."""
 
+    names: tuple[str, ...] = ()
+    """The levels of an outcome of several, of each of which a probability is predicted."""
+
     own_terms: bool = False
     """Whether each predictor has rules and linear terms of its own. The loss must not change where
     all predictors of a patient move alike; curvatures of two different ones are never above 0."""
@@ -232,10 +235,29 @@ class Family(ABC):
         del patients, events
         return ""
 
+    def tell_unseen(self, falling: Floats, rising: Floats) -> str:
+        """Return which levels of the outcome no patient of any site has; empty for none.
+
+        Parameters
+        ----------
+        falling, rising : (n_baseline,) float64
+            Summed slopes of patients whose loss falls, and rises, with each predictor.
+        """
+        del falling, rising
+        return ""
+
     def join_baseline(self, baseline: Floats) -> float:
         """Return the intercept of F, of which :attr:`link` speaks, from (n_baseline,) numbers."""
         (intercept,) = baseline.tolist()
         return float(intercept)
+
+    def predict(self, predictor: Floats) -> Floats:
+        """Return the predictions that are judged, from each patient's F.
+
+        Shape (n_rows,). Of an outcome of several levels the probability of each, shape
+        (n_rows, n_levels), from all of a patient's predictors.
+        """
+        return self.link.inverse(predictor)
 
     @abstractmethod
     def tallies(self, outcome: Floats) -> Floats:

@@ -28,7 +28,7 @@ from scipy.special import xlogy
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Words
 from fedrulefit.core.families.levels_judge import LevelsJudge
-from fedrulefit.core.families.positions import are_level, check_levels
+from fedrulefit.core.families.positions import are_level, check_levels, tell_unseen_levels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
@@ -103,11 +103,10 @@ class Classes(Family):
         del weights
         return (outcome > 0).astype(np.float64)
 
-    def tell_nothing_to_learn(self, patients: float, events: float) -> str:
-        """Return that all patients, or none, are of the first class."""
-        if 0 < events < patients:
-            return ""
-        return "all patients of all sites are of the first class, or none is: nothing to learn"
+    def tell_unseen(self, falling: Floats, rising: Floats) -> str:
+        """Return the classes of which nobody's loss falls with their predictor."""
+        del rising
+        return tell_unseen_levels(self.names, falling < 0)
 
     def join_baseline(self, baseline: Floats) -> float:
         """Return 0: baselines are centred, and no class has an intercept beside its own."""

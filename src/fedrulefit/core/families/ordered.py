@@ -32,8 +32,13 @@ from scipy.special import expit
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Words
+from fedrulefit.core.families.level_positions import PositionLevels
 from fedrulefit.core.families.levels_judge import LevelsJudge
-from fedrulefit.core.families.positions import check_levels, reach_level
+from fedrulefit.core.families.positions import (
+    check_levels,
+    reach_level,
+    tell_unseen_levels,
+)
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
@@ -92,6 +97,7 @@ class Ordered(Family):
         self.names = check_levels(levels)
         self.words = _words(self.names)
         self.judge = LevelsJudge(self.names, ordered=True)
+        self.levels = PositionLevels(self.names)
         self.n_baseline = self.n_tallies = len(self.names) - 1
         self.most_slope = self.n_baseline * _YES_NO.most_slope
         self.most_curvature = self.n_baseline * _YES_NO.most_curvature
@@ -106,11 +112,9 @@ class Ordered(Family):
         del weights
         return (outcome > 0).astype(np.float64)
 
-    def tell_nothing_to_learn(self, patients: float, events: float) -> str:
-        """Return that all patients, or none, are at the first level."""
-        if 0 < events < patients:
-            return ""
-        return "all patients of all sites are at the first level, or none is: nothing to learn"
+    def tell_unseen(self, falling: Floats, rising: Floats) -> str:
+        """Return the levels at which nobody stays, and the last if nobody goes on to it."""
+        return tell_unseen_levels(self.names, np.append(rising > 0, falling[-1] < 0))
 
     def join_baseline(self, baseline: Floats) -> float:
         """Return a_1, the intercept of P(y ≥ 1)."""
@@ -191,6 +195,10 @@ class Ordered(Family):
             more = 0.0 if inside else 0.5
             starts.append(math.log((events + more) / (patients - events + more)))
         return np.array(starts) if known else None
+
+    def predict(self, predictor: Floats) -> Floats:
+        """Return the probability of each level: :meth:`to_probabilities`."""
+        return self.to_probabilities(predictor)
 
     def to_probabilities(self, predictor: Floats) -> Floats:
         """Return the probability of each level, shape (n_rows, C), from all F_k."""

@@ -11,7 +11,7 @@ import numpy as np
 from fedrulefit import __version__
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.between import Moments, find_tellable, share_between
-from fedrulefit.core.certificate import Certificate, certify, choose_scales
+from fedrulefit.core.certificate import Certificate, SlopeSums, certify, choose_scales
 from fedrulefit.core.cutoffs import estimate_shares
 from fedrulefit.core.families import Family
 from fedrulefit.core.importance import TermSums, squares_of, term_importance
@@ -23,6 +23,7 @@ from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Candidates, Counted, Protection
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
 from fedrulefit.protocol.coordinator.fitting import Solution, check_converges, last_of, positive
+from fedrulefit.protocol.public import Public
 from fedrulefit.study import Settings, Study
 
 
@@ -64,6 +65,7 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
     asker.progress = Progress("summary", n_rounds, n_rounds, last_of(solution.history))
     question = partial(m.SlopesRequest, terms=terms, coef=coef[terms])
     (slopes,) = yield from asker.sum(question, public)
+    _check_levels(public, slopes)
     scales = choose_scales(public.layout, slopes, solution.weight, found.penalties)
     summary = partial(
         m.SummaryRequest,
@@ -88,6 +90,14 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
     )
     between = yield from _find_between(asker, found, sums)
     return _build_model(asker, found, sums, between, objective, certificate)
+
+
+def _check_levels(public: Public, slopes: SlopeSums) -> None:
+    """Refuse levels of the outcome that nobody has: no finite baseline predicts them."""
+    falling, rising = (part[public.layout.baseline] for part in (slopes.falling, slopes.rising))
+    why = public.family.tell_unseen(falling, rising)
+    if why:
+        raise FitError(why)
 
 
 def _check_totals(family: Family, sums: TermSums) -> None:
