@@ -117,11 +117,7 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
     m.EvaluateRequest: {
         "experiments/coverage/repetitions.py": "how often intervals of the measures hold",
         "core/subgroups.py": "two sums in one answer: of the scores, and of who satisfies rules",
-        "protocol/site/work.py": "a site's own results are the same sums, over itself alone",
         "model/file/upgrading.py": "and in its older files",
-        "core/families/levels_sums.py": "several levels are judged by yes/no questions",
-        "core/families/levels_within.py": "and so are they within hospitals",
-        "core/families/levels_published.py": "and in a file",
     },
 }
 """Files beyond these three that name a sum or its question, and why."""

@@ -44,8 +44,8 @@ class TermsMixin(TransformerMixin):
         A rule is 1 where it holds and 0 elsewhere. A linear term is as the model uses it:
         winsorised, centred, in spreads. Candidates with a coefficient of 0 are left out.
         Rows are read as for a prediction; a patient who gets none has NaN.
-        Times `coef_`, plus `intercept_`, they are what the model says of a patient: a
-        classifier's log-odds, a regressor's prediction or its logarithm, a risk score.
+        Times `coef_`, plus `intercept_`, they are the linear predictor of a patient: it grows
+        with what is predicted.
 
         Parameters
         ----------

@@ -444,8 +444,10 @@ def say_later_keys(study: dict[str, Any]) -> dict[str, Any]:
         covariates[name] = {**covariate, "missing": []}
     assert "unusual" not in study
     assert "patient" not in study
+    assert "max_candidates" not in study["settings"]
     return {
         **study,
+        "settings": {**study["settings"], "max_candidates": 10_000},
         "patient": None,
         "covariates": covariates,
         "unusual": {"beyond": "clip", "unseen": "missing"},
