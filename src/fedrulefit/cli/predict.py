@@ -57,10 +57,9 @@ def predict(
     loaded = Model.load(model)
     words, found = loaded.study.family.words, predict_patients(loaded, data)
     results: dict[str, list[Any]] = {
-        words.prediction_column: _without_nan(found.prediction),
-        words.predictor_column: _without_nan(found.predictor),
-        FLAGS_COLUMN: found.flags,
+        name: _without_nan(numbers) for name, numbers in found.columns(words).items()
     }
+    results[FLAGS_COLUMN] = found.flags
     label: dict[str, list[Any]] = {}
     if id_column is not None:
         if id_column in results:

@@ -20,7 +20,7 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.errors import printable
 from fedrulefit.model.terms import LinearTerm, Term
-from fedrulefit.model.wording import name_rows, tell_rows
+from fedrulefit.model.wording import name_rows, tell_missing, tell_rows
 from fedrulefit.numerals import format_effect, is_little
 
 if TYPE_CHECKING:
@@ -44,6 +44,31 @@ class Shown:
     def _repr_html_(self: Model) -> str:  # type: ignore[misc]
         """Return the table of rules, for a notebook."""
         return write_html(self)
+
+    @property
+    def unjudged(self: Model) -> str:  # type: ignore[misc]
+        """Why there is no evaluation, in words."""
+        if self.study.settings.holdout > 0:
+            return "Too few patients were held out to tell how well the model predicts them"
+        return "No patients were held out"
+
+    @property
+    def of_missing(self: Model) -> str:  # type: ignore[misc]
+        """What the terms make of a missing value, in sentences; empty where there is none."""
+        return tell_missing(self.terms, self.grid)
+
+    @property
+    def averaged(self: Model) -> str:  # type: ignore[misc]
+        """How frequent values are taken to be in averages over patients, in words."""
+        if self.distribution is None:
+            return (
+                "How frequent values are is not known here: all levels, and all ranges between "
+                "a number's cut-offs, are taken as equally frequent"
+            )
+        return (
+            "Values are as frequent as the released histograms tell, each variable "
+            "independent of the others"
+        )
 
 
 def describe_size(model: Model) -> str:

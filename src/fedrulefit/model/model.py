@@ -30,7 +30,7 @@ from fedrulefit.model.explanation import Explanation, explain_rows
 from fedrulefit.model.subgroups import Among
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
 from fedrulefit.model.validation import SiteValidation
-from fedrulefit.model.wording import describe_term, tell_missing, unit_change
+from fedrulefit.model.wording import describe_term, unit_change
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.study import Study
@@ -131,10 +131,25 @@ class Model(Shown):
         """
         return self.study.family.link.inverse(self.decision_function(source))
 
+    def predict_levels(self, source: Source | Floats) -> Floats:
+        """Return the probability of each level of the outcome, shape (n_rows, n_levels).
+
+        Of an outcome of several levels, in the study's order; NaN where there is no prediction.
+
+        Raises
+        ------
+        FedRuleFitError
+            If the outcome is of another kind.
+        """
+        from fedrulefit.model.prediction import predict_levels
+
+        return predict_levels(self, source)
+
     def predict_frame(self, source: Source | Floats) -> pd.DataFrame:
         """Return every patient's prediction, and what is unusual about the patient.
 
-        Columns: the prediction and F (of a yes/no outcome ``probability`` and ``log_odds``), and
+        Columns: the prediction and F (of a yes/no outcome ``probability`` and ``log_odds``), of an
+        outcome of several levels the probability of each (``probability_`` and its name), and
         ``flags``, such as "age above the range: counted as 90"; empty where nothing is unusual.
         """
         from fedrulefit.model.prediction import predict_frame
@@ -226,13 +241,6 @@ class Model(Shown):
         return self.rounding not in (None, EXACT)
 
     @property
-    def unjudged(self) -> str:
-        """Why there is no evaluation, in words."""
-        if self.study.settings.holdout > 0:
-            return "Too few patients were held out to tell how well the model predicts them"
-        return "No patients were held out"
-
-    @property
     def hidden(self) -> str:
         """Which counts are not told, in words; empty where all are."""
         smallest = 0 if self.rounding is None else self.rounding.smallest
@@ -249,24 +257,6 @@ class Model(Shown):
         return (
             f"“Not told”: fewer than {MIN_COUNT} held-out patients are inside or outside the "
             f"rule, or {self.study.family.words.have_or_not} there."
-        )
-
-    @property
-    def of_missing(self) -> str:
-        """What the terms make of a missing value, in sentences; empty where there is none."""
-        return tell_missing(self.terms, self.grid)
-
-    @property
-    def averaged(self) -> str:
-        """How frequent values are taken to be in averages over patients, in words."""
-        if self.distribution is None:
-            return (
-                "How frequent values are is not known here: all levels, and all ranges between "
-                "a number's cut-offs, are taken as equally frequent"
-            )
-        return (
-            "Values are as frequent as the released histograms tell, each variable "
-            "independent of the others"
         )
 
     def top_rules(self, *, top: int | None = None, min_support: float = 0.0) -> list[RuleTerm]:
