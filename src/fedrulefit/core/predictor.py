@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.grid import Grid, encode, linear_values
@@ -56,18 +58,21 @@ def predict(
     *,
     alone: bool = False,
 ) -> Floats:
-    """Return F of every patient, shape (n_rows,).
+    """Return F of every patient, shape (n_rows,) or (n_rows, n_parts).
 
     Parameters
     ----------
     values, grid, rules, linear
         As for :func:`evaluate_terms`.
-    coef : (1 + n_rules + n_linear,) float64
-        Intercept, rules, linear terms.
+    coef : (1 + n_rules + n_linear,) or (1 + n_rules + n_linear, n_parts) float64
+        Intercept, rules, linear terms; a column for each predictor, where patients have several
+        with terms of their own.
     alone : bool
         Whether a patient's F may not even in its last digit depend on who stands beside: for
         sums that any split into sites must leave the same (:meth:`Design.predictor`).
         Coefficients are then rounded to 2⁻⁴¹.
     """
     design = evaluate_terms(values, grid, rules, linear)
+    if coef.ndim > 1:
+        return np.stack([design.dot(np.ascontiguousarray(own)) for own in coef.T], axis=1)
     return design.predictor(coef) if alone else design.dot(coef)

@@ -27,6 +27,7 @@ from fedrulefit.model import frames
 from fedrulefit.model.display import Shown
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Explanation, explain_rows
+from fedrulefit.model.matrix import list_columns
 from fedrulefit.model.subgroups import Among
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
 from fedrulefit.model.validation import SiteValidation
@@ -101,20 +102,18 @@ class Model(Shown):
         return frozenset(j for term in self.terms for j in term.features)
 
     def linear_predictor(self, values: Floats) -> Floats:
-        """Return F(x) of values in the study's coding, shape (n_rows, n_features), as they are."""
-        terms: list[Term] = [*self.rule_terms, *self.linear_terms]
-        return predict(
-            values,
-            self.grid,
-            [term.rule for term in self.rule_terms],
-            [term.feature for term in self.linear_terms],
-            np.array([self.intercept, *(term.coefficient for term in terms)]),
-        )
+        """Return F(x) of values in the study's coding, shape (n_rows, n_features), as they are.
+
+        Shape (n_rows,); of classes, each of which has terms of its own, (n_rows, n_levels).
+        """
+        own = list_columns(self)
+        return predict(values, self.grid, own.rules, own.linear, own.coefficients(self))
 
     def decision_function(self, source: Source | Floats) -> Floats:
         """Return the linear predictor F(x) of every patient, shape (n_rows,).
 
-        Of a yes/no outcome that is the logarithm of the odds.
+        Of a yes/no outcome that is the logarithm of the odds; of classes one for each class,
+        shape (n_rows, n_levels).
 
         `source` is a table with the study's columns (file or data frame), or an array of the
         covariates in the study's order with categories as positions of their levels. What the
@@ -127,9 +126,10 @@ class Model(Shown):
     def predict_proba(self, source: Source | Floats) -> Floats:
         """Return the prediction of every patient, shape (n_rows,).
 
-        Of a yes/no outcome that is its probability.
+        Of a yes/no outcome that is its probability; of classes that of each class, shape
+        (n_rows, n_levels), and of ordered levels that of any but the lowest.
         """
-        return self.study.family.link.inverse(self.decision_function(source))
+        return self.study.family.predict_one(self.decision_function(source))
 
     def predict_levels(self, source: Source | Floats) -> Floats:
         """Return the probability of each level of the outcome, shape (n_rows, n_levels).
@@ -270,7 +270,8 @@ class Model(Shown):
     def rules_frame(self, *, top: int | None = None, min_support: float = 0.0) -> pd.DataFrame:
         """Return the terms as a data frame, most important first.
 
-        Columns ``rule``, ``importance``, ``kind``, ``coefficient``; ``between_sites``, roughly
+        Columns ``rule``, of classes ``level`` (the class for which it counts), ``importance``,
+        ``kind``, ``coefficient``; ``between_sites``, roughly
         the share of its variance that lies between sites, NaN where that is not told;
         ``importance_within``, its importance by its spread within sites, as the paper has it;
         ``stands_for_site``, whether more than half of its variance lies between them;

@@ -61,7 +61,10 @@ class Patients:
 
     def hide(self, numbers: Floats) -> Floats:
         """Return numbers of the patients, NaN for those who get no prediction."""
-        return np.where(self.refused, np.nan, numbers) if self.refused.any() else numbers
+        if not self.refused.any():
+            return numbers
+        hidden = self.refused if numbers.ndim == 1 else self.refused[:, None]
+        return np.where(hidden, np.nan, numbers)
 
     @property
     def flags(self) -> list[tuple[str, ...]]:
@@ -86,7 +89,7 @@ class Predictions:
     Parameters
     ----------
     prediction, predictor : (n_rows,) float64
-        NaN for none.
+        NaN for none. Where each level of the outcome has terms of its own, a column for each.
     levels : mapping of str to (n_rows,) float64
         Of an outcome of several levels, the probability of each.
     flags : list of tuple of str
@@ -100,14 +103,12 @@ class Predictions:
 
     def columns(self, words: Words) -> dict[str, Floats]:
         """Return the numbers under the names that frames and files have for them."""
-        own = {
-            f"{words.prediction_column}_{name}": numbers for name, numbers in self.levels.items()
-        }
-        return {
-            words.prediction_column: self.prediction,
-            words.predictor_column: self.predictor,
-            **own,
-        }
+        prediction, predictor = words.prediction_column, words.predictor_column
+        own = {f"{prediction}_{name}": numbers for name, numbers in self.levels.items()}
+        if self.predictor.ndim == 1:
+            return {prediction: self.prediction, predictor: self.predictor, **own}
+        each = zip(self.levels, self.predictor.T, strict=True)
+        return own | {f"{predictor}_{name}": numbers for name, numbers in each}
 
 
 def read_patients(model: Model, source: Source | Floats) -> Patients:
@@ -134,26 +135,19 @@ def predict_patients(model: Model, source: Source | Floats) -> Predictions:
     """Return each patient's prediction and flags."""
     patients, family = read_patients(model, source), model.study.family
     predictor = model.linear_predictor(patients.values)
-    found = patients.hide(family.link.inverse(predictor))
+    found = patients.hide(family.predict_one(predictor))
     levels: dict[str, Floats] = {}
     if family.names:
-        chances = find_chances(model, patients.values, predictor).T
+        chances = find_chances(model, predictor).T
         levels = dict(zip(family.names, map(patients.hide, chances), strict=True))
     return Predictions(found, patients.hide(predictor), patients.flags, levels)
 
 
-def find_chances(model: Model, values: Floats, predictor: Floats) -> Floats:
-    """Return the probability of each level, shape (n_rows, n_levels).
-
-    Parameters
-    ----------
-    values : (n_rows, n_features) float64
-        In the study's coding.
-    predictor : (n_rows,) float64
-        F, of the first step.
-    """
-    del values
-    return model.study.family.predict(np.add.outer(predictor, np.array(model.baseline)))
+def find_chances(model: Model, predictor: Floats) -> Floats:
+    """Return the probability of each level, shape (n_rows, n_levels), from F of the model."""
+    if predictor.ndim == 1:  # what all predictors of a patient share
+        predictor = np.add.outer(predictor, np.array(model.baseline))
+    return model.study.family.predict(predictor)
 
 
 def predict_levels(model: Model, source: Source | Floats) -> Floats:
@@ -170,7 +164,7 @@ def predict_levels(model: Model, source: Source | Floats) -> Floats:
 def judge_values(model: Model, values: Floats) -> Floats:
     """Return the predictions that the family's judge takes, of values in the study's coding."""
     family, predictor = model.study.family, model.linear_predictor(values)
-    return find_chances(model, values, predictor) if family.names else family.predict(predictor)
+    return find_chances(model, predictor) if family.names else family.predict(predictor)
 
 
 def predict_frame(model: Model, source: Source | Floats) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedrulefit.core.arrays import Codes, Floats, Ints
+from fedrulefit.core.class_design import AnyDesign, ClassDesign
 from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.fixed import round_units
 from fedrulefit.core.grid import encode, linear_values
@@ -39,7 +40,7 @@ class Patients:
         The policy's k: fewest patients behind a rule that leaves.
     codes : (n_learnt, n_features) uint8 or None
         The patients on the grid, once there is one.
-    built : Design or None
+    built : Design or ClassDesign, or None
         Rules and linear terms of the fit, once they are known.
     """
 
@@ -49,7 +50,7 @@ class Patients:
     folds: Ints
     least: int
     codes: Codes | None = None
-    built: Design | None = None
+    built: AnyDesign | None = None
 
     def on_grid(self, public: Public) -> Patients:
         """Return the patients on the shared cut-offs."""
@@ -58,10 +59,12 @@ class Patients:
 
     def with_terms(self, public: Public) -> Patients:
         """Return the patients with the design of the fit."""
-        linear = linear_values(self.learnt.values, public.grid)[:, : public.layout.n_linear]
-        parts = public.family.n_baseline
+        linear = linear_values(self.learnt.values, public.grid)[:, : public.columns.n_linear]
+        parts = public.columns.n_baseline
         design = build_design(self.ready_codes, public.fitted_rules, linear, parts=parts)
-        return replace(self, public=public, built=design)
+        if public.owners is None:
+            return replace(self, public=public, built=design)
+        return replace(self, public=public, built=ClassDesign(design, public.owners))
 
     @property
     def ready_codes(self) -> Codes:
@@ -71,7 +74,7 @@ class Patients:
         return self.codes
 
     @property
-    def design(self) -> Design:
+    def design(self) -> AnyDesign:
         """Rules and linear terms of the fit."""
         if self.built is None:
             raise ProtocolError("a fitting round came before the rules", "order")
@@ -133,8 +136,10 @@ class Patients:
         rules, linear = public.rules_of(terms), public.linear_of(terms)
         family, n_baseline = public.family, public.layout.n_baseline
         if family.names:
-            design = evaluate_terms(test.values, public.grid, rules, linear, parts=n_baseline)
-            predictor = design.predictor(coef)
+            parts = public.columns.n_baseline
+            columns = evaluate_terms(test.values, public.grid, rules, linear, parts=parts)
+            owners = public.owners and public.owners.take(terms)[0]
+            predictor = (ClassDesign(columns, owners) if owners else columns).predictor(coef)
         else:
             joined = np.array([family.join_baseline(coef[:n_baseline]), *coef[n_baseline:]])
             predictor = predict(test.values, public.grid, rules, linear, joined, alone=True)

@@ -259,6 +259,14 @@ class Family(ABC):
         """
         return self.link.inverse(predictor)
 
+    def predict_one(self, predictor: Floats) -> Floats:
+        """Return the prediction that people read first, from F of each patient.
+
+        Of shape (n_rows,), by the link; where each level has terms of its own, as
+        :meth:`predict`.
+        """
+        return self.predict(predictor) if self.own_terms else self.link.inverse(predictor)
+
     @abstractmethod
     def tallies(self, outcome: Floats) -> Floats:
         """Return what is added up of patients inside and outside rules, each within ±1.

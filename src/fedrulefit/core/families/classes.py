@@ -27,6 +27,7 @@ from scipy.special import xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Words
+from fedrulefit.core.families.level_classes import ClassLevels
 from fedrulefit.core.families.levels_judge import LevelsJudge
 from fedrulefit.core.families.positions import are_level, check_levels, tell_unseen_levels
 from fedrulefit.core.families.ratios import (
@@ -90,6 +91,7 @@ class Classes(Family):
         self.names = check_levels(levels)
         self.words = _words(self.names)
         self.judge = LevelsJudge(self.names, ordered=False)
+        self.levels = ClassLevels(self.names)
         self.n_baseline = len(self.names)
         self.n_tallies = len(self.names) - 1
         self.most_conjugate = math.log(len(self.names))
@@ -195,6 +197,10 @@ class Classes(Family):
         """
         held = weights @ are_level(outcome, len(self.names))
         return self.centre(np.log(held)) if (held > 0).all() else None
+
+    def predict(self, predictor: Floats) -> Floats:
+        """Return the probability of each class: :meth:`to_probabilities`."""
+        return self.to_probabilities(predictor)
 
     def to_probabilities(self, predictor: Floats) -> Floats:
         """Return the probability of each class, shape (n_rows, C)."""

@@ -14,6 +14,11 @@ number                  mean (:class:`~fedrulefit.core.families.level_means.Mean
 count                   rate (:class:`~fedrulefit.core.families.level_rates.RateLevels`), ratio
 time to an event        risk by the last horizon
                         (:class:`~fedrulefit.core.families.level_risks.RiskLevels`), difference
+ordered                 mean position
+                        (:class:`~fedrulefit.core.families.level_positions.PositionLevels`),
+                        difference
+classes                 share of the rule's class
+                        (:class:`~fedrulefit.core.families.level_classes.ClassLevels`), difference
 ======================  ======================================================================
 
 A level is published no finer than a patient or a few move it. What that adds to its error stands
@@ -72,12 +77,16 @@ class Side:
         :class:`Levels`. NaN where it is not known.
     events : float or None
         What happened to these patients, where the outcome counts events.
+    rarest : float or None
+        Of classes, the fewest patients of any class, until the side is rounded: what is told of
+        several classes would tell of the last one, too.
     """
 
     patients: float
     level: float
     error: float
     events: float | None = None
+    rarest: float | None = None
 
 
 @dataclass(frozen=True)
@@ -167,6 +176,11 @@ class MeasuredLevels(Levels):
     def spread(self, side: Side, step: float) -> float:
         """Return the standard deviation that such rounding adds, on the scale of the error."""
 
+    def of_level(self, name: str | None) -> MeasuredLevels:
+        """Return what is told of a rule that counts for one level of the outcome."""
+        del name
+        return self
+
     def fewest(self, side: Side) -> float:
         """Return the smallest number that the side rests on."""
         return side.patients if side.events is None else min(side.patients, side.events)
@@ -200,6 +214,7 @@ class MeasuredLevels(Levels):
             level=round_step(side.level, step),
             error=round_digits(error, _ERROR_DIGITS),
             events=None if side.events is None else rounding.count(side.events, unit),
+            rarest=None,
         )
 
 

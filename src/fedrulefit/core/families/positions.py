@@ -32,7 +32,7 @@ def check_levels(levels: Sequence[str]) -> tuple[str, ...]:
 
 def tell_unseen_levels(names: Sequence[str], seen: Bools) -> str:
     """Return which levels nobody has, and what to do; empty where each has somebody."""
-    missing = [repr(name) for name, is_seen in zip(names, seen.tolist(), strict=True) if not is_seen]
+    missing = [repr(names[k]) for k in np.flatnonzero(~seen).tolist()]
     if not missing:
         return ""
     return (

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fedrulefit.core.families.levels import Side
 from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import ModelFileError
 from fedrulefit.files import write_whole
@@ -118,6 +119,7 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
     if isinstance(term, LinearTerm):
         return {
             "kind": "linear",
+            **_level_facts(term),
             "covariate": model.study.names[term.feature],
             "coefficient": term.coefficient,
             "importance": term.importance,
@@ -126,6 +128,7 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
         }
     return {
         "kind": "rule",
+        **_level_facts(term),
         "rule": model.describe(term),
         "conditions": [_condition_facts(c, model) for c in term.rule],
         "coefficient": term.coefficient,
@@ -141,12 +144,22 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
     }
 
 
+def _level_facts(term: Term) -> dict[str, Any]:
+    """Return for which level of the outcome a term counts, where each has terms of its own."""
+    return {} if term.level is None else {"level": term.level}
+
+
 def _sides_facts(term: RuleTerm) -> dict[str, Any]:
     """Return the outcome of held-out patients on both sides, where that is told."""
     if term.sides is None:
         return {}
-    inside, outside = map(asdict, term.sides)
+    inside, outside = map(_side_facts, term.sides)
     return {"held_out_sides": {"inside": inside, "outside": outside}}
+
+
+def _side_facts(side: Side) -> dict[str, Any]:
+    facts = asdict(side)
+    return {name: fact for name, fact in facts.items() if name != "rarest" or fact is not None}
 
 
 def _condition_facts(condition: Condition, model: Model) -> dict[str, Any]:

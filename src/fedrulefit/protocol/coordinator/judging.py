@@ -20,6 +20,7 @@ from fedrulefit.core.subgroups import SubgroupSums, find_sides
 from fedrulefit.errors import ProtocolError
 from fedrulefit.model import Counts, Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.terms import TermKey
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.asking import Asker, Talk
 from fedrulefit.protocol.public import Public
@@ -56,12 +57,19 @@ def told_coef(told: Model, terms: Ints, public: Public) -> Floats:
 
     0 for a term that rounding left out.
     """
-    rules = {term.rule: term.coefficient for term in told.rule_terms}
-    linear = {term.feature: term.coefficient for term in told.linear_terms}
-    coef = [rules.get(rule, 0.0) for rule in public.rules_of(terms)]
-    coef += [linear.get(feature, 0.0) for feature in public.linear_of(terms)]
+    left = {term.key: term.coefficient for term in told.terms}
+    coef = [left.get(key, 0.0) for key in _keys_of(terms, public)]
     baseline = [told.intercept + own for own in told.baseline or (0.0,)]
     return np.array([*baseline, *coef])
+
+
+def _keys_of(terms: Ints, public: Public) -> list[TermKey]:
+    """Return what tells each term but the baseline from all others."""
+    own, columns, places = public.layout.among(terms), public.among(terms), public.places_of(terms)
+    things: list[Rule | int] = [*public.rules_of(terms), *public.linear_of(terms)]
+    levels = public.levels_of(terms)[own.effects]
+    at = (places[own.effects] - columns.effects.start).tolist()
+    return [(things[k], level) for k, level in zip(at, levels, strict=True)]
 
 
 def _add_results(
@@ -108,8 +116,14 @@ def _with_subgroups(model: Model, rules: Sequence[Rule], subgroups: SubgroupSums
     """Return the model with who of the held-out patients satisfies its rules."""
     levels = model.study.family.levels
     if isinstance(levels, MeasuredLevels):
-        sides = dict(zip(rules, find_sides(subgroups, levels), strict=True))
-        return _change_rules(model, lambda term: replace(term, sides=sides.get(term.rule)))
+        place = {rule: k for k, rule in enumerate(rules)}
+        found = {
+            level: find_sides(subgroups, levels.of_level(level))
+            for level in {term.level for term in model.rule_terms}
+        }
+        return _change_rules(
+            model, lambda term: replace(term, sides=found[term.level][place[term.rule]])
+        )
     counts = map(Counts, subgroups.inside.tolist(), subgroups.tallies_inside.tolist())
     held_out = dict(zip(rules, counts, strict=True))
     return _change_rules(model, lambda term: replace(term, held_out=held_out.get(term.rule)))
