@@ -22,6 +22,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.level_means import MeanLevels
 from fedrulefit.core.families.levels import Side
+from fedrulefit.core.rounding import Rounding
 
 _DECIMALS = 2
 
@@ -62,3 +63,10 @@ class PositionLevels(MeanLevels):
         odd = 2 * np.arange(len(sums)) + 1
         variance = max(float(odd @ sums) / patients - mean**2, 0.0) / (patients - 1)
         return Side(patients, mean, math.sqrt(variance))
+
+    def step(self, side: Side, rounding: Rounding, unit: float) -> float:
+        """Return by how much some patients more, at either end of the scale, move the mean.
+
+        Of a few levels, one patient alone would show in most means.
+        """
+        return rounding.multiple * unit / rounding.count(side.patients, unit) * self.half
