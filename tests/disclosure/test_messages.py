@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import struct
+import warnings
 from typing import Any
 
 import msgpack
@@ -12,7 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrulefit import FederatedRuleFitClassifier, RuleFitClassifier
+from fedrulefit import (
+    FederatedRuleFitClassifier,
+    RuleFitClassifier,
+    RuleFitRegressor,
+    RuleFitSurvival,
+)
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.privacy.mechanisms import UnsafeSeededLaplace
 from fedrulefit.protocol import messages as m
@@ -221,36 +227,42 @@ def check_silent(text: str) -> None:
 
 
 @pytest.mark.parametrize(("column", "value"), BAD_CELLS)
-def test_errors_of_a_model_hold_no_value(column: str, value: Any) -> None:
-    study = make_study(rounds=2)
+def test_what_a_model_tells_of_unusual_cells_holds_no_value(column: str, value: Any) -> None:
+    """They are no errors: the study says what becomes of them, and a flag that it did."""
     frame, y = good()
-    model = RuleFitClassifier(study=study, n_trees=2).fit(frame, y).model_
-    for call in (model.predict_proba, model.explain, model.decision_function):
-        with pytest.raises(FedRuleFitError) as caught:
-            call(with_cell(column, value))
-        check_silent(str(caught.value))
-        assert column in str(caught.value)
-        assert caught.value.__cause__ is None
-        assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    model = RuleFitClassifier(study=make_study(rounds=2), n_trees=2).fit(frame, y).model_
+    flags = model.predict_frame(with_cell(column, value))["flags"]
+    assert flags[7].startswith(f"{column} ")
+    assert (flags.drop(7) == "").all()
+    check_silent(flags[7])
+    check_silent(repr(model.explain(with_cell(column, value))[7].flags))
+
+
+READABLE = ("lactate", "847,3625")
+"""A decimal comma: a value beyond the range, which counts at the nearer end."""
 
 
 @pytest.mark.parametrize("make", [RuleFitClassifier, FederatedRuleFitClassifier])
 @pytest.mark.parametrize(("column", "value"), [c for c in BAD_CELLS if c[0] in ("age", "lactate")])
-def test_errors_of_the_estimators_hold_no_value(make: Any, column: str, value: Any) -> None:
+def test_what_the_estimators_tell_holds_no_value(make: Any, column: str, value: Any) -> None:
     study = make_study(rounds=2)
     frame, y = good()
-    with pytest.raises(FedRuleFitError) as caught:
-        make(study=study, n_trees=2).fit(with_cell(column, value), y)
-    check_silent(str(caught.value))
-    fitted = (
-        make(n_trees=2, rounds=2, noise=False).fit(frame, y)
-        if (make is FederatedRuleFitClassifier)
-        else make(n_trees=2, rounds=2).fit(frame, y)
-    )
-    with pytest.raises(FedRuleFitError) as caught:
-        fitted.predict(with_cell(column, value))
-    check_silent(str(caught.value))
-    assert column in str(caught.value)
+    if (column, value) != READABLE:
+        with pytest.raises(FedRuleFitError) as caught:
+            make(study=study, n_trees=2).fit(with_cell(column, value), y)
+        check_silent(str(caught.value))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            make(n_trees=2, rounds=2).fit(with_cell(column, str(value)), y)
+        except FedRuleFitError as error:
+            check_silent(str(error))
+    for warning in told:
+        check_silent(str(warning.message))
+    fitted = make(study=study, n_trees=2).fit(frame, y)
+    flag = fitted.predict_frame(with_cell(column, value))["flags"][7]
+    assert flag.startswith(f"{column} ")
+    check_silent(flag)
 
 
 def test_errors_about_arrays_and_labels_hold_no_value() -> None:
@@ -271,6 +283,37 @@ def test_errors_about_arrays_and_labels_hold_no_value() -> None:
         with pytest.raises(ValueError) as caught:  # noqa: PT011
             call()
         check_silent(str(caught.value))
+
+
+def test_errors_about_numbers_counts_and_times_hold_no_value() -> None:
+    X, value = np.random.default_rng(0).normal(size=(40, 2)), float(DIGITS)
+    mixed = np.where(np.arange(40) % 2, value, np.inf)
+    count, times = RuleFitRegressor(loss="poisson"), RuleFitSurvival()
+
+    def followed(event: Any, time: Any) -> pd.DataFrame:
+        return pd.DataFrame({"event": event, "time": time}, index=range(40))
+
+    event = np.arange(40) % 2 == 0
+    for call in (
+        lambda: RuleFitRegressor().fit(X, np.full(40, value)),
+        lambda: RuleFitRegressor().fit(X, mixed),
+        lambda: RuleFitRegressor().fit(X, np.array([NAME, DIGITS] * 20)),
+        lambda: RuleFitRegressor().fit(X, np.array([value, NAME] * 20, dtype=object)),
+        lambda: count.fit(X, np.full(40, value)),
+        lambda: count.fit(X, -np.full(40, value)),
+        lambda: count.fit(X, np.arange(40), exposure=-np.full(40, value)),
+        lambda: count.fit(X, np.arange(40), exposure=mixed),
+        lambda: times.fit(X, followed(event, -value)),
+        lambda: times.fit(X, followed(event, mixed)),
+        lambda: times.fit(X, followed(False, value)),
+        lambda: times.fit(X, followed(value, 3.0)),
+        lambda: times.fit(X, followed(NAME, 3.0)),
+        lambda: times.fit(X, followed(event, value), entry=np.full(40, 2 * value)),
+    ):
+        with pytest.raises(ValueError) as caught:  # noqa: PT011
+            call()
+        check_silent(str(caught.value))
+        assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
 def test_refusals_hold_no_value() -> None:

@@ -199,7 +199,7 @@ JUDGED = {
     "their Brier score": ("ScoreSums", "squares"),
     "their log-loss": ("ScoreSums", "loss"),
     "held-out patients inside rules": ("SubgroupSums", "inside"),
-    "with the outcome inside, of them": ("SubgroupSums", "events_inside"),
+    "with the outcome inside, of them": ("SubgroupSums", "tallies_inside"),
     "held-out patients inside rules at each site": ("ResultsReply", "held_out"),
     "with the outcome inside at each site, of them": ("ResultsReply", "held_out_events"),
     "hospitals with enough of them": ("WithinSums", "sites"),

@@ -15,7 +15,15 @@ from sklearn.base import clone
 from typer.testing import CliRunner
 
 import fedrulefit
-from fedrulefit import FederatedRuleFitClassifier, RuleFitClassifier, Study
+from fedrulefit import (
+    FederatedRuleFitClassifier,
+    FederatedRuleFitRegressor,
+    FederatedRuleFitSurvival,
+    RuleFitClassifier,
+    RuleFitRegressor,
+    RuleFitSurvival,
+    Study,
+)
 from fedrulefit.cli.app import app
 from fedrulefit.estimators.parameters import takes_settings
 from fedrulefit.study import PRESETS, Settings, describe_settings, resolve_settings
@@ -35,7 +43,11 @@ EACH = pytest.mark.parametrize(
     ("estimator", "left_out"),
     [
         (FederatedRuleFitClassifier, BY_RANDOM_STATE),
+        (FederatedRuleFitRegressor, BY_RANDOM_STATE),
+        (FederatedRuleFitSurvival, BY_RANDOM_STATE),
         (RuleFitClassifier, BY_RANDOM_STATE | OF_NOISE),
+        (RuleFitRegressor, BY_RANDOM_STATE | OF_NOISE),
+        (RuleFitSurvival, BY_RANDOM_STATE | OF_NOISE),
     ],
 )
 
@@ -87,7 +99,9 @@ def test_an_estimator_has_a_parameter_for_every_setting(estimator: Any, left_out
     assert set(expected) <= set(estimator().get_params())
     shown = re.findall(r"^(\w+) : ", inspect.getdoc(estimator) or "", flags=re.M)
     assert [name for name in shown if name in NAMES] == expected
-    assert "**settings" not in (inspect.getdoc(estimator) or "")
+    assert "**" not in (inspect.getdoc(estimator) or "")
+    own = [name for name in parameters if name not in NAMES]
+    assert sorted(name for name in shown if name in own) == sorted(own), "each once"
 
 
 @EACH
@@ -122,6 +136,8 @@ def other_value(name: str) -> Any:
         (RuleFitClassifier, "n_tree", "did you mean 'n_trees'?"),
         (FederatedRuleFitClassifier, "seed", "give 'random_state'"),
         (RuleFitClassifier, "epsilon", "FederatedRuleFitClassifier has it"),
+        (RuleFitRegressor, "epsilon", "FederatedRuleFitRegressor has it"),
+        (RuleFitSurvival, "horizon", "did you mean 'horizons'?"),
         (RuleFitClassifier, "qqqq", "RuleFitClassifier has no parameter 'qqqq'"),
     ],
 )

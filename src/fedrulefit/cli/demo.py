@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # As between real hospitals, but for their own results: made-up ones have nothing to hide.
 POLICY = Policy(allow=(*Policy().allow, "site-results"))
 
-EPILOG = "Example: fedrulefit demo --output demo"
+EPILOG = "Example: fedrulefit demo --outcome time --output demo"
 
 
 @friendly_errors()
@@ -37,23 +37,29 @@ def demo(
         "fedrulefit-demo"
     ),
     seed: Annotated[int, typer.Option(help="Seed of the synthetic patients.", min=0)] = 2026,
+    outcome: Annotated[
+        str, typer.Option(help="What is predicted: yes/no, number, count or time.")
+    ] = "yes/no",
 ) -> None:
     """Learn a model over three synthetic hospitals, print its rules, draw it, write a report.
 
-    Example: fedrulefit demo --output demo
+    The outcome is whether patients die (yes/no), how long they stay (number), how often they are
+    readmitted (count), or how long they live (time).
+
+    Example: fedrulefit demo --outcome time --output demo
     """
     from fedrulefit import demo as registry
     from fedrulefit import plot
     from fedrulefit.report import write_report
 
-    console = stdout()
-    study = registry.demo_study().with_settings(holdout=0.2, per_site=True)
-    frames = registry.draw_registry(seed)
-    _write_inputs(output, frames, registry.STUDY_TOML)
+    console, kind = stdout(), registry.find_kind(outcome)
+    study = registry.demo_study(kind).with_settings(holdout=0.2, per_site=True)
+    frames = registry.draw_registry(seed, kind=kind)
+    _write_inputs(output, frames, registry.study_toml(kind))
     console.print(Text("Three made-up hospitals (synthetic data, no real patient):"))
     for name, frame in frames.items():
-        rate = 100 * frame["mortality"].mean()
-        console.print(Text(f"  {name:<9} {len(frame):>5} patients, mortality {rate:.0f} %"))
+        told = registry.OUTCOMES[kind].tell(frame)
+        console.print(Text(f"  {name:<9} {len(frame):>5} patients, {told}"))
     console.print()
     tables = {name: load_table(frame, study, where=name) for name, frame in frames.items()}
     with show.progress_bar(stderr(), quiet=False) as tell:
@@ -68,7 +74,7 @@ def demo(
     console.print()
     show.print_rules(console, model, model.rules_frame(top=10))
     console.print()
-    _show_planted(console, registry.match_planted(model, registry.draw_fresh(seed)))
+    _show_planted(console, registry.match_planted(model, registry.draw_fresh(seed, kind=kind)))
     console.print()
     show.print_evaluation(console, model)
     console.print(Text(f"Covariates by importance: {show.importance_line(model)}"))

@@ -8,12 +8,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, line, printable, stdout
 from fedrulefit.cli.options import JsonOption, ModelArgument
+from fedrulefit.core.families import Family
 from fedrulefit.errors import DataError
 from fedrulefit.model import Explanation, Model
 from fedrulefit.table.sources import Source, read_columns
@@ -87,18 +90,43 @@ def _show(explanation: Explanation, model: Model) -> None:
     console, family = stdout(), model.study.family
     label = model.study.outcome.label or model.study.outcome.column
     refused = math.isnan(explanation.prediction)
-    told = "no prediction" if refused else family.tell(explanation.prediction)
-    console.print(line(f"{label}: {told}", style="bold"))
+    told_prediction = "no prediction" if refused else family.tell(explanation.prediction)
+    console.print(line(f"{label}{family.words.by}: {told_prediction}", style="bold"))
     for flag in explanation.flags:
         console.print(line(flag, style="yellow"))
     if refused:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("because", overflow="fold", ratio=1)
-    table.add_column(f"adds to the {family.words.predictor}", justify="right", no_wrap=True)
+    what = family.words.effect_of if family.additive else family.words.predictor
+    table.add_column(f"adds to the {what}", justify="right", no_wrap=True)
     for part in explanation.contributions:
         style = "red" if part.contribution > 0 else "blue"
-        table.add_row(printable(part.term), Text(f"{part.contribution:+.3f}", style=style))
-    table.add_row("baseline", f"{explanation.baseline:+.3f}")
-    table.add_row("total", f"{explanation.linear_predictor:+.3f}", style="bold")
+        told = _tell_part(family, part.contribution)
+        table.add_row(printable(part.term), Text(told, style=style))
+    baseline = float(family.link.inverse(np.array([explanation.baseline]))[0])
+    plain = not family.additive
+    table.add_row("baseline", f"{explanation.baseline:+.3f}" if plain else family.tell(baseline))
+    total = f"{explanation.linear_predictor:+.3f}" if plain else told_prediction
+    table.add_row("total", total, style="bold")
     console.print(table)
+    _tell_reaches(console, model, explanation.prediction)
+
+
+def _tell_part(family: Family, contribution: float) -> str:
+    """Return what a term adds: to F, or to the prediction where it is a sum."""
+    if not family.additive:
+        return f"{contribution:+.3f}"
+    return family.tell_effect(family.effect(contribution))
+
+
+def _tell_reaches(console: Console, model: Model, prediction: float) -> None:
+    """Say where a new patient's value lies, as far as held-out patients tell."""
+    tell = model.study.family.tell
+    parts = [
+        f"from {tell(prediction - reach)} to {tell(prediction + reach)} in {share} %"
+        for share, reach in model.reaches.items()
+    ]
+    if parts:
+        told = ", and ".join(parts)
+        console.print(line(f"As far as held-out patients tell, a new patient's value lies {told}."))

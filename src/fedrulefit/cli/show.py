@@ -32,7 +32,6 @@ from fedrulefit.model.subgroups import (
 )
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import STANDS_FOR_SITE, name_rows, tell_rows, tell_stand_ins
-from fedrulefit.numerals import format_effect
 from fedrulefit.protocol.coordinator import STEPS, Progress
 
 if TYPE_CHECKING:
@@ -85,7 +84,8 @@ def print_rules(console: Console, model: Model, frame: pd.DataFrame) -> None:
     if frame.empty:
         print_no_rules(console, model)
         return
-    folded = fold_little(frame[model.study.family.words.effect_column])
+    family = model.study.family
+    folded = fold_little(family, frame[family.words.effect_column])
     console.print(rules_table(model, frame[~folded]))
     if folded.any():
         told = tell_little(model, frame.loc[folded, "importance"].to_numpy())
@@ -104,7 +104,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("rule", overflow="fold", ratio=1)
-    words = model.study.family.words
+    family, words = model.study.family, model.study.family.words
     between = ["between sites"] if model.tells_between else []
     for name in (words.effect, "importance", "support", *between):
         table.add_column(name, justify="right", no_wrap=True)
@@ -114,7 +114,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
         support = "linear" if row["kind"] == "linear" else _tell(100 * row["support"], ".0f", " %")
         table.add_row(
             printable(row["rule"]),
-            Text(format_effect(row[words.effect_column]), style=style),
+            Text(family.tell_effect(row[words.effect_column]), style=style),
             f"{100 * row['importance'] / largest:.0f}",
             support,
             *[_tell(100 * row["between_sites"], ".0f", " %") for _ in between],
@@ -193,13 +193,14 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
     origin = model.provenance
     digits = 0 if model.is_rounded else 1
     rate = "too few to tell" if origin.events is None else f"{100 * model.rate:.{digits}f} %"
+    rate = f" in {rate}" if model.study.family.counts_events else ""
     warning = warn_exact(model, str(file))
     stand_ins = tell_stand_ins([f"“{model.describe(term)}”" for term in model.stand_ins])
     label = model.study.outcome.label or model.study.outcome.column
     kind = "SYNTHETIC data, " if model.study.synthetic else ""
     return [
         f"{model.study.name}: {kind}{len(origin.sites)} site{'s' * (len(origin.sites) != 1)}, "
-        f"{origin.patients:,.0f} {name_rows(model.study)}, {label} in {rate}.",
+        f"{origin.patients:,.0f} {name_rows(model.study)}, {label}{rate}.",
         f"{len(model.rule_terms)} rules and {len(model.linear_terms)} linear terms "
         f"of {origin.candidates} candidate rules, after {origin.rounds} rounds "
         f"({origin.solver}, λ = {origin.penalty:.3g}{' by cross-validation' * bool(origin.path)}).",

@@ -256,10 +256,12 @@ class RuleFitBase(TermsMixin, BaseEstimator):
     def _check_converged(self, settings: Settings) -> None:
         residual = self.model_.provenance.certificate.residual
         if settings.solver == "exact" and residual > settings.tolerance:
+            separable = self.study_.family.separated > -np.inf
+            where = " where the outcomes are separated perfectly" if separable else ""
             warnings.warn(
                 f"the exact solver stopped at a residual of {residual:.2g}, above 'tolerance' "
                 f"({settings.tolerance:g}): raise 'max_rounds' (now {settings.max_rounds}), or use "
-                "a larger 'penalty' where the outcomes are separated perfectly",
+                f"a larger 'penalty'{where}",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -99,12 +99,15 @@ class SurvivalAnalysis(RuleFitBase):
             if not len(events) or events.max() <= 0:
                 raise DataError("nobody in y has the event: there is nothing to learn")
             horizons = upward(float(events.max()))
+        told = np.atleast_1d(np.asarray(horizons, dtype=np.float64))
+        if not (told[0] > 0 and (np.diff(told) > 0).all() and np.isfinite(told).all()):
+            raise ValueError("horizons must be times above 0, the earliest first")
         taken = set(self._covariates)
         return TimeOutcome(
             time=unused_name("time", taken),
             event=unused_name("event", taken),
             entry=unused_name("entry", taken) if "entry" in target else None,
-            horizons=tuple(np.atleast_1d(np.asarray(horizons, dtype=np.float64)).tolist()),
+            horizons=tuple(told.tolist()),
             unit=self.unit or "",
         )
 

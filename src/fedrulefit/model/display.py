@@ -4,8 +4,8 @@ In: a model. Out: text, and HTML that stands by itself. The HTML has no script a
 own, so it reads on light and dark pages; whatever others named (study, covariates, levels) is
 escaped.
 
-The terms are listed most important first. Those whose effect is 1.00 when rounded count for little:
-they are folded away under a line that says how many they are, and how little.
+The terms are listed most important first. Those whose effect is none when rounded count for
+little: they are folded away under a line that says how many they are, and how little.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
+from fedrulefit.core.families import Family
 from fedrulefit.errors import printable
 from fedrulefit.model.terms import LinearTerm, Term
-from fedrulefit.model.wording import name_rows, tell_missing, tell_rows
-from fedrulefit.numerals import format_effect, is_little
+from fedrulefit.model.wording import name_rows, tell_rows
 
 if TYPE_CHECKING:
     from fedrulefit.model.model import Model
@@ -45,31 +45,6 @@ class Shown:
         """Return the table of rules, for a notebook."""
         return write_html(self)
 
-    @property
-    def unjudged(self: Model) -> str:  # type: ignore[misc]
-        """Why there is no evaluation, in words."""
-        if self.study.settings.holdout > 0:
-            return "Too few patients were held out to tell how well the model predicts them"
-        return "No patients were held out"
-
-    @property
-    def of_missing(self: Model) -> str:  # type: ignore[misc]
-        """What the terms make of a missing value, in sentences; empty where there is none."""
-        return tell_missing(self.terms, self.grid)
-
-    @property
-    def averaged(self: Model) -> str:  # type: ignore[misc]
-        """How frequent values are taken to be in averages over patients, in words."""
-        if self.distribution is None:
-            return (
-                "How frequent values are is not known here: all levels, and all ranges between "
-                "a number's cut-offs, are taken as equally frequent"
-            )
-        return (
-            "Values are as frequent as the released histograms tell, each variable "
-            "independent of the others"
-        )
-
 
 def describe_size(model: Model) -> str:
     """Return how many terms a model has, and what it was learnt from."""
@@ -82,9 +57,9 @@ def describe_size(model: Model) -> str:
     )
 
 
-def fold_little(effects: Iterable[float]) -> Bools:
+def fold_little(family: Family, effects: Iterable[float]) -> Bools:
     """Return which terms to fold away, shape (n_terms,): not all of them."""
-    little = np.array([is_little(effect) for effect in effects], dtype=np.bool_)
+    little = np.array([family.is_little(effect) for effect in effects], dtype=np.bool_)
     return little & ~little.all()
 
 
@@ -95,10 +70,11 @@ def tell_little(model: Model, importance: Floats) -> str:
     """
     share = 100 * float(importance.sum()) / (float(model.importance.sum()) or 1.0)
     told = "less than 0.1 %" if share < 0.1 else f"{share:.1f} %"
-    several = len(importance) != 1
+    several, words = len(importance) != 1, model.study.family.words
+    article = "an " if words.effect[0] in "aeiou" else "a "
     return (
-        f"and {_count(len(importance), 'term')} with {'' if several else 'an '}"
-        f"{model.study.family.words.effect}{'s' * several} of 1.00 when rounded, "
+        f"and {_count(len(importance), 'term')} with {'' if several else article}"
+        f"{words.effect}{'s' * several} {words.little}, "
         f"{'together ' * several}{told} of the importance"
     )
 
@@ -106,7 +82,7 @@ def tell_little(model: Model, importance: Floats) -> str:
 def write_html(model: Model) -> str:
     """Return the model as HTML: what it is, and its terms as a table."""
     words, label = model.study.family.words, model.study.outcome
-    folded = fold_little(map(model.effect, model.terms)).tolist()
+    folded = fold_little(model.study.family, map(model.effect, model.terms)).tolist()
     main, little = (
         [term for term, fold in zip(model.terms, folded, strict=True) if fold is away]
         for away in (False, True)
@@ -142,7 +118,7 @@ def _table(model: Model, terms: Sequence[Term]) -> str:
     for term in terms:
         cells = [
             model.describe(term),
-            format_effect(model.effect(term)),
+            model.study.family.tell_effect(model.effect(term)),
             f"{100 * term.importance / largest:.0f}",
             "linear" if isinstance(term, LinearTerm) else _percent(model.support(term)),
             *[_percent(model.between_sites(term)) for _ in between],

@@ -23,17 +23,19 @@ from fedrulefit.core.grid import RULE_SPREAD, Grid
 from fedrulefit.core.importance import variable_importance
 from fedrulefit.core.predictor import predict
 from fedrulefit.core.rounding import EXACT, PUBLISHED, Rounding
+from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import frames
 from fedrulefit.model.display import Shown
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Explanation, explain_rows
 from fedrulefit.model.matrix import list_columns
+from fedrulefit.model.prediction import predict_levels
+from fedrulefit.model.saying import Said
 from fedrulefit.model.subgroups import Among
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import describe_term, unit_change
 from fedrulefit.privacy.bill import PrivacyBill
-from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.study import Study
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(Shown):
+class Model(Shown, Said):
     """A rule ensemble, ready to predict.
 
     Parameters
@@ -123,27 +125,31 @@ class Model(Shown):
         patients = self._read(source)
         return patients.hide(self.linear_predictor(patients.values))
 
-    def predict_proba(self, source: Source | Floats) -> Floats:
+    def predict(self, source: Source | Floats) -> Floats:
         """Return the prediction of every patient, shape (n_rows,).
 
-        Of a yes/no outcome that is its probability; of classes that of each class, shape
-        (n_rows, n_levels), and of ordered levels that of any but the lowest.
+        Of a yes/no outcome that is its probability, of a number the value in the study's unit, of
+        a count the rate, of a time the risk by the last horizon; of ordered levels the
+        probability of any but the lowest, of classes that of each, shape (n_rows, n_levels).
         """
         return self.study.family.predict_one(self.decision_function(source))
 
-    def predict_levels(self, source: Source | Floats) -> Floats:
-        """Return the probability of each level of the outcome, shape (n_rows, n_levels).
+    def predict_proba(self, source: Source | Floats) -> Floats:
+        """Return the probabilities that are predicted; see :meth:`predict`.
 
-        Of an outcome of several levels, in the study's order; NaN where there is no prediction.
+        Of outcomes of several levels, ordered or not, that of each: shape (n_rows, n_levels).
 
         Raises
         ------
         FedRuleFitError
-            If the outcome is of another kind.
+            Of outcomes of which no probability is predicted.
         """
-        from fedrulefit.model.prediction import predict_levels
-
-        return predict_levels(self, source)
+        words, names = self.study.family.words, self.study.family.names
+        if not self.study.family.predicts_shares:
+            raise FedRuleFitError(
+                f"this model gives no probability but a {words.prediction}: call 'predict'"
+            )
+        return predict_levels(self, source) if names else self.predict(source)
 
     def predict_frame(self, source: Source | Floats) -> pd.DataFrame:
         """Return every patient's prediction, and what is unusual about the patient.
@@ -236,28 +242,18 @@ class Model(Shown):
         return rate_of(self.provenance.patients, self.provenance.events)
 
     @property
+    def reaches(self) -> Mapping[int, float]:
+        """How far a new patient may be from the prediction, by percent of patients.
+
+        As far as held-out patients tell; empty where the outcome's family knows no such reach.
+        """
+        judged = self.evaluation
+        return {} if judged is None else judged.family.judge.find_reaches(judged.total)
+
+    @property
     def is_rounded(self) -> bool:
         """Whether coefficients and counts were rounded after the fit."""
         return self.rounding not in (None, EXACT)
-
-    @property
-    def hidden(self) -> str:
-        """Which counts are not told, in words; empty where all are."""
-        smallest = 0 if self.rounding is None else self.rounding.smallest
-        if smallest < 2:
-            return ""
-        return (
-            f"“Not told”: fewer than {smallest} patients are inside or outside the rule, or "
-            f"{self.study.family.words.have_or_not} there."
-        )
-
-    @property
-    def few_held_out(self) -> str:
-        """Of which held-out patients nothing is told even where all counts are, in words."""
-        return (
-            f"“Not told”: fewer than {MIN_COUNT} held-out patients are inside or outside the "
-            f"rule, or {self.study.family.words.have_or_not} there."
-        )
 
     def top_rules(self, *, top: int | None = None, min_support: float = 0.0) -> list[RuleTerm]:
         """Return the rules of more than `min_support`, most important first, at most `top`."""

@@ -151,14 +151,8 @@ def find_chances(model: Model, predictor: Floats) -> Floats:
 
 
 def predict_levels(model: Model, source: Source | Floats) -> Floats:
-    """Return :meth:`Model.predict_levels`."""
-    found = predict_patients(model, source).levels
-    if not found:
-        raise FedRuleFitError(
-            f"an outcome of the kind {model.study.outcome.kind!r} has no levels, of each of which "
-            "a probability could be predicted"
-        )
-    return np.stack(list(found.values()), axis=1)
+    """Return the probability of each level of the outcome, shape (n_rows, n_levels)."""
+    return np.stack(list(predict_patients(model, source).levels.values()), axis=1)
 
 
 def judge_values(model: Model, values: Floats) -> Floats:

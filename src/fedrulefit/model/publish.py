@@ -328,13 +328,19 @@ class _Cells:
         self, counts: Sequence[Counts], whole: Sequence[Counts] | None = None
     ) -> tuple[Counts, ...]:
         """Return the sites' counts, rounded; nothing where a cell of one site is too small."""
-        cells = [cell for patients, events in counts for cell in (events, patients - events)]
-        if whole is not None:
-            cells += [_smallest(*part, all_of) for part, all_of in zip(counts, whole, strict=False)]
+        counted, pairs = self.family.counts_events, list(zip(counts, whole or (), strict=False))
+        if counted:
+            cells = [cell for patients, events in counts for cell in (events, patients - events)]
+            cells += [_smallest(*part, all_of) for part, all_of in pairs]
+        else:
+            cells = [patients for patients, _ in counts]
+            cells += [all_of.patients - patients for (patients, _), all_of in pairs]
         if any(cell < self.least for cell in cells):
             return ()
         count, unit = self.rounding.count, self.unit
-        return tuple(Counts(count(many, unit), count(few, unit)) for many, few in counts)
+        return tuple(
+            Counts(count(many, unit), count(few, unit) if counted else 0.0) for many, few in counts
+        )
 
     def round_shares(self, shares: Floats) -> Floats:
         """Return the shares of a covariate's codes as those of rounded counts.

@@ -19,6 +19,7 @@ from fedrulefit.plot.drawing import (
 from fedrulefit.study import Number
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -39,8 +40,20 @@ def partial_dependence(
     return _dependence_on_two(model, feature, ax)
 
 
+def _read(model: Model, names: str | tuple[str, str]) -> tuple[pd.DataFrame, str]:
+    """Return the frame and the title of its axis; what adds to a prediction in its unit."""
+    frame, family = model.partial_dependence(names), model.study.family
+    words = family.words
+    if not family.additive:
+        return frame, words.predictor.capitalize()
+    for column in {words.predictor_column, "alone", "lowest", "highest"} & {*frame.columns}:
+        frame[column] = frame[column].map(family.effect)
+    unit = f" ({words.unit})" if words.unit else ""
+    return frame, f"Adds to the {words.effect_of}{unit}"
+
+
 def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:
-    frame = model.partial_dependence(name)
+    frame, label = _read(model, name)
     covariate, words = model.study.covariates[name], model.study.family.words
     average = "on average" if model.distribution else "on average, values equally frequent"
     ax.axhline(0, color=OUTSIDE, linewidth=0.8, zorder=0)
@@ -62,7 +75,7 @@ def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:
         ax.plot(place, frame[words.predictor_column], "o", color=NEUTRAL, label=average)
         ax.set_xticks(place, [shorten(text) for text in frame["label"]])
     ax.set_xlabel(title_axis(model, name))
-    ax.set_ylabel(words.predictor.capitalize())
+    ax.set_ylabel(label)
     ax.set_title("Dependence")
     ax.legend(frameon=False)
     return ax
@@ -70,7 +83,7 @@ def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:
 
 def _dependence_on_two(model: Model, names: tuple[str, str], ax: Axes) -> Axes:
     """Between corners the colour is linear, as F is."""
-    frame, words = model.partial_dependence(names), model.study.family.words
+    (frame, label), words = _read(model, names), model.study.family.words
     for k, name in enumerate(names, start=1):
         if isinstance(model.study.covariates[name], Number):
             frame = frame[frame[f"value_{k}"].notna()]
@@ -97,5 +110,5 @@ def _dependence_on_two(model: Model, names: tuple[str, str], ax: Axes) -> Axes:
     ax.set_xlabel(title_axis(model, names[0]))
     ax.set_ylabel(title_axis(model, names[1]))
     ax.set_title("Dependence")
-    ax.figure.colorbar(mesh, ax=ax, label=words.predictor.capitalize())
+    ax.figure.colorbar(mesh, ax=ax, label=label)
     return ax

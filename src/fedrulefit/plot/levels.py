@@ -91,7 +91,8 @@ def _draw_side(
         own = scale * of_sites.loc[of_sites["rule"] == row["rule"], name]
         ax.plot([low, high], [y, y], color=NEUTRAL, linewidth=1)
         ax.plot(own, np.full(len(own), y), "o", color=NEUTRAL, markersize=4)
-        words, spot = f"{levels.write(row[name], coarse=True)}{levels.words.unit}", row[name]
+        words, spot = levels.write(row[name], coarse=True), row[name]
+        words += levels.words.unit * (scale == PERCENT)  # another unit stands at the axis
         if np.isnan(spot):
             words, spot = "too few to tell", start / scale
         where = (np.nanmax([scale * spot, high, *own]), y)

@@ -19,6 +19,7 @@ from fedrulefit.plot.drawing import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -27,7 +28,7 @@ def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> 
     """Draw what was predicted for held-out patients against what was observed.
 
     The data: :meth:`Evaluation.calibration_frame` of ``Model.evaluation``. Upright bars are
-    95 % (Wilson) intervals, level ones the groups' range of predictions.
+    95 % intervals, level ones the groups' range of predictions.
     """
     ax = find_axes(ax)
     if model.evaluation is None:
@@ -35,19 +36,29 @@ def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> 
     frame = model.evaluation.calibration_frame(n_groups)
     errors = [frame["observed"] - frame["low"], frame["high"] - frame["observed"]]
     ranges = [frame["predicted"] - frame["above"], frame["below"] - frame["predicted"]]
-    ax.plot([0, 1], [0, 1], color=OUTSIDE, linestyle="--", label="perfect")
+    words, family = model.study.family.words, model.study.family
+    low, high = (0.0, 1.0) if family.predicts_shares else _find_ends(frame)
+    ax.plot([low, high], [low, high], color=OUTSIDE, linestyle="--", label="perfect")
     ax.errorbar(
         frame["predicted"], frame["observed"], errors, ranges, fmt="o-", color=NEUTRAL,
         ecolor=OUTSIDE, markersize=4, linewidth=1, label="model",
     )  # fmt: skip
-    ax.set_xlim(0, 1)
-    ax.set_ylim(0, 1)
-    words = model.study.family.words
-    ax.set_xlabel(f"Predicted {words.level}")
-    ax.set_ylabel(words.observed.capitalize())
+    ax.set_xlim(low, high)
+    ax.set_ylim(low, high)
+    unit = f" ({words.unit})" if words.unit else ""
+    ax.set_xlabel(f"Predicted {words.level}{unit}")
+    ax.set_ylabel(f"{words.observed.capitalize()}{unit}")
     ax.set_title("Calibration")
     ax.legend(frameon=False, loc="upper left")
     return ax
+
+
+def _find_ends(frame: pd.DataFrame) -> tuple[float, float]:
+    """Return the ends of both axes: a little beyond the groups and their intervals."""
+    shown = frame[["predicted", "observed", "low", "high"]]
+    low, high = float(shown.min().min()), float(shown.max().max())
+    edge = 0.05 * ((high - low) or 1.0)
+    return low - edge, high + edge
 
 
 @of_model
@@ -60,6 +71,8 @@ def decision(model: Model, ax: Axes | None = None) -> Axes:
     if model.evaluation is None:
         return say(ax, model.unjudged)
     frame = model.evaluation.decision_frame()
+    if not model.study.family.judge.decision_columns:
+        return say(ax, f"A {model.study.family.words.prediction} has no decision curve")
     if frame.empty:
         return say(ax, "Too few patients were held out for a decision curve")
     # Between the edges of bins nothing is known: dots.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedrulefit.model import Model
-from fedrulefit.numerals import format_effect
 from fedrulefit.plot.drawing import (
     LOWERS,
     NEUTRAL,
@@ -32,7 +31,7 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     Importance is scaled so that the largest is 100; colour tells whether a
     term raises or lowers the prediction, stripes that it stands for the hospital.
     """
-    ax, words = find_axes(ax), model.study.family.words
+    ax, family, words = find_axes(ax), model.study.family, model.study.family.words
     frame = model.rules_frame(top=top, min_support=min_support)
     if frame.empty:
         return say(ax, "The model has no terms")
@@ -42,9 +41,9 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     draw_stripes(ax.barh(place, scaled, color=colours), frame)
     ax.set_yticks(place, [shorten(text) for text in frame["rule"]])
     for y, x, effect in zip(place, scaled, frame[words.effect_column], strict=True):
-        label = f"{words.effect_short} {format_effect(effect)}"
+        label = f"{words.effect_short} {family.tell_effect(effect)}".strip()
         ax.annotate(label, (x, y), (3, 0), textcoords="offset points", va="center")
-    ax.set_xlim(0, 118)
+    ax.set_xlim(0, 130 if family.additive else 118)  # units need more room
     ax.set_xlabel("Importance (largest = 100)")
     ax.set_title("Rules and linear terms")
     ax.legend(

@@ -15,7 +15,7 @@ that cannot be worked out from the model file.
 ``page.html, .css, .js``  how all that looks and acts
 ======================  ==================================================
 
-Oracles: :meth:`Model.predict_proba` for the calculator, in a real browser
+Oracles: :meth:`Model.predict` for the calculator, in a real browser
 (``tests/browser``); the model file for every number (``tests/disclosure``).
 """
 

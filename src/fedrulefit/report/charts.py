@@ -20,7 +20,7 @@ from fedrulefit.core.families import Family
 from fedrulefit.core.rules import as_interval, format_cutoff
 from fedrulefit.model import Model
 from fedrulefit.model.dependence import find_dependence, list_codes, list_points
-from fedrulefit.numerals import format_effect, format_number, write_minus
+from fedrulefit.numerals import format_number, write_minus
 from fedrulefit.study import Number
 
 WIDTH: Final = 320
@@ -151,9 +151,8 @@ class _Scale:
         return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
 
     def ticks(self) -> tuple[Tick, ...]:
-        sign = self.family.words.effect_sign
         return tuple(
-            Tick(self.y(value), f"{sign}{format_number(effect)}")
+            Tick(self.y(value), self.family.tell_tick(effect))
             for value, effect in self.family.effect_ticks(self.low, self.high)
         )
 
@@ -200,7 +199,8 @@ def _mark(x: float, value: float, scale: _Scale, text: str) -> Mark:
 
 def _tell_effect(family: Family, value: float) -> str:
     effect = family.effect(min(value, _LARGEST))
-    return f"{family.words.effect_sign}{format_effect(effect)}"
+    told = write_minus(family.tell_effect(effect, unit=False))
+    return f"{family.words.effect_sign}{told}"
 
 
 def _say_line(name: str, points: _Points, scale: _Scale, step: float | None) -> str:

@@ -21,7 +21,7 @@ from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import name_rows, tell_rows, tell_stand_ins
-from fedrulefit.numerals import format_count, format_effect, format_number, write_minus
+from fedrulefit.numerals import format_count, format_number, write_minus
 from fedrulefit.study import Covariate, Number
 
 
@@ -124,7 +124,7 @@ def list_terms(model: Model) -> list[TermRow]:
             words=model.describe(term),
             kind="rule" if isinstance(term, RuleTerm) else "linear",
             raises=term.coefficient > 0,
-            effect=format_effect(model.effect(term)),
+            effect=write_minus(model.study.family.tell_effect(model.effect(term))),
             size=model.effect(term),
             importance=100 * term.importance / largest,
             support=_told(model.support(term)),
@@ -204,7 +204,7 @@ def tell_model(model: Model) -> list[str]:
     words, family = model.study.family.words, model.study.family
     (baseline,) = family.link.inverse(np.array([model.intercept])).tolist()
     lines = [
-        f"This model gives the {words.prediction} of {_quote(tell_outcome(model))}. "
+        f"This model gives the {words.prediction} of {_quote(tell_outcome(model))}{words.by}. "
         f"{_tell_patients(model)}"
     ]
     if not model.terms:
@@ -216,7 +216,8 @@ def tell_model(model: Model) -> list[str]:
     used = {j for term in model.terms for j in term.features}
     first = model.terms[0]
     verb = "raises" if first.coefficient > 0 else "lowers"
-    effect = f"{words.effect_of} {words.effect_sign}{format_effect(model.effect(first))}"
+    told = write_minus(family.tell_effect(model.effect(first)))
+    effect = told if family.additive else f"{words.effect_of} {words.effect_sign}{told}"
     return [
         *lines,
         f"It adds up {_plural(len(model.rule_terms), 'rule')} and "
@@ -252,11 +253,13 @@ def _tell_patients(model: Model) -> str:
     origin, words = model.provenance, model.study.family.words
     learnt = (
         f"It was learnt from {format_count(origin.patients)} {name_rows(model.study)} of "
-        f"{_plural(len(origin.sites), 'site')}; "
+        f"{_plural(len(origin.sites), 'site')}"
     )
+    if not model.study.family.counts_events:
+        return f"{learnt}."
     if origin.events is None:
-        return f"{learnt}too few of them {words.had_or_not} to tell how many."
-    return f"{learnt}{tell_events(model)} of them {words.had_outcome}."
+        return f"{learnt}; too few of them {words.had_or_not} to tell how many."
+    return f"{learnt}; {tell_events(model)} of them {words.had_outcome}."
 
 
 def tell_validation(validation: SiteValidation) -> str:
@@ -297,12 +300,14 @@ def list_origin(model: Model, file: str) -> list[Fact]:
             f"{name_rows(model.study).capitalize()}, all sites together",
             format_count(origin.patients),
         ),
-        (words.with_outcome.capitalize(), tell_events(model)),
     ]
+    counted = model.study.family.counts_events
+    if counted:
+        facts.append((words.with_outcome.capitalize(), tell_events(model)))
     for site, counts in zip(origin.sites, origin.by_site, strict=False):
         share = 100 * counts.rate if counts.patients else 0.0
-        told = f"{format_count(counts.events)} {words.with_outcome} ({share:.0f} %)"
-        facts.append((f"Of {site}", f"{format_count(counts.patients)}; {told}"))
+        told = f"; {format_count(counts.events)} {words.with_outcome} ({share:.0f} %)"
+        facts.append((f"Of {site}", format_count(counts.patients) + told * counted))
     if model.study.weight is not None:
         facts.append(("Weights", f"patients count by their {model.study.weight.column!r}"))
     if tell_rows(model.study):
@@ -333,14 +338,17 @@ def rate_digits(model: Model) -> int:
 
 def tell_groups(model: Model) -> str:
     """Return what the groups of the calibration are, and are not."""
-    words = model.study.family.words
+    words, family = model.study.family.words, model.study.family
+    apart = f" {words.with_and_without}" if family.counts_events else ""
+    mean = "; their mean is an estimate" if family.judge.estimates_means else ""
+    dots = " Decisions are known at the ends of groups (dots)."
     rounded = (
         " Their counts are rounded, and need not add up to the totals." if model.is_rounded else ""
     )
     return (
-        f"Groups of the predicted {words.level} are merged until each holds enough patients "
-        f"{words.with_and_without}.{rounded} Of a group's predicted {words.level}s the range is "
-        "known; their mean is an estimate. Decisions are known at the ends of groups (dots)."
+        f"Groups of the predicted {words.level} are merged until each holds enough patients"
+        f"{apart}.{rounded} Of a group's predicted {words.level}s the range is known{mean}."
+        f"{dots if family.judge.decision_columns else ''}"
     )
 
 

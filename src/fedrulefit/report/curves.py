@@ -6,14 +6,18 @@ In: an evaluation's frames. Out: frozen geometry, as in :mod:`fedrulefit.report.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+from fedrulefit.core.families import Family
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.numerals import format_number, write_minus
 from fedrulefit.report.charts import Tick, draw_path, round_steps
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WIDTH: Final = 350
 HEIGHT: Final = 250
@@ -71,22 +75,28 @@ class Curve:
 class _Paper:
     """Numbers → places on the paper."""
 
+    left: float
     right: float
     low: float
     high: float
 
     def x(self, value: float) -> float:
-        return round(LEFT + (WIDTH - LEFT - RIGHT) * value / self.right, 1)
+        share = (value - self.left) / (self.right - self.left)
+        return round(LEFT + (WIDTH - LEFT - RIGHT) * share, 1)
 
     def y(self, value: float) -> float:
         share = (value - self.low) / (self.high - self.low)
         return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
 
+    def cut(self, value: float) -> float:
+        """Return a place along the paper, at its edge for what lies beyond."""
+        return self.x(min(max(value, self.left), self.right))
+
     def path(self, points: Sequence[Point]) -> str:
         return draw_path((self.x(x), self.y(y)) for x, y in points)
 
     def x_ticks(self) -> tuple[Tick, ...]:
-        return tuple(_tick(self.x(v), v) for v in round_steps(0.0, self.right))
+        return tuple(_tick(self.x(v), v) for v in round_steps(self.left, self.right))
 
     def y_ticks(self) -> tuple[Tick, ...]:
         return tuple(_tick(self.y(v), v) for v in round_steps(self.low, self.high))
@@ -101,41 +111,73 @@ def draw_calibration(evaluation: Evaluation, digits: int = 1) -> Curve:
 
     `digits` are the decimals of a rate in percent.
     """
-    frame = evaluation.calibration_frame()
-    most = max(float(frame["predicted"].max()), float(frame["high"].max()))
-    paper = _Paper(_round_up(most), 0.0, _round_up(most))
+    frame, family = evaluation.calibration_frame(), evaluation.family
+    paper = _find_paper(frame, family)
+    rows = frame.to_dict("records")
     dots = [
         Dot(
             paper.x(row["predicted"]),
             paper.y(row["observed"]),
-            paper.x(row["above"]),
-            paper.x(min(row["below"], paper.right)),  # the bar may end at the paper's edge
-            paper.y(row["low"]),
-            paper.y(row["high"]),
-            f"predicted {100 * row['above']:g} to {100 * row['below']:g} %, about "
-            f"{100 * row['predicted']:.1f} % on average, observed "
-            f"{100 * row['observed']:.{digits}f} % "
-            f"({100 * row['low']:.{digits}f} to {100 * row['high']:.{digits}f} %)",
+            paper.cut(row["above"]),
+            paper.cut(row["below"]),  # the bar may end at the paper's edge
+            paper.y(_known(row["low"], row["observed"])),
+            paper.y(_known(row["high"], row["observed"])),
+            _tell_group(row, family, digits),
         )
-        for row in frame.to_dict("records")
+        for row in rows
     ]
     points = list(zip(frame["predicted"].tolist(), frame["observed"].tolist(), strict=True))
-    words = evaluation.family.words
-    predicted = f"predicted {words.level}"
+    words = family.words
+    predicted, unit = f"predicted {words.level}", f" ({words.unit})" if words.unit else ""
+    ends = [(end, end) for end in (paper.left, paper.right)]
     lines = (
-        Line("even", paper.path([(0.0, 0.0), (paper.right, paper.right)]), "perfect"),
+        Line("even", paper.path(ends), "perfect"),
         Line("line", paper.path(points), f"model; bars: range of the {predicted}, 95 % interval"),
     )
     return Curve(
         "Calibration",
-        predicted.capitalize(),
-        words.observed.capitalize(),
+        f"{predicted.capitalize()}{unit}",
+        f"{words.observed.capitalize()}{unit}",
         lines,
         tuple(dots),
         paper.x_ticks(),
         paper.y_ticks(),
         "Calibration: " + "; ".join(dot.words for dot in dots),
     )
+
+
+def _known(end: float, value: float) -> float:
+    """Return the end of an interval; the value itself where it has none."""
+    return value if math.isnan(end) else end
+
+
+def _find_paper(frame: pd.DataFrame, family: Family) -> _Paper:
+    """Return a square paper: probabilities and rates begin at 0, others where groups do."""
+    shown = frame[["predicted", "observed", "low", "high"]]
+    least, most = float(shown.min().min()), float(shown.max().max())
+    if family.predicts_shares:
+        return _Paper(0.0, _round_up(most), 0.0, _round_up(most))
+    least = min(least, 0.0) if family.levels.from_zero else least
+    edge = 0.05 * ((most - least) or 1.0)
+    low = least if family.levels.from_zero else least - edge
+    return _Paper(low, most + edge, low, most + edge)
+
+
+def _tell_group(row: Mapping[Hashable, Any], family: Family, digits: int) -> str:
+    """Return a group of the calibration in a clause."""
+    if family.predicts_shares:
+        return (
+            f"predicted {100 * row['above']:g} to {100 * row['below']:g} %, about "
+            f"{100 * row['predicted']:.1f} % on average, observed "
+            f"{100 * row['observed']:.{digits}f} % "
+            f"({100 * row['low']:.{digits}f} to {100 * row['high']:.{digits}f} %)"
+        )
+    about, observed, low, high = (
+        family.tell(row[name]) for name in ("predicted", "observed", "low", "high")
+    )
+    interval = "" if math.isnan(row["low"]) else f" ({low} to {high})"
+    told = f"predicted {row['above']:.4g} to {row['below']:.4g}, {about} on average"
+    return write_minus(f"{told}, observed {observed}{interval}")
 
 
 def draw_decision(evaluation: Evaluation) -> Curve:
@@ -145,7 +187,7 @@ def draw_decision(evaluation: Evaluation) -> Curve:
     top = max([observed, 1e-3, *frame["net_benefit"], *frame["treat_all"]])
     frame = frame.iloc[: _count_useful(frame["net_benefit"].tolist(), 0.02 * top)]
     right = _round_up(1.05 * float(frame["threshold"].iloc[-1]))
-    paper = _Paper(right, min(-0.15 * top, max(frame["net_benefit"].min(), -top)), 1.08 * top)
+    paper = _Paper(0.0, right, min(-0.15 * top, max(frame["net_benefit"].min(), -top)), 1.08 * top)
     thresholds = frame["threshold"].tolist()
     # At a threshold of 0 the model treats all.
     model, treat_all = (

@@ -27,12 +27,14 @@ from fedrulefit.table.reading import Cell
 def island_facts(model: Model) -> dict[str, Any]:
     """Return all that a prediction needs, as plain lists, dicts and numbers."""
     flags = list_flags(model)
+    reaches = model.reaches
     return {
         "outcome": model.study.outcome.label or model.study.outcome.column,
         "intercept": model.intercept,
         "ruleSpread": RULE_SPREAD,
         "axes": [_axis_facts(model, j) | _flag_facts(found) for j, found in enumerate(flags)],
         "terms": [_term_facts(model, term) for term in model.terms],
+        **({"reaches": [*map(list, reaches.items())]} if reaches else {}),
     }
 
 
@@ -54,6 +56,12 @@ def write_family(family: Family) -> str:
         "const family = {\n"
         f"  inverse: {family.link.javascript},\n"
         f"  effect: {family.effect_javascript},\n"
+        f"  start: {family.start_javascript or family.effect_javascript},\n"
+        f"  fromZero: {json.dumps(family.levels.from_zero)},\n"
+        f"  tellEffect: {family.tell_effect_javascript},\n"
+        f"  share: {family.share_javascript},\n"
+        f"  shares: {json.dumps(family.predicts_shares)},\n"
+        f"  additive: {json.dumps(family.additive)},\n"
         f"  tell: {family.tell_javascript},\n"
         f"  sign: {sign},\n"
         f"  level: {level},\n"

@@ -1,6 +1,6 @@
 
 // The page's program: the calculator, and the controls of the tables.
-// Same arithmetic as Model.predict_proba; a test in a browser compares them.
+// Same arithmetic as Model.predict; a test in a browser compares them.
 // `family`, in front of it, is what the kind of the outcome makes of F (report/embedded.py).
 (() => {
   "use strict";
@@ -138,7 +138,8 @@
       output.textContent = "–";
       delete output.dataset.risk;
       note.textContent = needed.length ? "Still needed: " + needed.join(", ") + "." : "";
-      byId("risk-bar").setAttribute("width", 0);
+      setBar(0);
+      tellRange(undefined);
       byId("parts").tBodies[0].replaceChildren();
       byId("parts").hidden = true;
       byId("parts-all").hidden = true;
@@ -148,10 +149,25 @@
       output.dataset.risk = String(p);
       const unknown = values.filter((x) => x === null).length;
       note.textContent = unknown ? "With " + unknown + " of " + values.length + " values unknown." : "";
-      byId("risk-bar").setAttribute("width", 100 * p);
+      setBar(family.share ? family.share(p) : 0);
+      tellRange(p);
       showParts(values);
     }
     showCurve(values);
+  }
+
+  function setBar(share) {
+    const bar = byId("risk-bar");
+    if (bar) bar.setAttribute("width", 100 * Math.min(Math.max(share, 0), 1));
+  }
+
+  /** Where a new patient's value lies, as far as held-out patients tell. */
+  function tellRange(p) {
+    const box = byId("risk-range");
+    if (!box) return;
+    const parts = p === undefined ? [] : island.reaches.map(([share, reach]) =>
+      "from " + family.tell(p - reach) + " to " + family.tell(p + reach) + " in " + share + " %");
+    box.textContent = parts.length ? "As far as held-out patients tell, the value of a new patient like this one lies " + parts.join(", and ") + "." : "";
   }
 
   function showParts(values) {
@@ -181,8 +197,13 @@
     head.append(make("bdi", words));
     const style = start ? "num" : value > 0 ? "num up" : "num down";
     const sign = value > 0 && !start ? "+" : "";
-    row.append(head, make("td", sign + value.toFixed(3).replace("-", "−"), style));
-    row.append(make("td", (start ? "" : family.sign) + format(family.effect(value)), style));
+    row.append(head);
+    if (family.additive) {
+      row.append(make("td", start ? family.tell(family.inverse(value)) : family.tellEffect(family.effect(value), format), style));
+      return row;
+    }
+    row.append(make("td", sign + value.toFixed(3).replace("-", "−"), style));
+    row.append(make("td", start ? format(family.start(value)) : family.sign + family.tellEffect(family.effect(value), format), style));
     return row;
   }
 
@@ -242,13 +263,12 @@
       ? axis.words.map((_, k) => [toShare(axis, k), at(k)])
       : linePoints(axis, at);
     const missing = axis.complete ? null : at(null);
-    const highest = Math.max(...points.map((p) => p[1]), missing || 0);
-    const most = [0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1].find((m) => highest <= m) || 1;
-    const px = (share) => left + share * (right - left), py = (p) => bottom - p / most * (bottom - top);
-    for (let k = 0; k <= 4; k++) {
-      const p = most * k / 4;
+    const heights = points.map((p) => p[1]).concat(missing === null ? [] : [missing]);
+    const [ground, most, marks] = family.shares ? shareScale(heights) : numberScale(heights);
+    const px = (share) => left + share * (right - left), py = (p) => bottom - (p - ground) / (most - ground) * (bottom - top);
+    for (const p of marks) {
       draw(box, "line", { class: "grid", x1: left, x2: end, y1: py(p), y2: py(p) });
-      draw(box, "text", { x: left - 6, y: py(p) + 4, "text-anchor": "end" }, Number((100 * p).toPrecision(3)) + " %");
+      draw(box, "text", { x: left - 6, y: py(p) + 4, "text-anchor": "end" }, family.shares ? Number((100 * p).toPrecision(3)) + " %" : format(p));
     }
     drawTicks(box, axis, px);
     if (axis.words) {
@@ -272,7 +292,20 @@
       (now === undefined ? "." : "; now " + family.tell(at(now)) + " at " + wordOf(axis, now) + ".");
   }
 
-  /** Risk along a number. Within a piece the rules are those of its left end. */
+  /** Ends of the upright axis and its marks: of probabilities, from 0 on. */
+  function shareScale(heights) {
+    const highest = Math.max(...heights, 0);
+    const most = [0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1].find((m) => highest <= m) || 1;
+    return [0, most, [0, 1, 2, 3, 4].map((k) => most * k / 4)];
+  }
+  /** Of other numbers, around those that are drawn. */
+  function numberScale(heights) {
+    const low = Math.min(...heights, ...(family.fromZero ? [0] : [])), high = Math.max(...heights), span = high - low || Math.abs(high) || 1;
+    const ends = [family.fromZero ? low : low - 0.08 * span, high + 0.08 * span];
+    return [...ends, roundTicks({ range: ends, log: false })];
+  }
+
+  /** Prediction along a number. Within a piece the rules are those of its left end. */
   function linePoints(axis, at) {
     const found = places(axis);
     return found.map(([x, , last]) => {

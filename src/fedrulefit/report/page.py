@@ -90,6 +90,9 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "words": model.study.family.words,
         "levels": model.study.family.levels.words,
         "rules": len(model.rule_terms),
+        "additive": model.study.family.additive,
+        "has_bar": model.study.family.share_javascript != "null",
+        "reaches": model.reaches,
         "hidden": model.hidden,
         "few_held_out": model.few_held_out,
         "of_missing": model.of_missing,
@@ -195,7 +198,7 @@ def _judge(model: Model, evaluation: Evaluation) -> _Judged:
     measures = _tabulate(evaluation.metrics_frame(), judge.measure_columns, digits)
     note = _OF_SITES if evaluation.sites else ""
     tables = {
-        **_turn("Discrimination and calibration", measures, [*evaluation.all_measures], note),
+        **_turn(judge.measures_title, measures, [*evaluation.all_measures], note),
         f"Calibration by groups of the predicted {evaluation.family.words.level}": replace(
             _tabulate(evaluation.calibration_frame(), judge.group_columns, digits), folded=True
         ),
@@ -225,7 +228,7 @@ def _compare_sites(model: Model, validation: SiteValidation) -> _Judged:
     headings, scales = [found.heading for found in summary], facts.tell_scales(summary)
     tables = {
         **_turn("Hospitals like these", over, headings, scales),
-        **_turn("Discrimination and calibration by site left out", each, sites, _OF_SITES),
+        **_turn(f"{judge.measures_title} by site left out", each, sites, _OF_SITES),
     }
     told = [line for line in words if line]
     return _Judged("Sites left out", told, tables, forests=forest.draw_forests(validation))
@@ -265,7 +268,7 @@ def _number(value: float, digits: int) -> str:
     if math.isnan(value):
         return "–"
     if float(value).is_integer():
-        return format_count(value)
+        return write_minus(format_count(value + 0.0))
     return write_minus(f"{value:.{digits}f}")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from fedrulefit.core.families.levels import MeasuredLevels
 from fedrulefit.model import Model
 from fedrulefit.model.subgroups import NAMES, choose_patients
 from fedrulefit.model.wording import name_rows
@@ -113,7 +114,7 @@ def list_cluster_items(model: Model) -> list[Fact]:
     among = NAMES[choose_patients(model, None, by_site=True)]
     effects = (
         f"Outcome rates inside and outside rules by site, of {among}: see “Subgroups”."
-        if any(term.by_site or term.held_out_by_site for term in model.rule_terms)
+        if _tells_sites(model)
         else _NOT_TOLD
     )
     left_out = (
@@ -138,6 +139,12 @@ def list_cluster_items(model: Model) -> list[Fact]:
     ]
 
 
+def _tells_sites(model: Model) -> bool:
+    """Whether levels inside and outside rules are told of single sites."""
+    plain = not isinstance(model.study.family.levels, MeasuredLevels)
+    return plain and any(term.by_site or term.held_out_by_site for term in model.rule_terms)
+
+
 def _title(model: Model) -> str:
     return f"Development of a model: {model.study.name}. Outcome: {tell_outcome(model)}."
 
@@ -149,8 +156,9 @@ def _sources(model: Model) -> str:
 
 def _outcome(model: Model) -> str:
     return (
-        f"{tell_outcome(model)}: {model.study.outcome.definition}. Definition and time horizon "
-        "are for the authors."
+        f"{tell_outcome(model)}: {model.study.outcome.definition}. "
+        f"{'Definition is' if model.study.family.words.by else 'Definition and time horizon are'} "
+        "for the authors."
     )
 
 
@@ -238,21 +246,23 @@ def _subgroups(model: Model) -> str:
     """Return where outcome rates of held-out patients stand, if they do."""
     if choose_patients(model, None) == "training":
         return ""
-    return " Outcome rates of held-out patients inside and outside rules: see “Subgroups”."
+    many = model.study.family.levels.words.many
+    return f" {many.capitalize()} of held-out patients inside and outside rules: see “Subgroups”."
 
 
 def _numbers(model: Model) -> str:
-    origin = model.provenance
-    events = f"{tell_events(model)} {model.study.family.words.with_outcome}"
-    return f"{format_count(origin.patients)} {name_rows(model.study)}, {events}."
+    family = model.study.family
+    events = f", {tell_events(model)} {family.words.with_outcome}" if family.counts_events else ""
+    return f"{format_count(model.provenance.patients)} {name_rows(model.study)}{events}."
 
 
 def _analyses(model: Model) -> str:
     words = f"Development: {_numbers(model)}"
     if model.evaluation is not None:
         total = model.evaluation.total
-        patients, events = map(format_count, (total.patients, total.events))
-        words += f" Held out: {patients} {name_rows(model.study)}, {events} events."
+        words += f" Held out: {format_count(total.patients)} {name_rows(model.study)}"
+        counted = model.study.family.counts_events
+        words += f", {format_count(total.events)} events." if counted else "."
     if model.validation is not None:
         words += " Sites left out: by site under “Performance”."
     return words

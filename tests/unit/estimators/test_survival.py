@@ -203,6 +203,9 @@ def test_without_horizons_it_is_the_last_event() -> None:
     single = RuleFitSurvival(**{**FEW, "horizons": 100}).fit(X, Y)
     assert single.study_.outcome.horizons == (100.0,)
     assert single.unique_times_[-1] == 100
+    for wrong in ([180, 90], [0, 90], [90, 90], [np.inf]):
+        with pytest.raises(ValueError, match="times above 0, the earliest first"):
+            RuleFitSurvival(**{**FEW, "horizons": wrong}).fit(X, Y)
 
 
 def test_late_entry() -> None:

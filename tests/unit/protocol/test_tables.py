@@ -244,7 +244,7 @@ def test_what_is_kept_tells_no_value() -> None:
 
 
 def other_study(outcome: dict[str, Any]) -> Study:
-    return Study.from_mapping({**study_facts(), "outcome": outcome})
+    return Study.from_mapping({**study_facts(solver="exact"), "outcome": outcome})
 
 
 def other_table(outcome: Any) -> Table:

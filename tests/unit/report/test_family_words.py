@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from types import MappingProxyType
 
@@ -15,19 +15,34 @@ from matplotlib.text import Text
 from fedrulefit import plot
 from fedrulefit.core import families
 from fedrulefit.core.families import Words, YesNo
+from fedrulefit.core.families.level_shares import ShareLevels
+from fedrulefit.core.families.levels import LevelWords
 from fedrulefit.model import Model
 from fedrulefit.model.publish import tell_changes
 from fedrulefit.report import render_report
 from tests.reports import empty_model, path_model, sample_model
 
 mpl.use("Agg")
+COLUMNS = ("level", "gap")
 YES_NO_WORDS = re.compile(r"\bodds|\brisk|probabilit|logist|the outcome\b", re.IGNORECASE)
+
+
+class MarkedLevels(ShareLevels):
+    """Shares of patients under such words; their columns keep names."""
+
+    words = LevelWords(
+        **{
+            field.name: f"«level_{field.name}»" if field.name not in COLUMNS else field.name
+            for field in fields(LevelWords)
+        }
+    )
 
 
 class Marked(YesNo):
     """Yes/no outcomes under words that stand nowhere else."""
 
     words = Words(**{field.name: f"«{field.name}»" for field in fields(Words)})
+    levels = MarkedLevels()
 
     def tell(self, prediction: float) -> str:
         return f"«{prediction:.3f}»"
@@ -37,8 +52,14 @@ class Marked(YesNo):
 
 
 @pytest.fixture(autouse=True)
-def marked(monkeypatch: pytest.MonkeyPatch) -> None:
+def marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give yes/no outcomes the marked words, in models that no other test sees."""
     monkeypatch.setattr(families, "FAMILIES", MappingProxyType({"yes/no": Marked}))
+    for make in (sample_model, path_model, empty_model):
+        make.cache_clear()
+    yield
+    for make in (sample_model, path_model, empty_model):
+        make.cache_clear()
 
 
 def read(page: str) -> str:

@@ -42,8 +42,9 @@ from typing import Any, ClassVar, Self
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.judge import Judge
-from fedrulefit.core.families.levels import Levels
+from fedrulefit.core.families.levels import PERCENT, Levels
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
+from fedrulefit.numerals import format_effect, format_number, is_little
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,18 @@ class Words:
         What predictions refer to, where no patients were resampled: a sentence's end.
     output : str
         What the model gives, in a sentence.
+    unit : str
+        Of predictions and effects; empty for shares, ratios and numbers without one.
+    by : str
+        The horizon of a prediction, with its blank: `` by 365 days``.
+    predictor_is, effect_changes : str
+        The verbs behind `predictor` and `effect_of`: ``is``, ``changes``.
+    little : str
+        Of effects that count for little, behind their name.
+    by_hand : str
+        How F becomes a prediction, in numbers, for who computes by hand: a sentence.
+    calculator : str
+        The calculator's name.
     """
 
     predictor: str
@@ -135,6 +148,13 @@ class Words:
     through_link: str
     refers_to: str
     output: str
+    unit: str = ""
+    by: str = ""
+    predictor_is: str = "is"
+    effect_changes: str = "changes"
+    little: str = "of 1.00 when rounded"
+    by_hand: str = ""
+    calculator: str = "Risk calculator"
 
 
 class Family(ABC):
@@ -186,6 +206,19 @@ class Family(ABC):
 
     largest_predictor: float = LARGEST_PREDICTOR
     """No |F| is larger that a site is asked for."""
+
+    additive: bool = False
+    """Whether terms add their effects to a prediction; otherwise they multiply something."""
+
+    tell_effect_javascript: str = "(effect, format) => format(effect)"
+    """:meth:`tell_effect` as a JavaScript function; it is given the page's way to write numbers."""
+
+    start_javascript: str = ""
+    """A JavaScript function from the intercept to the level that effects multiply; empty where
+    that is :attr:`effect_javascript`."""
+
+    share_javascript: str = "null"
+    """A JavaScript function from a prediction to how far a bar goes, 0 to 1; null for no bar."""
 
     averages: bool = False
     """Whether FedDA can fit it: slopes are bounded by 1 for any F."""
@@ -309,6 +342,24 @@ class Family(ABC):
     @abstractmethod
     def effect(self, coefficient: float) -> float:
         """Return what a coefficient does, as people are told it (:attr:`Words.effect`)."""
+
+    def tell_effect(self, effect: float, *, unit: bool = True) -> str:
+        """Return an effect as text, without :attr:`Words.effect_sign`; `unit`: with its unit."""
+        del unit
+        return format_effect(effect)
+
+    def is_little(self, effect: float) -> bool:
+        """Whether an effect counts for little: none when rounded."""
+        return is_little(effect)
+
+    def tell_tick(self, effect: float) -> str:
+        """Return a round effect on an axis, without a unit."""
+        return f"{self.words.effect_sign}{format_number(effect)}"
+
+    @property
+    def predicts_shares(self) -> bool:
+        """Whether a prediction is a probability."""
+        return self.levels.drawn == PERCENT
 
     @abstractmethod
     def effect_ticks(self, low: float, high: float) -> list[tuple[float, float]]:

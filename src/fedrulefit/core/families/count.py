@@ -30,6 +30,8 @@ from fedrulefit.core.families.count_judge import CountJudge
 from fedrulefit.core.families.level_rates import N_TALLIES, RateLevels
 from fedrulefit.core.families.number import above_median
 from fedrulefit.core.families.ratios import LEAST_SPAN, ratio_ticks
+from fedrulefit.core.families.scripts import quote_javascript
+from fedrulefit.numerals import format_number
 
 BEND: Final = 3.0
 """From here on ψ is a straight line."""
@@ -80,7 +82,7 @@ def _make_link(rate: float) -> Link:
     )
 
 
-def _make_words(unit: str, per: str) -> Words:
+def _make_words(unit: str, per: str, rate: float) -> Words:
     counted = unit or "events"
     return Words(
         predictor="log rate",
@@ -109,6 +111,9 @@ def _make_words(unit: str, per: str) -> Words:
         through_link="through the exponential",
         refers_to="rates refer to patients like these.",
         output=f"A rate: expected {counted}{per}.",
+        by_hand=f"The predicted rate{per} is {format_number(rate, digits=6)} × exp(of that), "
+        f"where more than {BEND:g} counts as {BEND:g}.",
+        calculator="Rate calculator",
     )
 
 
@@ -150,15 +155,17 @@ class Count(Family):
         self.most, self.max_exposure, self.per = most, max_exposure, per
         per_text = f"{per:g} {exposure_unit}".strip()
         self.suffix = f" per {per_text}" if exposure_unit or per != 1 else ""
+        self.told = f"{f' {unit}' if unit else ''}{self.suffix}"
         self.rate = most * per / max_exposure
         self.link = _make_link(self.rate)
-        self.words = _make_words(unit, self.suffix)
+        self.start_javascript = self.link.javascript
+        self.words = _make_words(unit, self.suffix, self.rate)
         self.levels = RateLevels(self.rate, most, self.suffix, unit or "events")
         self.judge = CountJudge(
             most, max_exposure=max_exposure, per=per, unit=unit, exposure_unit=exposure_unit
         )
         self.tell_javascript = (
-            f'(r) => (r >= 100 ? r.toFixed(0) : r.toPrecision(3)) + "{self.suffix}"'
+            f"(r) => (r >= 100 ? r.toFixed(0) : r.toPrecision(3)) + {quote_javascript(self.told)}"
         )
 
     def most_value(self, predictor: float) -> float:
@@ -224,12 +231,9 @@ class Count(Family):
         return ratio_ticks(low, high)
 
     def tell(self, prediction: float) -> str:
-        """Return a rate."""
-        return (
-            f"{prediction:.0f}{self.suffix}"
-            if prediction >= 100
-            else (f"{prediction:#.3g}{self.suffix}")
-        )
+        """Return a rate, of what is counted."""
+        digits = ".0f" if prediction >= 100 else "#.3g"
+        return f"{prediction:{digits}}{self.told}"
 
     def tell_move(self, most: float) -> str:
         """Return by which factor a rate can move."""

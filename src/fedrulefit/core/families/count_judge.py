@@ -89,6 +89,8 @@ class CountJudge(Judge[CountSums, Measures]):
         Column("expected", "Predicted rate"),
     )
     summary_columns = SUMMARY_COLUMNS
+    estimates_means = False
+    measures_title = "Explained deviance and calibration"
     group_columns = (
         Column("above", "Predicted rate", upto="below", holds="edge"),
         Column("predicted", "Its mean"),

@@ -141,17 +141,23 @@ class Judge(ABC, Generic[Sums, Measures]):
     within: type[Any]
     """What :meth:`measure_within` returns, a dataclass: see :class:`Within`."""
 
-    measure_columns: ClassVar[tuple[Column, ...]]
+    measure_columns: tuple[Column, ...]
     """Of a table of :meth:`measure`, and of :meth:`measure_within` (``within_…``)."""
 
     summary_columns: ClassVar[tuple[Column, ...]]
     """Of a table of :meth:`summarise`, after the measure's name."""
 
-    group_columns: ClassVar[tuple[Column, ...]]
+    group_columns: tuple[Column, ...]
     """Of a table of :meth:`groups`."""
 
     decision_columns: ClassVar[tuple[Column, ...]]
     """Of a table of :meth:`decisions`."""
+
+    estimates_means: ClassVar[bool] = True
+    """Whether the mean prediction of :meth:`groups` is known only roughly."""
+
+    measures_title: ClassVar[str] = "Discrimination and calibration"
+    """What stands over a table of :meth:`measure`."""
 
     file_words: ClassVar[Mapping[str, Mapping[str, str]]]
     """What the numbers of a model file mean, by their names: of ``overall`` (the measures), of
@@ -248,6 +254,11 @@ class Judge(ABC, Generic[Sums, Measures]):
     @abstractmethod
     def tell(self, found: Measures) -> str:
         """Return the measures in a sentence."""
+
+    def find_reaches(self, found: Measures) -> Mapping[int, float]:
+        """Return how far a new patient may be from the prediction, by percent of patients."""
+        del found
+        return {}
 
     @abstractmethod
     def tell_within(self, found: Measures, within: Any) -> str:

@@ -53,6 +53,7 @@ class RateLevels(MeasuredLevels):
             gap_heading="Rate ratio, inside to outside",
             shown=f"and the rate of {counted}",
             axis="rate of ",
+            few=f"fewer than that many {counted} were counted there",
         )
 
     def find(self, patients: float, sums: Floats) -> Side:

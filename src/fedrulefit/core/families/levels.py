@@ -111,6 +111,8 @@ class LevelWords:
         What stands before the outcome's name on an axis of levels.
     follow : str
         How levels follow from counts that may be rounded, in a clause; empty where they do not.
+    few : str
+        What else, beside patients, may be too few to tell a level, in a clause.
     """
 
     level: str
@@ -123,6 +125,7 @@ class LevelWords:
     shown: str
     axis: str = ""
     follow: str = ""
+    few: str = ""
 
 
 class Levels(ABC):

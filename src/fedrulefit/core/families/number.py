@@ -30,7 +30,9 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
 from fedrulefit.core.families.level_means import MeanLevels
 from fedrulefit.core.families.number_judge import NumberJudge
+from fedrulefit.core.families.scripts import quote_javascript
 from fedrulefit.core.rounding import round_up_step
+from fedrulefit.numerals import format_number, write_minus
 
 LARGEST_PREDICTOR: Final = 64.0
 """Half ranges from the middle: far beyond any outcome."""
@@ -53,7 +55,8 @@ def _make_link(middle: float, half: float) -> Link:
     )
 
 
-def _make_words(unit: str, *, robust: bool) -> Words:
+def _make_words(unit: str, middle: float, half: float, *, robust: bool) -> Words:
+    begin, factor = (format_number(x, digits=6) for x in (middle, half))
     of_unit = f" {unit}" if unit else ""
     return Words(
         predictor="linear predictor",
@@ -64,7 +67,7 @@ def _make_words(unit: str, *, robust: bool) -> Words:
         level="value",
         observed="observed mean",
         effect="difference",
-        effect_short="diff.",
+        effect_short="",
         effect_column="difference",
         effect_sign="",
         effect_of="value",
@@ -79,9 +82,14 @@ def _make_words(unit: str, *, robust: bool) -> Words:
         have_or_not="are above, or below, the median",
         had_or_not="were above, or below, the median",
         regression="robust regression (pseudo-Huber)" if robust else "linear regression",
-        through_link="from half ranges into the outcome's unit",
+        through_link=f"times {factor}, plus {begin}",
         refers_to="values refer to patients like these.",
         output=f"A value{of_unit and ' in' + of_unit}, the mean of patients like this one.",
+        unit=unit,
+        little="of 0 when rounded",
+        by_hand=f"The predicted value{f', in {unit}' if unit else ''}, is {factor} × that, plus "
+        f"{begin}.",
+        calculator="Calculator",
     )
 
 
@@ -102,6 +110,7 @@ class Number(Family):
     """
 
     kind = "number"
+    additive = True
     judge_type = NumberJudge
     n_tallies = 2
     least_span = 0.05
@@ -124,14 +133,17 @@ class Number(Family):
         self.delta = own / self.half if robust else None
         self.averages = robust
         self.link = _make_link(self.middle, self.half)
-        self.words = _make_words(unit, robust=robust)
+        self.words = _make_words(unit, self.middle, self.half, robust=robust)
         self.judge = NumberJudge(low, high, unit=unit)
         digits = round_up_step((high - low) / 2000 if step is None else step / 10)
         self.decimals = max(0, -math.floor(math.log10(digits) + 1e-9))
         self.levels = MeanLevels(low, high, unit, self.decimals)
         self.effect_javascript = f"(b) => {self.half!r} * b"
-        suffix = f' + " {unit}"' if unit else ""
-        self.tell_javascript = f"(y) => y.toFixed({self.decimals}){suffix}"
+        suffix = f" + {quote_javascript(f' {unit}')}" if unit else ""
+        fixed = f'.toFixed({self.decimals}).replace("-", "−"){suffix}'
+        self.tell_javascript = f"(y) => y{fixed}"
+        self.tell_effect_javascript = f'(d) => (d > 0 ? "+" : "") + d{fixed}'
+        self.share_javascript = f"(y) => (y - {low!r}) / {high - low!r}"
         reach = LARGEST_PREDICTOR + 1
         self.most_slope = reach if self.delta is None else min(reach, self.delta)
         self.most_conjugate = (
@@ -215,6 +227,22 @@ class Number(Family):
     def tell(self, prediction: float) -> str:
         """Return a value in its unit."""
         return f"{prediction:.{self.decimals}f}{f' {self.unit_name}' if self.unit_name else ''}"
+
+    def tell_effect(self, effect: float, *, unit: bool = True) -> str:
+        """Return a difference with its sign."""
+        decimals = self.decimals
+        if effect and self.is_little(effect):  # the digits that tell it from 0
+            decimals = min(-math.floor(math.log10(abs(effect))), decimals + 3)
+        shown = f" {self.unit_name}" if unit and self.unit_name else ""
+        return f"{effect:+z.{decimals}f}{shown}"
+
+    def is_little(self, effect: float) -> bool:
+        """Whether a difference is 0 when rounded."""
+        return float(f"{effect:.{self.decimals}f}") == 0
+
+    def tell_tick(self, effect: float) -> str:
+        """Return a round difference with its sign."""
+        return f"{'+' * (effect > 0)}{write_minus(format_number(effect))}"
 
     def tell_move(self, most: float) -> str:
         """Return how far a predicted value can move."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from dataclasses import replace
+from typing import ClassVar, Final
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import explained_within, number_measures, number_published
@@ -57,7 +58,7 @@ class NumberJudge(Judge[NumberSums, Measures]):
     within_sums = ExplainedSums
     within = Within
 
-    measure_columns = (
+    measure_columns: tuple[Column, ...] = (
         Column("patients", "Patients"),
         Column("r2", "R²"),
         Column("r2_low", "R², 95 % interval", upto="r2_high"),
@@ -83,7 +84,7 @@ class NumberJudge(Judge[NumberSums, Measures]):
         Column("reach_95_bound", "Most that this is too wide (95 %)"),
     )
     summary_columns = SUMMARY_COLUMNS
-    group_columns = (
+    group_columns: tuple[Column, ...] = (
         Column("above", "Predicted", upto="below", holds="edge"),
         Column("predicted", "Its mean"),
         Column("observed", "Observed mean"),
@@ -91,6 +92,8 @@ class NumberJudge(Judge[NumberSums, Measures]):
         Column("patients", "Patients"),
     )
     decision_columns = ()
+    estimates_means = False
+    measures_title = "Explained variance, errors and calibration"
     file_words: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "overall": number_published.MEASURE_WORDS,
         "groups": number_published.GROUP_WORDS,
@@ -103,6 +106,11 @@ class NumberJudge(Judge[NumberSums, Measures]):
             raise ValueError("the range of an outcome goes from a number to a larger one")
         self.scale = number_published.Scale((low + high) / 2, (high - low) / 2)
         self.unit = unit
+        if unit:
+            self.measure_columns, self.group_columns = (
+                tuple(_add_unit(column, unit) for column in columns)
+                for columns in (type(self).measure_columns, type(self).group_columns)
+            )
 
     def count(self, prediction: Floats, outcome: Floats, weights: Floats) -> NumberSums:
         """Return the sums of some patients: :func:`count_numbers`."""
@@ -197,6 +205,11 @@ class NumberJudge(Judge[NumberSums, Measures]):
         known = not (math.isnan(found.r2_low) and math.isnan(found.slope_low))
         return f"{told}{'; in brackets 95 % intervals' * known}.{self._tell_reach(found)}"
 
+    def find_reaches(self, found: Measures) -> dict[int, float]:
+        """Return how far 80 and 95 % of new patients are off at most, where that is known."""
+        reaches = {80: found.reach_80, 95: found.reach_95}
+        return {share: reach for share, reach in reaches.items() if not math.isnan(reach)}
+
     def _tell_reach(self, found: Measures) -> str:
         if math.isnan(found.reach_95):
             return ""
@@ -252,6 +265,22 @@ class NumberJudge(Judge[NumberSums, Measures]):
     def tell_heterogeneity(self, sites: Sequence[Measures]) -> str:
         """Return how much the sites' R² differ, in a sentence; empty where that is not known."""
         return tell_tau(self._combine(sites)[0], "R²", "on the scale log(1 − R²)")
+
+
+_IN_UNIT: Final = frozenset(
+    {
+        *("rmse", "rmse_low", "mae", "mae_low", "intercept", "intercept_low", "observed"),
+        *("expected", "reach_80", "reach_80_bound", "reach_95", "reach_95_bound", "above"),
+    }
+)
+"""Columns of numbers in the outcome's unit; of groups the first says it for all."""
+
+
+def _add_unit(column: Column, unit: str) -> Column:
+    """Return a column whose heading says its unit."""
+    return (
+        replace(column, heading=f"{column.heading}, {unit}") if column.name in _IN_UNIT else column
+    )
 
 
 def _list_gaps(found: Measures) -> list[str]:

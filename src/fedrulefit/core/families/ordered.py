@@ -107,6 +107,11 @@ class Ordered(Family):
         """Return an upper bound of Σ_k log(1 + e^F) − [y ≥ k]·F."""
         return self.n_baseline * _YES_NO.most_value(predictor)
 
+    @property
+    def predicts_shares(self) -> bool:
+        """That predictions are probabilities."""
+        return True
+
     def events(self, outcome: Floats, weights: Floats) -> Floats:
         """Return 1 for patients above the first level, else 0, shape (n_rows,)."""
         del weights

@@ -193,6 +193,8 @@ def _words(by: str) -> Words:
         through_link="through the complementary log-log",
         refers_to=f"risks refer to the hazard in these patients, up to {by}.",
         output=f"The risk of the event by {by}; no threshold is part of the model.",
+        by=f" by {by}",
+        by_hand=f"The risk by {by} is 1 − exp(−exp(of that)).",
     )
 
 
@@ -214,6 +216,7 @@ class Time(Family):
     counts_events = True
     link = CLOGLOG
     effect_javascript = "Math.exp"
+    share_javascript = "(p) => p"
     tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     largest_predictor = 128.0

@@ -79,6 +79,8 @@ WORDS: Final = Words(
     through_link="through the logistic",
     refers_to="probabilities refer to the outcome's rate in these patients.",
     output="A probability; no threshold is part of the model.",
+    predictor_is="are",
+    effect_changes="change",
 )
 
 
@@ -94,6 +96,7 @@ class YesNo(Family):
     averages = True
     counts_events = True
     effect_javascript = "Math.exp"
+    share_javascript = "(p) => p"
     tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     most_slope = 1.0

@@ -24,7 +24,7 @@ from fedrulefit.protocol.coordinator.agreeing import Candidates, Counted, Protec
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
 from fedrulefit.protocol.coordinator.fitting import Solution, check_converges, last_of, positive
 from fedrulefit.protocol.public import Public
-from fedrulefit.study import Settings, Study
+from fedrulefit.study import Study
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,14 +266,14 @@ def make_bill(
         ranges_from_data=study.ranges_from_data,
         sum_of=sum_of,
         max_rows=study.max_rows,
-        exact=tuple(kind.tells(settings) for kind in asked if not kind.masked),
-        sums=tuple(_in_rounds(kind, settings, rounds) for kind in asked if kind.masked),
+        exact=tuple(kind.tells_of(study) for kind in asked if not kind.masked),
+        sums=tuple(_in_rounds(kind, study, rounds) for kind in asked if kind.masked),
     )
 
 
-def _in_rounds(kind: type[m.Request], settings: Settings, rounds: int) -> str:
+def _in_rounds(kind: type[m.Request], study: Study, rounds: int) -> str:
     """Return what a sum tells, and how often."""
-    words = kind.tells(settings)
+    words, settings = kind.tells_of(study), study.settings
     if kind.turn != m.Turn.FIT:
         return words
     folds = f", of all patients and without each of {settings.folds} folds"

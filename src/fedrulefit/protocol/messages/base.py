@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, Final
 
 from fedrulefit.privacy.policy import ReleaseKind
-from fedrulefit.study import Settings
+from fedrulefit.study import Settings, Study
 
 __all__ = [
     "NO_PATIENT_DATA",
@@ -114,6 +114,11 @@ class Request:
         """Return what its answer tells of patients, as the privacy bill says it; or nothing."""
         del settings
         return ""
+
+    @classmethod
+    def tells_of(cls, study: Study) -> str:
+        """Return :meth:`tells` in words that are true of the study's outcome."""
+        return cls.tells(study.settings)
 
     def without_evidence(self) -> Request:
         """Return it without what sites signed for this run: what it asks, in any run."""

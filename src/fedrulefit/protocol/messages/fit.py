@@ -12,6 +12,7 @@ from fedrulefit.core.bins import SpreadSums, sum_spreads
 from fedrulefit.core.certificate import GapSums, SlopeSums, sum_gap, sum_slopes
 from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.curvature import CurvatureSums, Query, sum_curvature
+from fedrulefit.core.families.levels import MeasuredLevels
 from fedrulefit.core.fedda import RoundSums, client_update, soft_threshold
 from fedrulefit.core.fixed import LARGEST_MEAN
 from fedrulefit.core.importance import TermSums, sum_terms
@@ -23,7 +24,7 @@ from fedrulefit.protocol.messages.sums import SumRequest
 from fedrulefit.protocol.patients import Patients
 from fedrulefit.protocol.public import Public, check_length
 from fedrulefit.protocol.solver_settings import make_schedule
-from fedrulefit.study import Settings
+from fedrulefit.study import Settings, Study
 
 __all__ = ["CurvatureRequest", "DualRequest", "SlopesRequest", "SpreadsRequest", "SummaryRequest"]
 
@@ -211,6 +212,13 @@ class SlopesRequest(SumRequest):
         del settings
         return "the gradient at the final coefficients, with and without the outcome apart"
 
+    @classmethod
+    def tells_of(cls, study: Study) -> str:
+        """Return what the total tells: of other outcomes than yes/no, slopes of either sign."""
+        if isinstance(study.family.levels, MeasuredLevels):
+            return "the gradient at the final coefficients, falling and rising slopes apart"
+        return cls.tells(study.settings)
+
     def packings(self, public: Public) -> tuple[Packing[SlopeSums]]:
         """Return how the numbers lie."""
         return (SlopeSums.packing(public.bounds),)
@@ -260,6 +268,12 @@ class SummaryRequest(SumRequest):
             "the number of patients and of outcomes in all and inside each rule of the final "
             "model, the spread of its terms, and its loss"
         )
+
+    @classmethod
+    def tells_of(cls, study: Study) -> str:
+        """Return what the total tells: outcomes are counted where they are events."""
+        told = cls.tells(study.settings)
+        return told if study.family.counts_events else told.replace(" and of outcomes", "")
 
     def packings(self, public: Public) -> tuple[Packing[Any], ...]:
         """Return how the numbers lie: of the model's own terms, then of its loss."""

@@ -11,6 +11,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.families.levels import MeasuredLevels
 from fedrulefit.core.people import count_cells
 from fedrulefit.core.subgroups import SubgroupSums
 from fedrulefit.core.sums import Packing, Sum, quantity
@@ -19,7 +20,7 @@ from fedrulefit.protocol.messages.base import Reply, Request, Turn, released
 from fedrulefit.protocol.messages.sums import SumRequest
 from fedrulefit.protocol.patients import Patients, events_of
 from fedrulefit.protocol.public import Public
-from fedrulefit.study import Settings
+from fedrulefit.study import Settings, Study
 from fedrulefit.table.patients import Table
 
 __all__ = ["EvaluateRequest", "OfferRequest", "OfferSums", "ResultsReply", "ResultsRequest"]
@@ -57,6 +58,17 @@ class EvaluateRequest(SumRequest):
             "histograms of the held-out patients' scores, with and without the outcome, how well "
             "the scores tell apart patients of one and the same site, over all sites, and how "
             "many of these patients satisfy each rule"
+        )
+
+    @classmethod
+    def tells_of(cls, study: Study) -> str:
+        """Return what the total tells: of other outcomes than yes/no more than counts."""
+        if not isinstance(study.family.levels, MeasuredLevels):
+            return cls.tells(study.settings)
+        return (
+            "histograms and sums of the held-out patients' predictions and outcomes, how well the "
+            "predictions tell apart patients of one and the same site, over all sites, and how "
+            "many of these patients satisfy each rule, with the sums of their outcomes"
         )
 
     @classmethod
@@ -207,6 +219,12 @@ class ResultsRequest(Request):
             "under the site's name and rounded, where no site has too few: its patients and "
             f"outcomes, in all and inside rules{judged}"
         )
+
+    @classmethod
+    def tells_of(cls, study: Study) -> str:
+        """Return what the site's own results tell: outcomes are counted where they are events."""
+        told = cls.tells(study.settings)
+        return told if study.family.counts_events else told.replace(" and outcomes", "")
 
     @classmethod
     def asked_in(cls, settings: Settings) -> bool:

@@ -1,0 +1,68 @@
+"""Sentences about a model that several pages and commands say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedrulefit.model.wording import tell_missing
+from fedrulefit.privacy.policy import MIN_COUNT
+
+if TYPE_CHECKING:
+    from fedrulefit.model.model import Model
+
+
+class Said:
+    """What a model says of what is in it, and what is not."""
+
+    @property
+    def unjudged(self: Model) -> str:  # type: ignore[misc]
+        """Why there is no evaluation, in words."""
+        if self.study.settings.holdout > 0:
+            return "Too few patients were held out to tell how well the model predicts them"
+        return "No patients were held out"
+
+    @property
+    def hidden(self: Model) -> str:  # type: ignore[misc]
+        """Which counts are not told, in words; empty where all are."""
+        smallest = 0 if self.rounding is None else self.rounding.smallest
+        if smallest < 2:
+            return ""
+        return (
+            f"“Not told”: fewer than {smallest} patients are inside or outside the "
+            f"rule{_few(self)}."
+        )
+
+    @property
+    def few_held_out(self: Model) -> str:  # type: ignore[misc]
+        """Of which held-out patients nothing is told even where all counts are, in words."""
+        return (
+            f"“Not told”: fewer than {MIN_COUNT} held-out patients are inside or outside the "
+            f"rule{_few(self)}."
+        )
+
+    @property
+    def of_missing(self: Model) -> str:  # type: ignore[misc]
+        """What the terms make of a missing value, in sentences; empty where there is none."""
+        return tell_missing(self.terms, self.grid)
+
+    @property
+    def averaged(self: Model) -> str:  # type: ignore[misc]
+        """How frequent values are taken to be in averages over patients, in words."""
+        if self.distribution is None:
+            return (
+                "How frequent values are is not known here: all levels, and all ranges between "
+                "a number's cut-offs, are taken as equally frequent"
+            )
+        return (
+            "Values are as frequent as the released histograms tell, each variable "
+            "independent of the others"
+        )
+
+
+def _few(model: Model) -> str:
+    """Return whose few, beside patients, are not told of."""
+    family = model.study.family
+    if family.counts_events:
+        return f", or {family.words.have_or_not} there"
+    few = family.levels.words.few
+    return f", or {few}" if few else ""
