@@ -103,12 +103,30 @@ class Predictions:
 
     def columns(self, words: Words) -> dict[str, Floats]:
         """Return the numbers under the names that frames and files have for them."""
-        prediction, predictor = words.prediction_column, words.predictor_column
-        own = {f"{prediction}_{name}": numbers for name, numbers in self.levels.items()}
         if self.predictor.ndim == 1:
-            return {prediction: self.prediction, predictor: self.predictor, **own}
-        each = zip(self.levels, self.predictor.T, strict=True)
-        return own | {f"{predictor}_{name}": numbers for name, numbers in each}
+            numbers = [self.prediction, *self.levels.values(), self.predictor]
+        else:
+            numbers = [*self.levels.values(), *self.predictor.T]
+        each = self.predictor.ndim > 1
+        predictions, predictors = name_results(words, tuple(self.levels), each=each)
+        return dict(zip((*predictions, *predictors), numbers, strict=True))
+
+
+def name_results(words: Words, names: Sequence[str], *, each: bool) -> tuple[list[str], list[str]]:
+    """Return the columns of predictions, and those of F.
+
+    Parameters
+    ----------
+    words : Words
+    names : sequence of str
+        The levels of the outcome, if it has several.
+    each : bool
+        Whether each of them has an F of its own.
+    """
+    levels = [f"{words.prediction_column}_{name}" for name in names]
+    if each:
+        return levels, [f"{words.predictor_column}_{name}" for name in names]
+    return [words.prediction_column, *levels], [words.predictor_column]
 
 
 def read_patients(model: Model, source: Source | Floats) -> Patients:

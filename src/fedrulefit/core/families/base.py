@@ -43,6 +43,7 @@ from typing import Any, ClassVar, Self
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.judge import Judge
 from fedrulefit.core.families.levels import PERCENT, Levels
+from fedrulefit.core.families.recipes import Language
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 from fedrulefit.numerals import format_effect, format_number, is_little
 
@@ -291,6 +292,22 @@ class Family(ABC):
         (n_rows, n_levels), from all of a patient's predictors.
         """
         return self.link.inverse(predictor)
+
+    def write_levels(
+        self, language: Language, predictors: Sequence[str], baseline: Sequence[float]
+    ) -> list[str]:
+        """Return how :meth:`predict` is written in a language; empty without several levels.
+
+        Parameters
+        ----------
+        language : Language
+        predictors : sequence of str
+            F of the model; where each level has terms of its own, of each.
+        baseline : sequence of float
+            Of the model, where predictors share all terms.
+        """
+        del language, predictors, baseline
+        return []
 
     def predict_one(self, predictor: Floats) -> Floats:
         """Return the prediction that people read first, from F of each patient.

@@ -36,6 +36,7 @@ from fedrulefit.core.families.ratios import (
     ratio_ticks,
     tell_share,
 )
+from fedrulefit.core.families.recipes import Language, write_shares
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 
@@ -201,6 +202,13 @@ class Classes(Family):
     def predict(self, predictor: Floats) -> Floats:
         """Return the probability of each class: :meth:`to_probabilities`."""
         return self.to_probabilities(predictor)
+
+    def write_levels(
+        self, language: Language, predictors: Sequence[str], baseline: Sequence[float]
+    ) -> list[str]:
+        """Return how :meth:`to_probabilities` is written in a language."""
+        del baseline
+        return write_shares(language, predictors)
 
     def to_probabilities(self, predictor: Floats) -> Floats:
         """Return the probability of each class, shape (n_rows, C)."""

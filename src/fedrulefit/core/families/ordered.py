@@ -45,6 +45,7 @@ from fedrulefit.core.families.ratios import (
     ratio_ticks,
     tell_share,
 )
+from fedrulefit.core.families.recipes import Language, write_steps
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 
@@ -204,6 +205,12 @@ class Ordered(Family):
     def predict(self, predictor: Floats) -> Floats:
         """Return the probability of each level: :meth:`to_probabilities`."""
         return self.to_probabilities(predictor)
+
+    def write_levels(
+        self, language: Language, predictors: Sequence[str], baseline: Sequence[float]
+    ) -> list[str]:
+        """Return how :meth:`to_probabilities` is written in a language."""
+        return write_steps(language, predictors[0], baseline)
 
     def to_probabilities(self, predictor: Floats) -> Floats:
         """Return the probability of each level, shape (n_rows, C), from all F_k."""
