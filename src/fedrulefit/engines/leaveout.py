@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from fedrulefit.engines.base import Engine
 from fedrulefit.engines.inprocess import EMBEDDED
 from fedrulefit.errors import FitError
-from fedrulefit.model.prediction import judge_values
+from fedrulefit.model.matrix import judge_values
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.privacy.mechanisms import Noise

@@ -59,7 +59,8 @@ class Columns:
         if family.own_terms:
             coef[0] += model.baseline
         at = np.array([parts.index(term.level) for term in model.terms], dtype=np.int64)
-        coef[1 + self.places(model.terms), at] = [term.coefficient for term in model.terms]
+        numbers = [term.coefficient for term in model.terms]
+        np.add.at(coef, (1 + self.places(model.terms), at), numbers)  # a term may stand there twice
         return coef if family.own_terms else coef[:, 0]
 
 
@@ -83,3 +84,16 @@ def term_matrix(model: Model, patients: Patients) -> Floats:
     columns = np.hstack([design.dense_rules(), design.linear])[:, own.places(model.terms)]
     columns[patients.refused] = np.nan
     return columns
+
+
+def find_chances(model: Model, predictor: Floats) -> Floats:
+    """Return the probability of each level, shape (n_rows, n_levels), from F of the model."""
+    if predictor.ndim == 1:  # what all predictors of a patient share
+        predictor = np.add.outer(predictor, np.array(model.baseline))
+    return model.study.family.predict(predictor)
+
+
+def judge_values(model: Model, values: Floats) -> Floats:
+    """Return the predictions that the family's judge takes, of values in the study's coding."""
+    family, predictor = model.study.family, model.linear_predictor(values)
+    return find_chances(model, predictor) if family.names else family.predict(predictor)

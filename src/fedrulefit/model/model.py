@@ -29,7 +29,6 @@ from fedrulefit.model.display import Shown
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Explanation, explain_rows
 from fedrulefit.model.matrix import list_columns
-from fedrulefit.model.prediction import predict_levels
 from fedrulefit.model.saying import Said
 from fedrulefit.model.subgroups import Among
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
@@ -149,7 +148,11 @@ class Model(Shown, Said):
             raise FedRuleFitError(
                 f"this model gives no probability but a {words.prediction}: call 'predict'"
             )
-        return predict_levels(self, source) if names else self.predict(source)
+        if not names:
+            return self.predict(source)
+        from fedrulefit.model.prediction import predict_levels
+
+        return predict_levels(self, source)
 
     def predict_frame(self, source: Source | Floats) -> pd.DataFrame:
         """Return every patient's prediction, and what is unusual about the patient.

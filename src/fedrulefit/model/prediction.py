@@ -21,6 +21,7 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families import Words
 from fedrulefit.errors import FedRuleFitError
+from fedrulefit.model.matrix import find_chances
 from fedrulefit.model.unforeseen import Flag, list_flags
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_columns
@@ -161,22 +162,9 @@ def predict_patients(model: Model, source: Source | Floats) -> Predictions:
     return Predictions(found, patients.hide(predictor), patients.flags, levels)
 
 
-def find_chances(model: Model, predictor: Floats) -> Floats:
-    """Return the probability of each level, shape (n_rows, n_levels), from F of the model."""
-    if predictor.ndim == 1:  # what all predictors of a patient share
-        predictor = np.add.outer(predictor, np.array(model.baseline))
-    return model.study.family.predict(predictor)
-
-
 def predict_levels(model: Model, source: Source | Floats) -> Floats:
     """Return the probability of each level of the outcome, shape (n_rows, n_levels)."""
     return np.stack(list(predict_patients(model, source).levels.values()), axis=1)
-
-
-def judge_values(model: Model, values: Floats) -> Floats:
-    """Return the predictions that the family's judge takes, of values in the study's coding."""
-    family, predictor = model.study.family, model.linear_predictor(values)
-    return find_chances(model, predictor) if family.names else family.predict(predictor)
 
 
 def predict_frame(model: Model, source: Source | Floats) -> pd.DataFrame:
