@@ -368,7 +368,8 @@ class Model(Shown, Said):
             its position), ``label``, ``log_odds``, ``alone``, ``lowest``,
             ``highest``; for two covariates ``value_1``, ``label_1``,
             ``value_2``, ``label_2`` and ``interaction``, the part of
-            the sum from rules that name both.
+            the sum from rules that name both. Of classes, the rows of each one after another,
+            and a first column ``level``.
         """
         from fedrulefit.model.dependence import describe_dependence
 

@@ -58,12 +58,13 @@ def _words(levels: Sequence[str]) -> Words:
     return replace(
         WORDS,
         level="level",
+        by=f" above {first}",
         effect_meaning="The odds ratio tells by how much a rule that holds multiplies the odds of "
         "going on to a higher level, at every step of the scale alike; for a linear term, by how "
         "much the change that it names does.",
         effect_caveat="An odds ratio tells how the model counts, not what causes what: treating a "
         "value need not change the level by it.",
-        observed=f"observed share above {first}",
+        observed="observed share",
         with_outcome=f"above the level {first}",
         had_outcome=f"were above the level {first}",
         with_and_without=f"above the level {first} and at it",
