@@ -137,7 +137,7 @@ class Shapes(Typed):
         return frame.astype(dict.fromkeys(self.columns.categories, object))
 
 
-def _encode(columns: Columns) -> Any:
+def encode(columns: Columns) -> Any:
     """Return a transformer to plain numbers: a column per level, a flag where one is missing."""
     return make_column_transformer(
         (
@@ -149,14 +149,14 @@ def _encode(columns: Columns) -> Any:
 
 
 def _unpenalised(columns: Columns) -> Pipeline:
-    return make_pipeline(_encode(columns), LogisticRegression(C=WEAKEST, solver="newton-cholesky"))
+    return make_pipeline(encode(columns), LogisticRegression(C=WEAKEST, solver="newton-cholesky"))
 
 
 def _ridge(columns: Columns) -> Pipeline:
     model = LogisticRegressionCV(
         Cs=STRENGTHS, cv=columns.folds, scoring="neg_log_loss", solver="newton-cholesky"
     )
-    return make_pipeline(_encode(columns), model)
+    return make_pipeline(encode(columns), model)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from notebooks import to_markdown  # noqa: E402
 
 CHAPTERS: Final = {
     "Tutorial": ["tutorial", "notebooks/rules-in-a-notebook"],
+    "Other outcomes": ["outcomes-number", "outcomes-count", "outcomes-time"],
     "How to": ["scikit-learn", "howto-consortium", "howto-data-protection", "export"],
     "Reference": ["tables", "api", "protocol", "model-file"],
     "Method": ["method", "statistics", "defaults"],
@@ -53,8 +54,11 @@ maximum_signature_line_length = 80
 numpydoc_show_class_members = False
 nitpicky = True
 nitpick_ignore = [  # not public
+    ("py:attr", "Family.n_baseline"),
+    ("py:mod", "fedrulefit.study.outcomes"),
     ("py:data", "fedrulefit.study.PRESETS"),
     ("py:data", "KINDS"),
+    ("py:data", "OUTCOMES"),
     ("py:data", "PLANTED"),
     ("py:data", "Source"),
     ("py:func", "read_releases"),

@@ -1,9 +1,9 @@
 """Takes runs of the demo into the pages on outcomes: ``python docs/make_outcomes.py FOLDER``.
 
 ``fedrulefit demo --outcome KIND -o FOLDER/demo-KIND`` has written its folders, for number,
-count and time. Their models become ``docs/results/demo-KIND.json``, which the pages' commands read, and
-``docs/images/outcome-KIND.png`` shows what each predicts for patients of a fourth hospital, which
-no model has seen, beside what happens to them.
+count and time. Their models become ``docs/results/demo-KIND.json``, which the pages' commands
+read. ``docs/images/outcome-KIND.png`` shows what each predicts for patients of a fourth hospital,
+whom no model has seen, beside what happens to them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedrulefit import Model, demo
-from fedrulefit.core.families.survival import risk
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +48,7 @@ def draw_number(model: Model, frame: pd.DataFrame, ax: Axes) -> None:
     if found is None:
         raise SystemExit("the demo holds patients out: take a run of it")
     shown = frame.iloc[:1500]
-    predicted = model.predict_proba(shown)
+    predicted = model.predict(shown)
     jitter = np.random.default_rng(0).uniform(-0.3, 0.3, (2, len(shown)))
     ends = np.array([0.0, predicted.max() + 2])
     for level, alpha in ((95, 0.13), (80, 0.2)):
@@ -78,7 +77,7 @@ def draw_count(model: Model, frame: pd.DataFrame, ax: Axes) -> None:
         rows.append(
             (
                 12 * group["readmissions"].sum() / months.sum(),
-                np.average(model.predict_proba(group), weights=months),
+                np.average(model.predict(group), weights=months),
                 np.average(planted, weights=months),
             )
         )
@@ -94,17 +93,14 @@ def draw_count(model: Model, frame: pd.DataFrame, ax: Axes) -> None:
 
 def draw_time(model: Model, frame: pd.DataFrame, ax: Axes) -> None:
     """Predicted risks over time, and Kaplan and Meier's of the same patients."""
-    outcome = model.study.outcome
-    ends = np.array([0.0, *outcome.inner_cuts, outcome.horizons[-1]])
-    baseline = np.array(model.baseline)
-    times = np.linspace(0, ends[-1], 200)
+    last = model.study.outcome.horizons[-1]
+    times = np.linspace(0, last, 200)
     for (name, group), colour in zip(split(model, frame), COLOURS, strict=True):
-        predictor = model.linear_predictor(model.read_values(group))
-        curve = [100 * risk(predictor, baseline, ends, t).mean() for t in times]
+        curve = 100 * (1 - model.predict_survival(group, times).mean(axis=0))
         ax.plot(times, curve, color=colour, label=f"{name} ({len(group):,} patients)")
         ax.step(*count_deaths(group), where="post", color=colour, linewidth=0.8, linestyle=":")
     ax.plot([], [], color=NEUTRAL, linewidth=0.8, linestyle=":", label="observed")
-    ax.set_xlim(0, ends[-1])
+    ax.set_xlim(0, last)
     ax.set_ylim(0, 100)
     ax.set_xlabel("Days since admission")
     ax.set_ylabel("Dead (%)")

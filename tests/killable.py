@@ -67,9 +67,8 @@ def write_folder(
     for name, table in tables.items():
         home = folder / name
         home.mkdir()
-        np.savez(
-            home / "table.npz", values=table.values, outcome=table.outcome, weights=table.weights
-        )
+        arrays = {"values": table.values, "outcome": table.outcome, "weights": table.weights}
+        np.savez(home / "table.npz", **arrays, events=table.events)
         (home / "site.der").write_bytes(identities[name].certificate)
         (home / "key.der").write_bytes(identities[name].private_key)
 
@@ -116,7 +115,7 @@ class FatefulMemory:
 
 def load_table(name: str) -> Table:
     arrays = np.load(Path(name) / "table.npz")
-    return Table(arrays["values"], arrays["outcome"], arrays["weights"])
+    return Table(arrays["values"], arrays["outcome"], arrays["weights"], None, arrays.get("events"))
 
 
 def read_run() -> tuple[Study, dict[str, Any]]:

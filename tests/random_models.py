@@ -324,3 +324,20 @@ def judge(
         return end, f"{name} {what}: counted as {end:g} {covariate.unit}".rstrip()
     refuse = fate == "refuse" or covariate.complete
     return np.nan, f"{name} {what}: {'no prediction' if refuse else 'counted as missing'}"
+
+
+def over_time(rng: np.random.Generator, model: Model, *, horizons: Any = (0.5, 90, 365)) -> Model:
+    """Return a model of a time to an event, with the terms of another model."""
+    facts = model.study.model_dump()
+    facts["outcome"] = {
+        "kind": "time", "time": "days", "event": "gone", "unit": "days",
+        "horizons": list(horizons), "intervals": 5,
+    }  # fmt: skip
+    baseline = np.log(rng.dirichlet(np.ones(5)) + 1e-6) + 0.01  # as rounded: not quite the whole
+    return dataclasses.replace(
+        model,
+        study=Study.from_mapping(facts),
+        baseline=tuple(baseline.tolist()),
+        evaluation=None,
+        validation=None,
+    )

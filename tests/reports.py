@@ -54,6 +54,25 @@ def ordered_model() -> Model:
 
 
 @cache
+def outcome_model(kind: str) -> Model:
+    """Return a model of another outcome, judged on held-out patients; its numbers are exact."""
+    study = make_study(kind, **{**SOLVERS["exact"], "penalty": 0.003}, holdout=0.3, per_site=True)
+    return fit_model(study, make_tables(study, sizes=(400, 350, 300)))
+
+
+@cache
+def hostile_unit_model(kind: str) -> Model:
+    """Return it under units that would break a careless program."""
+    model = outcome_model(kind)
+    facts = model.study.model_dump()
+    unit = {"count": "exposure_unit"}.get(kind, "unit")
+    facts["outcome"] = {**facts["outcome"], unit: QUOTES + SCRIPT + "\\" + HEBREW + EMOJI}
+    study = Study.model_validate(facts)
+    judged = model.evaluation and replace(model.evaluation, family=study.family)
+    return replace(model, study=study, evaluation=judged)
+
+
+@cache
 def hostile_model() -> Model:
     """Return the sample under names that would break a careless page."""
     facts = study_facts(**SOLVERS["exact"])

@@ -176,9 +176,9 @@ def _draw_mortality(log_odds: Floats, luck: Floats, rng: np.random.Generator) ->
 
 
 def _draw_stay(mean: Floats, luck: Floats, rng: np.random.Generator) -> Columns:
-    """Days in hospital: skewed, as stays are (gamma of shape 6), and whole."""
+    """Days in hospital: skewed, as stays are (gamma of shape 3), and whole."""
     del rng
-    return {"stay": np.clip(np.rint(mean * gammaincinv(6, luck) / 6), 1, 90).astype(int)}
+    return {"stay": np.clip(np.rint(mean * gammaincinv(3, luck) / 3), 1, 90).astype(int)}
 
 
 def _draw_readmissions(log_rate: Floats, luck: Floats, rng: np.random.Generator) -> Columns:
@@ -235,8 +235,8 @@ unit = "days"
 step = 1
 """,
         columns=("stay",),
-        baseline=6.0,
-        planted=(_coma(6, 8.0), _old_and_hurt(60, 20, 12.0)),
+        baseline=8.0,
+        planted=(_coma(6, 7.0), _old_and_hurt(60, 20, 8.0)),
         draw=_draw_stay,
         tell=lambda d: f"mean stay {d['stay'].mean():.1f} days",
     ),

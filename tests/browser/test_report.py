@@ -23,8 +23,10 @@ from tests.reports import (
     empty_model,
     evaluated_model,
     hostile_model,
+    hostile_unit_model,
     huge_model,
     ordered_model,
+    outcome_model,
     path_model,
     sample_model,
 )
@@ -61,6 +63,33 @@ def test_the_calculator_is_the_model(make: Callable[[], Model], open_report: Ope
     patients = draw_patients(model, 60 if make is huge_model else 300, seed=5)
     shown = [enter(page, model, patient) for patient in patients]
     np.testing.assert_allclose(shown, model.predict_proba(patients), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [outcome_model, hostile_unit_model])
+@pytest.mark.parametrize("kind", ["number", "count", "time"])
+def test_the_calculator_is_the_model_of_any_outcome(
+    kind: str, make: Callable[[str], Model], open_report: Open
+) -> None:
+    model = make(kind)
+    page = open_report(model)
+    patients = draw_patients(model, 100, seed=5)
+    shown = [enter(page, model, patient) for patient in patients]
+    np.testing.assert_allclose(shown, model.predict(patients), rtol=1e-12, atol=1e-9)
+    told = model.study.family.tell(shown[-1]).replace("-", "−")
+    assert page.locator("#risk").inner_text().split() == told.split()
+    assert page.locator("#curve-words").inner_text()
+
+
+def test_the_calculator_tells_where_a_new_patient_lies(open_report: Open) -> None:
+    model = outcome_model("number")
+    page = open_report(model)
+    assert page.locator("#risk-range").inner_text() == ""
+    patient = draw_patients(model, 1, seed=5)[0]
+    value, tell = enter(page, model, patient), model.study.family.tell
+    told = page.locator("#risk-range").inner_text()
+    for share, reach in model.reaches.items():
+        ends = f"from {tell(value - reach)} to {tell(value + reach)} in {share} %"
+        assert ends.replace("-", "−") in told
 
 
 @pytest.mark.parametrize("seed", range(12))

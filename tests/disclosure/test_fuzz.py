@@ -33,6 +33,7 @@ from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.store import Transient
 from fedrulefit.protocol.wire import from_bytes, to_bytes
 from fedrulefit.table.check import load_table
+from fedrulefit.testing.samples import add_outcomes
 from tests.samples import SOLVERS, make_frame, make_study
 
 N_MESSAGES = 10_000
@@ -47,6 +48,17 @@ RUNS: dict[str, dict[str, Any]] = {
         "per_site": True,
     },
     "plain": {**SOLVERS["cv"], "path_length": 4, "secure": False, "dropouts": "wait"},
+    **{
+        outcome: {
+            **SOLVERS["exact"],
+            "outcome": outcome,
+            "secure": secure,
+            "dropouts": "wait",
+            "holdout": 0.3,
+            "per_site": True,
+        }
+        for outcome, secure in (("number", False), ("count", True), ("time", False))
+    },
 }
 
 # --- the fuzzer ---------------------------------------------------------------------------------
@@ -307,13 +319,14 @@ class Recorded:
 def record(name: str) -> Recorded:
     settings = dict(RUNS[name])
     options = {key: settings.pop(key) for key in ("secure", "dropouts")}
-    study = make_study(**{"n_trees": 5, "epsilon": 1.0, **settings})
+    outcome = settings.pop("outcome", "yes/no")
+    study = make_study(outcome, **{"n_trees": 5, "epsilon": 1.0, **settings})
     tables = {}
     for k, site in enumerate(NAMES):
         frame, rng = make_frame(60, k), np.random.default_rng(k)
         frame["age"] = 18.1 + 0.99 * (frame["age"] - 18) + 0.05 * rng.random(60)
         frame["lactate"] += 0.005 * rng.random(60)
-        tables[site] = load_table(frame, study)
+        tables[site] = load_table(add_outcomes(frame, k), study)
     policy = Policy.model_validate({**OPEN.model_dump(), "min_count": 2})
     made = Recorded(study, tables, options, *make_consortium(NAMES), policy)
     sites = {site: made.site(site) for site in NAMES}

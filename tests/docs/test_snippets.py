@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +42,24 @@ RUNNABLE = [page for page in PAGES if any(is_run(block) for block in read_blocks
 
 
 @pytest.fixture(scope="session")
-def demo_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What ``fedrulefit demo`` writes; it runs once, other pages get a copy."""
-    folder = tmp_path_factory.mktemp("demo") / "fedrulefit-demo"
-    run(f"fedrulefit demo --output {shlex.quote(str(folder))}")
-    return folder
+def find_demo(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """What ``fedrulefit demo`` writes of each outcome; it runs once, other pages get a copy."""
+
+    @cache
+    def find(outcome: str) -> Path:
+        folder = tmp_path_factory.mktemp("demo") / "fedrulefit-demo"
+        run(f"fedrulefit demo --outcome {outcome} --output {shlex.quote(str(folder))}")
+        return folder
+
+    return find
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, demo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workplace(
+    tmp_path: Path, find_demo: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """A folder such as a clone after ``make demo``."""
-    shutil.copytree(demo_folder, tmp_path / "fedrulefit-demo")
+    shutil.copytree(find_demo("yes/no"), tmp_path / "fedrulefit-demo")
     shutil.copytree(ROOT / "docs" / "results", tmp_path / "docs" / "results")
     monkeypatch.chdir(tmp_path)
     matplotlib.use("Agg")
@@ -58,14 +67,16 @@ def workplace(tmp_path: Path, demo_folder: Path, monkeypatch: pytest.MonkeyPatch
     plt.close("all")
 
 
-def run_commands(block: Block, demo_folder: Path) -> None:
+def run_commands(block: Block, find_demo: Callable[[str], Path]) -> None:
     """Run a block's commands; where it shows output, that must be theirs."""
     outputs = []
     for command in read_commands(block):
         words = shlex.split(command, comments=True)
         if words[1] == "demo":
-            target = Path(words[words.index("--output") + 1]) if "--output" in words else None
-            shutil.copytree(demo_folder, target or Path("fedrulefit-demo"), dirs_exist_ok=True)
+            options = {"--outcome": "yes/no", "--output": "fedrulefit-demo"}
+            options |= dict(zip(words[2::2], words[3::2], strict=True))
+            found = find_demo(options["--outcome"])
+            shutil.copytree(found, options["--output"], dirs_exist_ok=True)
             continue
         outputs.append(run(command, columns=max(80, *map(len, block.text.splitlines()))).output)
     if block.language != "console":
@@ -78,7 +89,7 @@ def run_commands(block: Block, demo_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
-def test_the_page_runs(page: Path, workplace: Path, demo_folder: Path) -> None:
+def test_the_page_runs(page: Path, workplace: Path, find_demo: Callable[[str], Path]) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     for block in read_blocks(page):
         if block.language == "python":
@@ -86,7 +97,7 @@ def test_the_page_runs(page: Path, workplace: Path, demo_folder: Path) -> None:
             code = "\n" * block.line + block.text
             exec(compile(code, str(page), "exec"), namespace)  # noqa: S102
         elif is_run(block):
-            run_commands(block, demo_folder)
+            run_commands(block, find_demo)
 
 
 SPELT = [

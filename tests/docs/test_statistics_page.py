@@ -18,6 +18,7 @@ import pytest
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families.count_judge import CountJudge
 from fedrulefit.core.families.number_judge import NumberJudge
+from fedrulefit.core.families.time_judge import TimeJudge
 from fedrulefit.engines.leaveout import leave_one_site_out
 from fedrulefit.model import Explanation, LinearTerm, Model, PathPoint, Provenance, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
@@ -88,6 +89,7 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "Evaluation.decision_frame": lambda: columns(judged().decision_frame()),
     "NumberJudge.measures": lambda: judged_by(NumberJudge),
     "CountJudge.measures": lambda: judged_by(CountJudge),
+    "TimeJudge.measures": lambda: judged_by(TimeJudge),
     "SiteValidation.metrics_frame": lambda: columns(left_out().metrics_frame()),
     "SiteValidation.summary_frame": lambda: columns(left_out().summary_frame()),
     "Provenance": lambda: numbers(Provenance),

@@ -96,8 +96,8 @@ def draw_groups(kind: str) -> list[pd.DataFrame]:
 def test_stays_follow_their_rules() -> None:
     """Standard errors of the means are below 0.1 days: these bounds are five times as wide."""
     plain, coma = (group["stay"].mean() for group in draw_groups("number"))
-    assert abs(plain - 6) < 0.2
-    assert abs(coma - 14) < 0.5
+    assert abs(plain - 8) < 0.2
+    assert abs(coma - 15) < 0.6
 
 
 def test_rates_follow_their_rules() -> None:

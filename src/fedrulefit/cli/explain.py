@@ -79,6 +79,7 @@ def _facts(explanation: Explanation, model: Model) -> dict[str, object]:
         "contributions": [asdict(part) for part in explanation.contributions],
         words.predictor_column: _known(explanation.linear_predictor),
         words.prediction_column: _known(explanation.prediction),
+        **{name: _known(risk) for name, risk in explanation.horizons.items()},
         "flags": explanation.flags,
     }
 
@@ -98,6 +99,9 @@ def _show(explanation: Explanation, model: Model) -> None:
         console.print(line(flag, style="yellow"))
     if refused:
         return
+    for horizon in model.further[:-1]:  # the last is the prediction itself
+        risk = family.tell(explanation.horizons[horizon.column])
+        console.print(line(f"{label} by {horizon.by}: {risk}"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("because", overflow="fold", ratio=1)
     what = family.words.effect_of if family.additive else family.words.predictor

@@ -48,7 +48,8 @@ def predict(
 ) -> None:
     """Write each patient's prediction, in the order of the table, and what is unusual.
 
-    Of a yes/no outcome that is its probability, and the log_odds that it follows from. The
+    Of a yes/no outcome that is its probability, and the log_odds that it follows from. Of a time
+    with several horizons there is a risk by each, such as risk_90; risk is that by the last. The
     column flags says where a value was none that the study foresees, and what was made of it;
     a patient whom the study has refused for it has no prediction.
 

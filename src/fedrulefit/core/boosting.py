@@ -12,7 +12,8 @@ paper                           here
 :math:`F_0^{(m)}`               the constants of least loss at the site
 :math:`r_i^{(m,c)}`             minus the gradient given to LightGBM
 :math:`T_c^{(m)}`               :func:`draw_leaf_counts`
-:math:`\hat\gamma_{ct}^{(m)}`   mean residual: Newton leaf with Hessian = weight
+:math:`\hat\gamma_{ct}^{(m)}`   mean residual: Newton leaf with Hessian = weight;
+                                of other outcomes over the mean curvature (:class:`Units`)
 :math:`K_c^{(m)}=2(T_c-1)`      :func:`extract_rules`
 ==============================  =============================================
 
@@ -37,6 +38,7 @@ Oracle: a recursive best-first grower over all splits
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -53,6 +55,41 @@ RESIDUAL_STEP: Final = 2.0**-20
 """Residuals in whole steps add up without rounding, so that neither the order
 of the patients nor a weight in place of repeated rows decides between equally
 good splits."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """What LightGBM's numbers are multiples of, so that they do not depend on the outcome's unit.
+
+    Neither rounding nor the pace of the trees is to change if the public range of an outcome is
+    wide beside the patients' spread, or a count's largest beside most counts.
+
+    Parameters
+    ----------
+    score : float
+        LightGBM's score is F times this, a power of two.
+    residual : float
+        Its residual is the slope times this.
+    """
+
+    score: float = 1.0
+    residual: float = 1.0
+
+    @classmethod
+    def of(cls, family: Family, outcome: Floats, weights: Floats, start: Floats) -> Units:
+        """Return units in which residuals are about 1, and leaves are Newton's."""
+        if not family.newton_leaves:
+            return cls()
+        predictor = np.tile(start, (len(outcome), 1))
+        slope, curvature = (
+            _add_parts(each, predictor, outcome) for each in (family.slope, family.curvature)
+        )
+        mean = float(weights @ curvature / weights.sum())
+        spread = math.sqrt(float(weights @ slope**2 / weights.sum()))
+        if mean <= 0 or spread <= 0:
+            return cls()
+        score = 2.0 ** -math.floor(math.log2(spread / mean))
+        return cls(score, score / mean)
 
 
 @dataclass(frozen=True)
@@ -141,9 +178,10 @@ def grow_trees(
     matrix = _lightgbm_matrix(codes, columns)
     if not _varies(matrix):
         return []
+    units = Units.of(family, outcome, weights, start)
     booster = _make_booster(
         matrix,
-        init_score=np.full(len(codes), start[0] if len(start) == 1 else 0.0),
+        init_score=np.full(len(codes), units.score * start[0] if len(start) == 1 else 0.0),
         params={
             "learning_rate": learning_rate,
             # A hair below, for the rounding of LightGBM's own sums.
@@ -157,7 +195,7 @@ def grow_trees(
         },
     )
     seen = None if place is None else _draw_patients(place, subsample, bagging_seed)
-    _boost(booster, leaf_counts, partial(_slope, family, outcome, start), weights, seen)
+    _boost(booster, leaf_counts, partial(_slope, family, outcome, start, units), weights, seen)
     # Boosted trees repeat their splits.
     read = cache(partial(_read_split, columns, grid))
     dumped = booster.dump_model()["tree_info"]
@@ -282,16 +320,28 @@ def _boost(
         booster.update(fobj=objective)
 
 
-def _slope(family: Family, outcome: Floats, start: Floats, predictor: Floats) -> Floats:
-    """Return what a patient's loss rises by with the trees, shape (n_rows,).
+def _slope(family: Family, outcome: Floats, start: Floats, units: Units, score: Floats) -> Floats:
+    """Return what a patient's loss rises by with the trees, in `units`, shape (n_rows,).
 
     Of several predictors trees move all alike: they begin at the best constants.
     """
+    moved = score / units.score
+    predictor = moved[:, None] if len(start) == 1 else np.add.outer(moved, start)
+    return units.residual * _add_parts(family.slope, predictor, outcome)
+
+
+def _add_parts(
+    derivative: Callable[[Floats, Floats, Floats], Floats], predictor: Floats, outcome: Floats
+) -> Floats:
+    """Return a derivative of each patient's loss by what all predictors share, shape (n_rows,).
+
+    The predictors have shape (n_rows, n_baseline).
+    """
     alone = np.ones(len(outcome))
-    if len(start) == 1:
-        return family.slope(predictor, outcome, alone)
-    slopes: Floats = family.slope(np.add.outer(predictor, start), outcome, alone).sum(axis=1)
-    return slopes
+    if predictor.shape[1] == 1:
+        return derivative(predictor[:, 0], outcome, alone)
+    summed: Floats = derivative(predictor, outcome, alone).sum(axis=1)
+    return summed
 
 
 def _read_node(node: dict[str, Any], read: _Reader) -> Split | None:

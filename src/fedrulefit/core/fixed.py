@@ -18,7 +18,7 @@ contribution of a patient of weight w  unit                 largest
 =====================================  ===================  ==================================
 weights, counts                        2⁻³²                 w
 loss ℓ                                 2⁻³⁰                 w·most_value(largest F)
-mean loss of a site (FedDA)            2⁻³²                 w·most_value(500)
+mean loss, increments (FedDA)          2⁻³²                 w·max(500, most_value(500))
 conjugate ℓ*                           2⁻³²                 w·most_conjugate
 spreads, in half ranges                2⁻⁴⁰                 w
 slope ℓ'·x/b                           2⁻⁴⁰                 w·most_slope
@@ -28,7 +28,7 @@ root of the curvature ℓ'', times x/b   2⁻²⁰; squared 2⁻⁴⁰   √(mos
 b is the largest size of the term on public grounds (:class:`Bounds`); how large a loss and its
 derivatives can be is told by the outcome's family (:class:`~fedrulefit.core.families.Family`),
 and so is a public power of two s of which they are multiples, 1 for a yes/no outcome: the units
-above are those of ℓ/s.
+above are those of ℓ/s, but for FedDA's. What a patient adds to a judge's sums is at most 2⁴⁰ units.
 For a yes/no outcome a loss is at most 2049·w, a slope w, and a root ½·√(w/largest weight).
 
 A predictor is exact, too: coefficients are rounded to 2⁻⁴¹, so the rules that hold for a
@@ -148,12 +148,17 @@ def most_units(family: Family) -> float:
     """Return the most units that a patient of weight 1 adds to any sum (the table above)."""
     of_losses = max(
         2.0**LOSS_BITS * family.most_value(family.largest_predictor),
-        2.0**UNIT_BITS * family.most_value(LARGEST_MEAN) if family.averages else 0.0,
         2.0**UNIT_BITS * family.most_conjugate,
         2.0**FINE_BITS * family.most_slope,
         2.0 ** (2 * ROOT_BITS) * family.most_curvature,
     )
-    return max(of_losses / family.unit, 2.0**FINE_BITS)
+    # FedDA's means and increments know no scale.
+    of_means = max(family.most_value(LARGEST_MEAN), LARGEST_MEAN) if family.averages else 0.0
+    return max(
+        of_losses / family.unit,
+        2.0**UNIT_BITS * of_means,
+        2.0**FINE_BITS,
+    )
 
 
 def capacity(family: Family, n_sites: int) -> float:

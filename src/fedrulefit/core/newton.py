@@ -46,7 +46,8 @@ NEAR: Final = 0.7
 """A term is active from this share of its penalty on."""
 
 ROUNDING: Final = 2.0**-LOSS_BITS
-"""A rise of the objective by so little may be the rounding of patients' losses."""
+"""A rise of the objective by so little, times the unit of the family's losses, may be the rounding
+of patients' losses."""
 
 RIDGES: Final = (0.0, 1e-9, 1e-6, 1e-4, 1e-2)
 """How much steeper a quadratic is made, as a share of its mean curvature, if it leads too far."""
@@ -173,7 +174,10 @@ class Newton:
         # The first guess needs no data: what is penalised least.
         near = np.full(len(factors), penalty) if start is None else np.abs(start.gradient)
         self._slopes: Floats = near  # by which the active terms were chosen
-        self._active: Ints = self._choose_active(near, self._new)
+        self._jumps = start is None and family.jumps  # first of all the baseline, alone
+        self._active: Ints = (
+            np.arange(layout.n_baseline) if self._jumps else self._choose_active(near, self._new)
+        )
         self._curved: Ints = self._active  # the terms of the Hessian at the point
         self._hessian: Floats = np.zeros((1, 1))
 
@@ -210,7 +214,7 @@ class Newton:
         self._active = query.active
         objectives = self._objectives(sums)
         best = len(STEPS) - 1
-        if objectives[-1] > objectives[0] + ROUNDING:
+        if objectives[-1] > objectives[0] + ROUNDING * self.family.unit:
             best = int(np.argmin(objectives))
         if best < len(STEPS) - 1:
             step = STEPS[max(best, 1)]
@@ -302,6 +306,9 @@ class Newton:
         if self.separated:
             self._old = self._new = point.coef  # no curvature is left to go by
             return
+        if self._jumps:
+            self._jump()
+            return
         here = point.coef[active]
         new = self._confine()
         change = new[active] - here
@@ -309,6 +316,15 @@ class Newton:
         predicted[active] += self._hessian @ change
         self._old, self._new = point.coef, new
         self._slopes = np.abs(predicted)
+        self._active = self._choose_active(self._slopes, new)
+
+    def _jump(self) -> None:
+        """Go from 0 to the best constants; what to look at first is as unknown as before."""
+        point, own = self.point, self.layout.baseline
+        new = point.coef.copy()
+        new[own] = self.family.jump(point.gradient[own], np.diag(self._hessian))
+        self._jumps = False
+        self._old, self._new = point.coef, new
         self._active = self._choose_active(self._slopes, new)
 
     def _solve(self, ridge: float) -> Floats:

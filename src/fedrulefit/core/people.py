@@ -10,17 +10,29 @@ once: as one **with** the outcome where any of the patient's rows in the group h
 outcome holds rows of fewer people than are counted in it: a patient with both kinds of rows
 stands in both cells, and counts in the first alone. Without patients every row is one.
 
+Of outcomes that are more than with or without, counts do not say all (:class:`Sensitive`). A sum
+of numbers over many patients is nearly one patient's number where that one *outweighs* the
+others: lies further from the group's median than all others together, with weights. And a sum
+over an interval of time is of those who were at risk then, who may be fewer than the group.
+
 Oracle: a loop over patients (``tests/unit/core/test_people.py``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats, Ints
 from fedrulefit.core.design import Design
+
+if TYPE_CHECKING:
+    from fedrulefit.core.families import Family
+
+SLACK: Final = 1e-9
+"""A patient outweighs the others by at least this share of all: exactly a half does not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +71,58 @@ class People:
         """Return the patients with the outcome, or without it, whichever are fewer."""
         counted = self.outcome[self.weights > 0]
         return int(min((counted == 1).sum(), (counted == 0).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitive:
+    """What of rows a sum could tell although it is over enough patients.
+
+    Parameters
+    ----------
+    magnitudes : (n_rows, any) float64
+        Numbers in which one patient could outweigh all others.
+    present : (n_rows, any) bool
+        In which parts of the loss a row is at all.
+    """
+
+    magnitudes: Floats
+    present: Bools
+
+    @classmethod
+    def of(cls, family: Family, outcome: Floats) -> Sensitive:
+        """Return it for outcomes of a family."""
+        return cls(family.magnitudes(outcome), family.present(outcome))
+
+    def take(self, rows: Bools | Ints) -> Sensitive:
+        """Return it for some rows."""
+        return Sensitive(self.magnitudes[rows], self.present[rows])
+
+    def fewest(self, place: Ints | None) -> float:
+        """Return the fewest patients in a part; infinite where there are no parts.
+
+        `place` says whose each row is; without it every row is one patient.
+        """
+        counts = [
+            int(part.sum()) if place is None else len(np.unique(place[part]))
+            for part in self.present.T
+        ]
+        return min(counts, default=np.inf)
+
+    def is_one_sided(self, weights: Floats, place: Ints | None) -> bool:
+        """Whether one patient outweighs all others in a number."""
+        return any(outweighs(numbers, weights, place) for numbers in self.magnitudes.T)
+
+
+def outweighs(numbers: Floats, weights: Floats, place: Ints | None = None) -> bool:
+    """Whether one patient lies further from the median than all others together.
+
+    All of shape (n_rows,); `place` says whose each row is.
+    """
+    if not len(numbers):
+        return False
+    gaps = weights * np.abs(numbers - np.median(numbers))
+    each = gaps if place is None else np.bincount(place, gaps)
+    return bool(2 * each.max() > each.sum() * (1 + SLACK))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,3 +196,36 @@ def count_rows_each(patients: Ints | None) -> int:
     if patients is None or not len(patients):
         return 1
     return int(np.unique(patients, return_counts=True)[1].max())
+
+
+def count_present(
+    design: Design, sensitive: Sensitive, counted: Bools, patients: Ints | None = None
+) -> Floats:
+    """Return the fewest patients inside or outside each rule in a part, shape (n_rules,).
+
+    Infinite where there are no parts. Other arguments as of :func:`count_cells`.
+    """
+    fewest = np.full(design.layout.n_rules, np.inf)
+    for part in sensitive.present.T:
+        cells = count_cells(design, np.zeros(len(part)), counted & part, patients)
+        fewest = np.minimum.reduce([fewest, cells.without_inside, cells.without_outside])
+    return fewest
+
+
+def find_one_sided(
+    design: Design, sensitive: Sensitive, weights: Floats, patients: Ints | None = None
+) -> Bools:
+    """Return the rules inside or outside which one patient outweighs all others, (n_rules,).
+
+    Outside, too: totals are known, and so is what is left of them. All rows must count.
+    """
+    found = np.zeros(design.layout.n_rules, dtype=np.bool_)
+    place = None if patients is None else np.unique(patients, return_inverse=True)[1]
+    for numbers in sensitive.magnitudes.T:
+        for rules, block in design.rule_blocks() if len(weights) else ():
+            for k, inside in enumerate(np.ascontiguousarray(block.T), rules.start):
+                found[k] |= any(
+                    outweighs(numbers[side], weights[side], None if place is None else place[side])
+                    for side in (inside, ~inside)
+                )
+    return found

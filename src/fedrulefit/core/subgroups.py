@@ -4,7 +4,7 @@ Paper, figure 3 (subgroups).
 
 In: rules, and patients that were held out. Out: their counts inside each rule, and the sums of
 what the outcome's family tallies; of yes/no outcomes the rates, and how far they differ, with
-95 % intervals (of others: :mod:`fedrulefit.core.families.levels`). Leaves the site: the
+95 % intervals (of others: :mod:`fedrulefit.core.families.sides`). Leaves the site: the
 :class:`SubgroupSums`.
 
 Departure: the paper's rates are of the patients that the rules were learnt from. Rules are
@@ -37,7 +37,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.design import Design
 from fedrulefit.core.families.base import Family
-from fedrulefit.core.families.levels import UNKNOWN, Contrast, MeasuredLevels, Sides
+from fedrulefit.core.families.sides import UNKNOWN, Contrast, MeasuredLevels, Sides
 from fedrulefit.core.fixed import round_units
 from fedrulefit.core.shares import effective_size, newcombe, wilson
 from fedrulefit.core.sums import Packing, Sum, quantity
@@ -99,7 +99,8 @@ def count_inside(design: Design, units: Floats) -> Ints:
 
 def find_sides(sums: SubgroupSums, levels: MeasuredLevels) -> list[Sides]:
     """Return what is known inside and outside each rule."""
-    inside = np.vstack([sums.inside, sums.tallies_inside.reshape(-1, len(sums.inside))])
+    shape = len(sums.whole) - 1, len(sums.inside)  # there may be no rules
+    inside = np.vstack([sums.inside, sums.tallies_inside.reshape(shape)])
     outside = sums.whole[:, None] - inside
     return [
         (levels.find(float(n), own), levels.find(float(rest), others))

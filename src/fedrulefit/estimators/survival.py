@@ -15,7 +15,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from fedrulefit.core.arrays import Bools, Floats
-from fedrulefit.core.families.survival import cumulative_hazard
 from fedrulefit.errors import DataError
 from fedrulefit.estimators.base import RuleFitBase
 from fedrulefit.estimators.concordance import concordance
@@ -31,6 +30,7 @@ from fedrulefit.estimators.places import (
 from fedrulefit.estimators.ranges import upward
 from fedrulefit.estimators.reading import refuse_beside_study, unused_name
 from fedrulefit.estimators.targets import Target, read_numbers, refuse_no_y
+from fedrulefit.model.over_time import find_timeline
 from fedrulefit.study import TimeOutcome
 from fedrulefit.study.outcomes import AnyOutcome
 
@@ -112,16 +112,10 @@ class SurvivalAnalysis(RuleFitBase):
         )
 
     @property
-    def _ends(self) -> Floats:
-        """Where intervals of constant hazard end, from 0 on, shape (K + 1,)."""
-        outcome = _of_time(self.study_.outcome)
-        return np.array([0.0, *outcome.inner_cuts, outcome.horizons[-1]])
-
-    @property
     def unique_times_(self) -> Floats:
         """The times at which arrays of curves tell them, shape (n_times,)."""
         check_is_fitted(self)
-        ends = self._ends
+        ends = find_timeline(self.model_).ends
         shares = np.arange(1, PIECES + 1) / PIECES
         inner = ends[:-1, None] + np.diff(ends)[:, None] * shares
         inner[:, -1] = ends[1:]
@@ -170,12 +164,7 @@ class SurvivalAnalysis(RuleFitBase):
     def _hazards(self, X: Any) -> Floats:
         """Return cumulative hazards at `unique_times_`, shape (n_rows, n_times)."""
         predictor = self._predictor(X)
-        baseline = np.array(self.model_.baseline or (0.0,))
-        ends, one = self._ends, np.zeros(1)
-        times = self.unique_times_.tolist()
-        shares = np.array([cumulative_hazard(one, baseline, ends, time)[0] for time in times])
-        hazards: Floats = np.exp(predictor)[:, None] * shares
-        return hazards
+        return find_timeline(self.model_).hazards(predictor, self.unique_times_)
 
     def score(self, X: Any, y: Any) -> float:
         """Return Harrell's C: how often the patient with the earlier event has the higher risk.

@@ -133,14 +133,13 @@ class Evaluation:
     def metrics_frame(self) -> pd.DataFrame:
         """Return a row for all sites, and for each that can be seen.
 
-        Columns: patients, events, auc with its 95 % interval and the bound of its
-        discretisation, brier, log_loss, slope of the calibration and intercept (calibration in
+        Columns, of a yes/no outcome: patients, events, auc with its 95 % interval and the bound of
+        its discretisation, brier, log_loss, slope of the calibration and intercept (calibration in
         the large, for slope 1) with their 95 % intervals, observed and expected share of the
-        outcome. Where several hospitals were judged, of all sites also within_auc, the mean AUC
-        of patients of one and the same hospital, with within_auc_low and within_auc_high,
-        within_sites and within_cases, the hospitals and patients that it rests on. NaN where a
-        number is not known, of too few patients above all: ``family.judge.tell_unknown`` says
-        why.
+        outcome. Where several hospitals were judged, of all sites also within_auc, the mean AUC of
+        patients of one and the same hospital, with within_auc_low and within_auc_high, within_sites
+        and within_cases, the hospitals and patients that it rests on. NaN where a number is not
+        known, of too few patients above all: ``family.judge.tell_unknown`` says why.
         """
         return frames.metrics_frame(self)
 

@@ -9,7 +9,8 @@ Oracle: the prediction itself (``tests/unit/model/test_model.py``).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -41,6 +42,8 @@ class Explanation:
     Where each level of the outcome has terms of its own, ``level`` is the most likely one: terms
     are its own, and the prediction its probability. ``flags`` say what of the patient the study
     does not foresee. Where they leave no prediction, it is NaN, and there are no contributions.
+    ``horizons`` are the risks by each horizon of a time with several, under the names of their
+    columns (``risk_90``).
     """
 
     baseline: float
@@ -48,6 +51,7 @@ class Explanation:
     linear_predictor: float
     prediction: float
     flags: tuple[str, ...] = ()
+    horizons: Mapping[str, float] = field(default_factory=dict)
     level: str | None = None
 
 
@@ -55,7 +59,7 @@ def explain_rows(model: Model, patients: Patients) -> list[Explanation]:
     """Take predictions apart."""
     rows = term_matrix(model, patients)
     return [
-        Explanation(model.intercept, (), math.nan, math.nan, flags)
+        Explanation(model.intercept, (), math.nan, math.nan, flags, _tell_horizons(model, math.nan))
         if refused
         else _explain(model, row, flags)
         for row, refused, flags in zip(rows, patients.refused, patients.flags, strict=True)
@@ -68,13 +72,14 @@ def _explain(model: Model, row: Floats, flags: tuple[str, ...]) -> Explanation:
     if not family.own_terms:
         total, parts = _add_up(model, row, model.intercept, None)
         (prediction,) = family.link.inverse(np.array([total])).tolist()
-        return Explanation(model.intercept, parts, total, prediction, flags)
+        horizons = _tell_horizons(model, total)
+        return Explanation(model.intercept, parts, total, prediction, flags, horizons)
     starts = (model.intercept + np.array(model.baseline)).tolist()
     found = [_add_up(model, row, *own) for own in zip(starts, family.names, strict=True)]
     (chances,) = family.predict(np.array([[total for total, _ in found]]))
     k = int(chances.argmax())
     total, parts = found[k]
-    return Explanation(starts[k], parts, total, float(chances[k]), flags, family.names[k])
+    return Explanation(starts[k], parts, total, float(chances[k]), flags, {}, family.names[k])
 
 
 def _add_up(
@@ -94,3 +99,10 @@ def _add_up(
     ]
     parts.sort(key=lambda part: -abs(part.contribution))
     return start + sum(part.contribution for part in parts), tuple(parts)
+
+
+def _tell_horizons(model: Model, total: float) -> dict[str, float]:
+    """Return the risk by each horizon of a patient's F."""
+    shifted = np.array([total + horizon.shift for horizon in model.further])
+    risks = model.study.family.link.inverse(shifted).tolist()
+    return {horizon.column: risk for horizon, risk in zip(model.further, risks, strict=True)}

@@ -29,6 +29,7 @@ from fedrulefit.model.display import Shown
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Explanation, explain_rows
 from fedrulefit.model.matrix import list_columns
+from fedrulefit.model.over_time import OverTime
 from fedrulefit.model.saying import Said
 from fedrulefit.model.subgroups import Among
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Model(Shown, Said):
+class Model(Shown, Said, OverTime):
     """A rule ensemble, ready to predict.
 
     Parameters
@@ -137,18 +138,13 @@ class Model(Shown, Said):
         """Return the probabilities that are predicted; see :meth:`predict`.
 
         Of outcomes of several levels, ordered or not, that of each: shape (n_rows, n_levels).
-
-        Raises
-        ------
-        FedRuleFitError
-            Of outcomes of which no probability is predicted.
+        A :class:`FedRuleFitError` of outcomes of which none is predicted.
         """
-        words, names = self.study.family.words, self.study.family.names
-        if not self.study.family.predicts_shares:
-            raise FedRuleFitError(
-                f"this model gives no probability but a {words.prediction}: call 'predict'"
-            )
-        if not names:
+        family = self.study.family
+        if not family.predicts_shares:
+            told = family.words.prediction
+            raise FedRuleFitError(f"this model gives no probability but a {told}: call 'predict'")
+        if not family.names:
             return self.predict(source)
         from fedrulefit.model.prediction import predict_levels
 
@@ -157,9 +153,10 @@ class Model(Shown, Said):
     def predict_frame(self, source: Source | Floats) -> pd.DataFrame:
         """Return every patient's prediction, and what is unusual about the patient.
 
-        Columns: the prediction and F (of a yes/no outcome ``probability`` and ``log_odds``), of an
-        outcome of several levels the probability of each (``probability_`` and its name), and
-        ``flags``, such as "age above the range: counted as 90"; empty where nothing is unusual.
+        Columns: the prediction and F (of a yes/no outcome ``probability`` and ``log_odds``), of a
+        time with several horizons the risk by each (such as ``risk_90``), of an outcome of several
+        levels the probability of each (``probability_`` and its name), and ``flags``, such as
+        "age above the range: counted as 90"; empty where nothing is unusual.
         """
         from fedrulefit.model.prediction import predict_frame
 
@@ -270,10 +267,10 @@ class Model(Shown, Said):
         """Return the terms as a data frame, most important first.
 
         Columns ``rule``, of classes ``level`` (the class for which it counts), ``importance``,
-        ``kind``, ``coefficient``; ``between_sites``, roughly
-        the share of its variance that lies between sites, NaN where that is not told;
-        ``importance_within``, its importance by its spread within sites, as the paper has it;
-        ``stands_for_site``, whether more than half of its variance lies between them;
+        ``kind``, ``coefficient``; ``between_sites``, roughly the share of its variance that lies
+        between sites, NaN where that is not told; ``importance_within``, its importance by its
+        spread within sites, as the paper has it; ``stands_for_site``, whether ``between_sites`` is
+        more than half;
         ``support`` (the share of training patients who satisfy the rule); and last, to show on
         any screen, its effect (of a yes/no outcome ``odds_ratio``).
 
@@ -294,12 +291,17 @@ class Model(Shown, Said):
         by_site: bool = False,
         patients: Among | None = None,
     ) -> pd.DataFrame:
-        """Return the outcome rate inside and outside each rule (paper, fig. 3).
+        """Return the outcome's level inside and outside each rule (paper, fig. 3).
 
         Columns ``rule``, ``among`` (of which patients), ``inside`` and ``outside`` (how many),
         ``rate_inside`` and ``rate_outside``, ``difference`` (inside − outside), and 95 %
         intervals: ``low_inside``, ``high_inside`` and so on (Wilson), ``low_difference`` and
         ``high_difference`` (Newcombe). NaN where too few patients are inside or outside to tell.
+
+        So of a yes/no outcome. Of others the family names the columns: of a number
+        ``mean_inside``, ``mean_outside`` and ``difference``, of a count ``rate_inside``,
+        ``rate_outside`` and ``rate_ratio``, of a time ``risk_inside`` and so on; and only those
+        who were held out tell them.
 
         Parameters
         ----------
@@ -449,8 +451,8 @@ class Model(Shown, Said):
         """Return one SELECT that scores a table in a database.
 
         It gives each row the prediction (of a yes/no outcome ``probability``), NULL for none,
-        and ``flags``, as :meth:`predict_frame` does. It reads the raw columns, text or number,
-        that the model's terms name.
+        the risk by each horizon, and ``flags``, as :meth:`predict_frame` does. It reads the raw
+        columns, text or number, that the model's terms name.
 
         Parameters
         ----------
@@ -480,8 +482,8 @@ class Model(Shown, Said):
 
         One input of shape (n_rows, 1) per covariate: a number as double, NaN where missing;
         others as strings in the study's spelling, empty where missing. Outputs are F and the
-        prediction, of a yes/no outcome ``log_odds`` and ``probability``, NaN for none, and
-        ``flags``: a number per covariate, whose words stand in the graph's metadata.
+        prediction, of a yes/no outcome ``log_odds`` and ``probability``, NaN for none, the risk by
+        each horizon, and ``flags``: a number per covariate; the graph's metadata has their words.
         """
         from fedrulefit.model.export.onnx import build_onnx
 

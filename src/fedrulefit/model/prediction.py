@@ -95,39 +95,35 @@ class Predictions:
         Of an outcome of several levels, the probability of each.
     flags : list of tuple of str
         What is unusual about each patient.
+    horizons : mapping of str to (n_rows,) float64
+        Of a time with several horizons, the risk by each, under the name of its column.
     """
 
     prediction: Floats
     predictor: Floats
     flags: list[tuple[str, ...]]
+    horizons: Mapping[str, Floats] = field(default_factory=dict)
     levels: Mapping[str, Floats] = field(default_factory=dict)
 
     def columns(self, words: Words) -> dict[str, Floats]:
         """Return the numbers under the names that frames and files have for them."""
+        prediction, predictor = words.prediction_column, words.predictor_column
+        own = {f"{prediction}_{name}": numbers for name, numbers in self.levels.items()}
         if self.predictor.ndim == 1:
-            numbers = [self.prediction, *self.levels.values(), self.predictor]
-        else:
-            numbers = [*self.levels.values(), *self.predictor.T]
-        each = self.predictor.ndim > 1
-        predictions, predictors = name_results(words, tuple(self.levels), each=each)
-        return dict(zip((*predictions, *predictors), numbers, strict=True))
+            first = {prediction: self.prediction, predictor: self.predictor}
+            return first | dict(self.horizons) | own
+        each = zip(self.levels, self.predictor.T, strict=True)
+        return own | {f"{predictor}_{name}": numbers for name, numbers in each}
 
 
-def name_results(words: Words, names: Sequence[str], *, each: bool) -> tuple[list[str], list[str]]:
-    """Return the columns of predictions, and those of F.
-
-    Parameters
-    ----------
-    words : Words
-    names : sequence of str
-        The levels of the outcome, if it has several.
-    each : bool
-        Whether each of them has an F of its own.
-    """
-    levels = [f"{words.prediction_column}_{name}" for name in names]
-    if each:
-        return levels, [f"{words.predictor_column}_{name}" for name in names]
-    return [words.prediction_column, *levels], [words.predictor_column]
+def list_results(model: Model) -> tuple[list[str], list[str]]:
+    """Return the columns of a model's predictions, and those of F."""
+    family, words = model.study.family, model.study.family.words
+    levels = [f"{words.prediction_column}_{name}" for name in family.names]
+    if family.own_terms:
+        return levels, [f"{words.predictor_column}_{name}" for name in family.names]
+    horizons = [horizon.column for horizon in model.further]
+    return [words.prediction_column, *horizons, *levels], [words.predictor_column]
 
 
 def read_patients(model: Model, source: Source | Floats) -> Patients:
@@ -155,11 +151,15 @@ def predict_patients(model: Model, source: Source | Floats) -> Predictions:
     patients, family = read_patients(model, source), model.study.family
     predictor = model.linear_predictor(patients.values)
     found = patients.hide(family.predict_one(predictor))
+    tell = family.link.inverse
+    horizons = {
+        horizon.column: patients.hide(tell(predictor + horizon.shift)) for horizon in model.further
+    }
     levels: dict[str, Floats] = {}
     if family.names:
         chances = find_chances(model, predictor).T
         levels = dict(zip(family.names, map(patients.hide, chances), strict=True))
-    return Predictions(found, patients.hide(predictor), patients.flags, levels)
+    return Predictions(found, patients.hide(predictor), patients.flags, horizons, levels)
 
 
 def predict_levels(model: Model, source: Source | Floats) -> Floats:

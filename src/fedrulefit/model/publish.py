@@ -20,7 +20,7 @@ distribution           shares as counts, of the patients; small ones told togeth
 evaluation             merged bins, rounded counts, measures to three decimals
 held-out inside rules  as counts, and never fewer than five in a cell of the table rule × outcome;
                        levels as their family publishes them
-                       (:class:`~fedrulefit.core.families.levels.MeasuredLevels`)
+                       (:class:`~fedrulefit.core.families.sides.MeasuredLevels`)
 validation             each site's measures as counts; a site with too few is only named: no
                        total over sites is told that would tell its own
 =====================  ==================================================================
@@ -51,7 +51,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import Family
-from fedrulefit.core.families.levels import MeasuredLevels, Sides
+from fedrulefit.core.families.sides import MeasuredLevels, Sides
 from fedrulefit.core.grid import RULE_SPREAD
 from fedrulefit.core.rounding import (
     EXACT,

@@ -2,7 +2,7 @@
 
 In: a model. Out: rows for people, and the sentence without which they mislead: whether they are
 of patients that were held out, or of those that the rules were learnt from. The mathematics is
-in :mod:`fedrulefit.core.subgroups` and :mod:`fedrulefit.core.families.levels`. NaN stands for
+in :mod:`fedrulefit.core.subgroups` and :mod:`fedrulefit.core.families.sides`. NaN stands for
 what is not told.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from fedrulefit.core.families.levels import UNKNOWN, Contrast, Levels, MeasuredLevels
+from fedrulefit.core.families.sides import UNKNOWN, Contrast, Levels, MeasuredLevels
 from fedrulefit.core.subgroups import contrast
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model.terms import Counts, RuleTerm, Told, rate_of

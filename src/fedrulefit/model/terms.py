@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedrulefit.core.certificate import Certificate
-from fedrulefit.core.families.levels import Sides
+from fedrulefit.core.families.sides import Sides
 from fedrulefit.core.rules import Rule
 
 TermKey = tuple[Rule | int, str | None]

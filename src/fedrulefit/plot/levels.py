@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from fedrulefit.core.families.levels import PERCENT, Levels
+from fedrulefit.core.families.sides import PERCENT, Levels
 from fedrulefit.model import Model
 from fedrulefit.model.subgroups import Among, choose_patients, tells_levels
 from fedrulefit.plot.drawing import (

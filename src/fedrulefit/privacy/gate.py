@@ -9,6 +9,11 @@ and k without the outcome inside. Of two rules of which one implies the other
 if the patients between them are fewer than k, but not 0: who knew both counts
 would know theirs.
 
+Of outcomes that are more than with or without, sums tell more than counts. So a rule is kept
+back, too, if inside or outside it one patient outweighs all others (a number far from the
+median), or fewer than k patients are in a part of the loss (at risk in an interval of time):
+:class:`~fedrulefit.core.people.Sensitive`.
+
 Counts are of patients, not of their weights; a patient of weight 0 is none. A patient with several
 rows counts once in each of these groups of rows: as one with the outcome if any of the rows there
 has it (:mod:`fedrulefit.core.people`). Oracle: brute force over pairs
@@ -24,9 +29,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Codes, Floats, Ints
-from fedrulefit.core.design import build_design
+from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.people import count_cells, count_rows_each
+from fedrulefit.core.people import (
+    Sensitive,
+    count_cells,
+    count_present,
+    count_rows_each,
+    find_one_sided,
+)
 from fedrulefit.core.rules import Rule, complement
 
 
@@ -38,6 +49,7 @@ class Gated:
     too_few: int = 0
     too_near: int = 0
     too_many: int = 0
+    one_sided: int = 0
 
 
 def gate_rules(
@@ -50,6 +62,7 @@ def gate_rules(
     max_rules_sent: int,
     weights: Floats | None = None,
     patients: Ints | None = None,
+    sensitive: Sensitive | None = None,
 ) -> Gated:
     """Return the rules that may leave.
 
@@ -69,8 +82,10 @@ def gate_rules(
         Rows of weight 0 are not counted; all are, if not given.
     patients : (n_rows,) int64, optional
         Whose each row is; without it every row is one patient.
+    sensitive : Sensitive, optional
+        What of these rows a sum could tell although it is over enough patients.
     """
-    rows = _Rows.of(codes, outcome, weights, patients)
+    rows = _Rows.of(codes, outcome, weights, patients, sensitive)
     distinct = sorted(set(rules), key=_canonical)
     counted = distinct
     inside: Ints = np.zeros(len(distinct), dtype=np.int64)
@@ -79,12 +94,16 @@ def gate_rules(
         kept = np.flatnonzero(smallest >= min_count)
         distinct, inside = [distinct[k] for k in kept], inside[kept]
     too_few = len(counted) - len(distinct)
+    if min_count > 0 and distinct:
+        even = np.flatnonzero(~rows.find_one_sided(distinct))
+        distinct, inside = [distinct[k] for k in even], inside[even]
+    one_sided = len(counted) - too_few - len(distinct)
     near = _too_near(distinct, inside, rows, grid, min_count) if min_count > 1 else set()
     passed = [rule for k, rule in enumerate(distinct) if k not in near]
     sent = passed
     if len(passed) > max_rules_sent:
         sent = sorted(sorted(passed, key=_by_hash)[:max_rules_sent], key=_canonical)
-    return Gated(tuple(sent), too_few, len(near), len(passed) - len(sent))
+    return Gated(tuple(sent), too_few, len(near), len(passed) - len(sent), one_sided)
 
 
 def have_enough(
@@ -95,12 +114,18 @@ def have_enough(
     *,
     min_count: int,
     patients: Ints | None = None,
+    sensitive: Sensitive | None = None,
 ) -> Bools:
     """Return which rules have enough patients here, shape (n_rules,): the site's votes.
 
     Of nested rules that are near in number all may have: that is for the rules that leave.
     """
-    return _Rows.of(codes, outcome, weights, patients).count(rules)[1] >= min_count
+    rows = _Rows.of(codes, outcome, weights, patients, sensitive)
+    enough: Bools = rows.count(rules)[1] >= min_count
+    if min_count > 0 and enough.any():
+        candidates = [rule for rule, passes in zip(rules, enough.tolist(), strict=True) if passes]
+        enough[enough] = ~rows.find_one_sided(candidates)
+    return enough
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,27 +137,53 @@ class _Rows:
 
     codes: Codes
     outcome: Floats
+    weights: Floats
     patients: Ints | None
+    sensitive: Sensitive | None
 
     @classmethod
     def of(
-        cls, codes: Codes, outcome: Floats, weights: Floats | None, patients: Ints | None
+        cls,
+        codes: Codes,
+        outcome: Floats,
+        weights: Floats | None,
+        patients: Ints | None,
+        sensitive: Sensitive | None,
     ) -> _Rows:
         if weights is None:
-            return cls(codes, outcome, patients)
+            return cls(codes, outcome, np.ones(len(codes)), patients, sensitive)
         kept = weights > 0
-        return cls(codes[kept], outcome[kept], None if patients is None else patients[kept])
+        return cls(
+            codes[kept],
+            outcome[kept],
+            weights[kept],
+            None if patients is None else patients[kept],
+            None if sensitive is None else sensitive.take(kept),
+        )
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def count(self, rules: Sequence[Rule]) -> tuple[Ints, Ints]:
         """Rows inside each rule, and patients in the smallest group that k is asked of."""
-        design = build_design(self.codes, rules, np.empty((len(self), 0)))
+        design = self._build(rules)
         every = np.ones(len(self))
         inside = np.rint(design.transpose_dot(every)[design.layout.rules]).astype(np.int64)
         cells = count_cells(design, self.outcome, every > 0, self.patients)
-        return inside, cells.smallest_inside
+        smallest = cells.smallest_inside
+        if self.sensitive is not None:
+            present = count_present(design, self.sensitive, every > 0, self.patients)
+            smallest = np.minimum(smallest, present).astype(np.int64)
+        return inside, smallest
+
+    def find_one_sided(self, rules: Sequence[Rule]) -> Bools:
+        """Inside or outside which rules one patient outweighs all others."""
+        if self.sensitive is None:
+            return np.zeros(len(rules), dtype=np.bool_)
+        return find_one_sided(self._build(rules), self.sensitive, self.weights, self.patients)
+
+    def _build(self, rules: Sequence[Rule]) -> Design:
+        return build_design(self.codes, rules, np.empty((len(self), 0)))
 
     def has_few_between(self, small: Rule, large: Rule, min_count: int) -> bool:
         """Whether few patients have rows of `large` that are not of `small`, which implies it."""

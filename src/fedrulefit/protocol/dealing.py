@@ -3,7 +3,9 @@
 In: the site's patients. Out: folds, and who is held out; neither leaves the site. The sums
 without a fold, taken from those of all, are the fold's own: so at every site each fold has at
 least k patients with and k without the outcome, or none has anybody. All rows of a patient go
-together: a patient is dealt once, as one with the outcome if any of the rows has it.
+together: a patient is dealt once, as one with the outcome if any of the rows has it. Nor is
+anybody dealt where one patient would outweigh all others of a group, or where fewer than k of it
+are in a part of the loss (:class:`~fedrulefit.core.people.Sensitive`).
 
 Between hospitals a secret of the site deals, which no coordinator knows. What is dealt then
 depends on the patients, in whatever order the file has them, and on the number that the study
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -22,7 +25,7 @@ import msgpack
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats, Ints
-from fedrulefit.core.people import People
+from fedrulefit.core.people import People, Sensitive
 from fedrulefit.protocol.tables import mark_patients
 from fedrulefit.study import Study
 from fedrulefit.table.patients import Table
@@ -69,7 +72,9 @@ class Dealer:
         held = np.zeros(people.n_people, dtype=np.bool_)
         outcome, weights = people.outcome[order], people.weights[order]
         held[order] = hold_out(outcome, weights, share, rng, least=self.least)
-        return held[people.place]
+        dealt = held[people.place]
+        groups = (dealt, ~dealt) if dealt.any() else ()
+        return dealt if self._are_fit(table, people, groups) else np.zeros_like(dealt)
 
     def deal_folds(self, table: Table) -> Ints:
         """Deal patients into folds, shape (n_rows,)."""
@@ -78,7 +83,23 @@ class Dealer:
         folds = np.empty(people.n_people, dtype=np.int64)
         outcome, weights = people.outcome[order], people.weights[order]
         folds[order] = deal_folds(outcome, weights, n_folds, rng, least=self.least)
-        return folds[people.place]
+        dealt = folds[people.place]
+        groups = [side for fold in range(n_folds) for side in (dealt == fold, dealt != fold)]
+        if not self._are_fit(table, people, groups if (dealt != NEVER).any() else ()):
+            return np.full(len(dealt), NEVER, dtype=np.int64)
+        return dealt
+
+    def _are_fit(self, table: Table, people: People, groups: Iterable[Bools]) -> bool:
+        """Whether sums over these groups of rows hide every patient in them."""
+        if self.least <= 0 or table.outcome is None:
+            return True
+        sensitive = Sensitive.of(self.study.family, table.outcome)
+        for group in groups:
+            rows = group & (table.weights > 0)
+            own, place = sensitive.take(rows), people.place[rows]
+            if own.fewest(place) < self.least or own.is_one_sided(table.weights[rows], place):
+                return False
+        return True
 
     def _shuffle(
         self, table: Table, purpose: Purpose, number: float

@@ -16,6 +16,7 @@ from fedrulefit.core.class_design import AnyDesign, ClassDesign
 from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.fixed import round_units
 from fedrulefit.core.grid import encode, linear_values
+from fedrulefit.core.people import Sensitive
 from fedrulefit.core.predictor import evaluate_terms, predict
 from fedrulefit.core.subgroups import count_inside, sum_subgroups
 from fedrulefit.core.sums import Sum
@@ -91,6 +92,11 @@ class Patients:
         return events_of(self.learnt)
 
     @property
+    def sensitive(self) -> Sensitive:
+        """What of their outcomes a sum could tell although it is over enough patients."""
+        return Sensitive.of(self.public.family, self.outcome)
+
+    @property
     def told_events(self) -> Floats:
         """The events that are told; none where the outcome has none, (n_learnt,)."""
         return self._told(self.learnt)
@@ -125,10 +131,16 @@ class Patients:
         return counted.n_rows / max(counted.n_patients, 1)
 
     def has_enough(self, table: Table) -> bool:
-        """Whether there are k patients with and k without the outcome, who count as k."""
+        """Whether there are k patients with and k without the outcome, who count as k.
+
+        And none who outweighs all others.
+        """
         if table.weights.sum() < self.fewest * self.public.study.most_weight:
             return False
-        return table.people.fewest() >= self.fewest
+        people, counted = table.people, table.weights > 0
+        sensitive = Sensitive.of(self.public.family, outcome_of(table)).take(counted)
+        alone = sensitive.is_one_sided(table.weights[counted], people.place[counted])
+        return people.fewest() >= self.fewest and not alone
 
     def count_scores(self, terms: Ints, coef: Floats) -> Sum:
         """Return what judges a model, summed over the patients that were held out."""

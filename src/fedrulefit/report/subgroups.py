@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedrulefit.core.families.levels import Levels
+from fedrulefit.core.families.sides import Levels
 from fedrulefit.model import Model
 from fedrulefit.model.subgroups import (
     NAMES,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from fedrulefit.core.families.levels import MeasuredLevels
+from fedrulefit.core.families.sides import MeasuredLevels
 from fedrulefit.model import Model
 from fedrulefit.model.subgroups import NAMES, choose_patients
 from fedrulefit.model.wording import name_rows

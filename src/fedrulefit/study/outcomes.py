@@ -30,6 +30,7 @@ from fedrulefit.core.families import make_family
 from fedrulefit.study.fields import Frozen
 from fedrulefit.study.intervals import increases, place_cuts
 from fedrulefit.study.levels import Level, level_key
+from fedrulefit.study.sizes import MOST_COUNT, check_range, check_size
 
 if TYPE_CHECKING:
     from fedrulefit.core.families import Family
@@ -83,6 +84,11 @@ class _Outcome(Frozen):
     def averages(self) -> bool:
         """Whether the paper's solver can learn it: a patient's slope has a bound of its own."""
         return False
+
+    @property
+    def counts_events(self) -> bool:
+        """Whether patients have it or have not, and are told so as counts."""
+        return True
 
     @property
     def title(self) -> str:
@@ -186,8 +192,7 @@ class NumberOutcome(_Outcome):
     @model_validator(mode="after")
     def _check(self) -> Self:
         low, high = self.range
-        if not low < high:
-            raise ValueError("'range' must be [lowest, highest] with lowest < highest")
+        check_range(low, high, self.outlier)
         if self.step is not None and self.step > high - low:
             raise ValueError("'step' must not be larger than the range")
         return self
@@ -196,6 +201,11 @@ class NumberOutcome(_Outcome):
     def numeric(self) -> tuple[str, ...]:
         """The column itself."""
         return (self.column,)
+
+    @property
+    def counts_events(self) -> bool:
+        """Nobody is with or without a number."""
+        return False
 
     @property
     def averages(self) -> bool:
@@ -229,6 +239,7 @@ class CountOutcome(_Outcome):
     column: str = Field(min_length=1, description="Column of the counts: whole numbers from 0.")
     most: int = Field(
         ge=1,
+        le=MOST_COUNT,
         description="Largest count of a row, **public**. Larger ones count as this.",
     )
     exposure: str | None = Field(
@@ -255,7 +266,14 @@ class CountOutcome(_Outcome):
             raise ValueError("'exposure' needs 'max_exposure': its largest value, public")
         if self.exposure is None and self.max_exposure is not None:
             raise ValueError("'max_exposure' is the bound of 'exposure', which is not given")
+        check_size("'max_exposure'", self.max_exposure or 1.0)
+        check_size("'per'", self.per)
         return self
+
+    @property
+    def counts_events(self) -> bool:
+        """Patients have several events, or none."""
+        return False
 
     @property
     def columns(self) -> dict[str, str]:
@@ -339,6 +357,7 @@ class TimeOutcome(_Outcome):
         *others, last = self.horizons
         if self.horizons[0] <= 0 or not increases(self.horizons):
             raise ValueError("'horizons' must increase, and be above 0")
+        check_size("the last of 'horizons'", last)
         if self.cuts is None:
             if self.intervals < len(self.horizons):
                 raise ValueError("'intervals' must be at least as many as 'horizons'")

@@ -115,6 +115,11 @@ class Study(Frozen):
                 f"the paper's solver, Federated Dual Averaging, cannot learn an outcome of the "
                 f'kind {self.outcome.kind!r}, whose slopes have no bound: choose solver = "exact"'
             )
+        if self.settings.per_site and not (self.outcome.counts_events or self.settings.holdout):
+            raise ValueError(
+                f"of an outcome of the kind {self.outcome.kind!r} a site tells how well it is "
+                "predicted, and no counts: per_site = true needs holdout above 0"
+            )
         return self
 
     @cached_property

@@ -213,6 +213,26 @@ class EngineSuite:
             sent = [r for r in ledger.releases if r.message == "ResultsReply"]
             assert {r.sum_of for r in sent} == {None}
 
+    @pytest.mark.parametrize("outcome", [kind for kind in OUTCOMES if kind != "yes/no"])
+    def test_so_are_those_of_every_outcome(self, engine: Engine, outcome: str) -> None:
+        """Of outcomes without events a site tells how well it is predicted, and no counts."""
+        study = make_study(outcome, **SOLVERS["exact"], epsilon=1.0, holdout=0.3, per_site=True)
+        tables = make_tables(study, sizes=(200, 150, 150))
+        model, ledgers = fit(engine, study, tables, noise_seed=3)
+        alone, _ = fit(EMBEDDED, study, tables, n_threads=2, noise_seed=3)
+        assert model_bytes(model) == model_bytes(alone)
+        assert model.evaluation is not None
+        assert list(model.evaluation.sites) == list(model.provenance.sites)
+        for measures in model.evaluation.sites.values():
+            assert 45 <= measures.patients <= 60
+        counts_events = study.family.counts_events
+        assert bool(model.provenance.by_site) == counts_events
+        for ledger in ledgers.values():
+            sent = [r for r in ledger.releases if r.message == "ResultsReply"]
+            told = {r.quantity for r in sent if r.shape not in ((), (0,))}
+            assert ("totals" in told) == counts_events
+            assert "measures" in told
+
     def test_the_model_learns(self, engine: Engine) -> None:
         study: Any = make_study(rounds=30)
         tables = make_tables(study)

@@ -75,7 +75,7 @@ def study_facts(outcome: str = "yes/no", **settings: Any) -> dict[str, Any]:
     """Return the facts of a study with every kind of covariate, and one of :data:`OUTCOMES`."""
     return {
         "name": "sepsis",
-        "outcome": OUTCOMES[outcome],
+        "outcome": {**OUTCOMES[outcome]},
         "covariates": {
             "age": {"kind": "number", "range": [18, 100], "unit": "years"},
             "lactate": {"kind": "number", "range": [0.1, 25], "spacing": "log", "unit": "mmol/l"},

@@ -58,10 +58,15 @@ def test_the_onnx_operator_is_the_inverse(family: Family) -> None:
     np.testing.assert_allclose(found, family.link.inverse(F), rtol=1e-9, atol=1e-15)
 
 
+MAY_BE_EMPTY = ("effect_sign", "effect_short")
+"""A difference has no sign of its own before it, and no short name."""
+
+
 @every_family
 def test_every_phrase_is_there(family: Family) -> None:
-    assert all(text for name, text in vars(family.words).items() if name != "effect_sign")
-    assert len(dataclasses.fields(family.words)) == len(vars(family.words))
+    needed = [f.name for f in dataclasses.fields(family.words) if f.default is dataclasses.MISSING]
+    assert len(needed) > 20
+    assert all(getattr(family.words, name) for name in needed if name not in MAY_BE_EMPTY)
 
 
 @every_family

@@ -7,10 +7,19 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles import YES_NO
 
 from fedrulefit.core import design as design_module
 from fedrulefit.core.design import Design, intercept
-from fedrulefit.core.people import People, count_cells, count_rows_each
+from fedrulefit.core.people import (
+    People,
+    Sensitive,
+    count_cells,
+    count_present,
+    count_rows_each,
+    find_one_sided,
+    outweighs,
+)
 
 
 def naive_cells(satisfied: Any, outcome: Any, counted: Any, patients: Any) -> list[list[int]]:
@@ -98,3 +107,65 @@ def test_most_rows_of_one_patient() -> None:
     assert count_rows_each(None) == 1
     assert count_rows_each(np.empty(0, np.int64)) == 1
     assert count_rows_each(np.array([4, 9, 4, 4, 9])) == 3
+
+
+# --- outcomes that are more than with or without ------------------------------------------------
+
+
+def naive_outweighs(numbers: Any, weights: Any, whose: Any) -> bool:
+    middle = np.median(numbers) if len(numbers) else 0.0
+    each: dict[int, float] = {}
+    for number, weight, who in zip(numbers, weights, whose, strict=True):
+        each[who] = each.get(who, 0.0) + weight * abs(number - middle)
+    gaps = sorted(each.values())
+    return bool(gaps) and gaps[-1] > sum(gaps[:-1]) * (1 + 1e-6)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.booleans())
+def test_rules_of_which_one_patient_outweighs_the_rest_are_those_of_the_loop(
+    seed: int, n_rows: int, several: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    hits = rng.random((n_rows, 7)) < rng.uniform(0.05, 0.95, 7)
+    design = make_design(hits)
+    numbers = rng.standard_t(1.2, (n_rows, 2))
+    present = rng.random((n_rows, 3)) < 0.6
+    weights = rng.uniform(0.5, 2.0, n_rows)
+    whose = rng.integers(0, n_rows, n_rows) if several else np.arange(n_rows)
+    own = Sensitive(numbers, present)
+    patients = whose if several else None
+    found = find_one_sided(design, own, weights, patients)
+    fewest = count_present(design, own, np.ones(n_rows, dtype=np.bool_), patients)
+    for k, inside in enumerate(hits.T):
+        sides = [side for side in (inside, ~inside) if side.any()]
+        expected = [
+            naive_outweighs(column[side], weights[side], whose[side])
+            for side in sides
+            for column in numbers.T
+        ]
+        assert found[k] == any(expected)
+        assert fewest[k] == min(
+            len(set(whose[side & part])) for side in (inside, ~inside) for part in present.T
+        )
+    assert own.fewest(patients) == min(len(set(whose[part])) for part in present.T)
+    assert own.is_one_sided(weights, patients) == any(
+        naive_outweighs(column, weights, whose) for column in numbers.T
+    )
+
+
+def test_exactly_a_half_does_not_outweigh_and_units_do_not_matter() -> None:
+    for unit in (1.0, 1e-9, 365.25, 1 / 3):
+        visits = unit * np.array([0.0, 0, 0, 0, 0, 1, 2, 3])
+        assert not outweighs(visits, np.ones(8))
+        assert outweighs(visits + unit * np.eye(8)[7] * 0.001, np.ones(8))
+    assert not outweighs(np.zeros(5), np.ones(5)), "all the same: nobody lies apart"
+    assert not outweighs(np.empty(0), np.empty(0))
+    # Two rows of one patient count as one.
+    assert outweighs(np.array([0.0, 0, 0, 0, 0, 3, 2, 1]), np.ones(8), np.array([*range(6), 5, 5]))
+
+
+def test_outcomes_without_parts_or_numbers_ask_for_nothing() -> None:
+    own = Sensitive.of(YES_NO, np.array([0.0, 1.0]))
+    assert own.fewest(None) == np.inf
+    assert not own.is_one_sided(np.ones(2), None)

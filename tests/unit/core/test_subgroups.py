@@ -11,7 +11,7 @@ import pytest
 from tests.oracles import YES_NO
 
 from fedrulefit.core.design import build_design
-from fedrulefit.core.families.levels import UNKNOWN
+from fedrulefit.core.families.sides import UNKNOWN
 from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.core.shares import newcombe, wilson
 from fedrulefit.core.subgroups import SubgroupSums, contrast, sum_subgroups

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize, minimize_scalar
 from statsmodels.duration.hazard_regression import PHReg
 
-from fedrulefit.core.families.survival import cumulative_hazard, join_baseline, risk
+from fedrulefit.core.families.survival import follow_baseline, join_baseline
 from fedrulefit.core.families.time import CLOGLOG, FEWEST_EVENTS, MOST_PACE, PACE, Time
 from fedrulefit.core.families.time_at_risk import SHORTEST, STEP, at_risk, check_ends
 from fedrulefit.model.export.dialects import find_dialect
@@ -293,9 +293,9 @@ def test_coefficients_are_those_of_cox() -> None:
     np.testing.assert_allclose(found.x[5:], beta, atol=0.1)
     # The risk of the baseline: a constant hazard of 0.25 a year.
     intercept, baseline = join_baseline(found.x[:5])
-    for horizon in (0.25, 1.0, 2.5, 5.0):
-        ours = risk(np.array([intercept]), baseline, family.ends, horizon)[0]
-        assert ours == pytest.approx(1 - math.exp(-0.25 * horizon), abs=0.03)
+    times = np.array([0.25, 1.0, 2.5, 5.0])
+    ours = family.timeline(baseline.tolist()).survival(np.array([intercept]), times)[0]
+    np.testing.assert_allclose(ours, np.exp(-0.25 * times), atol=0.03)
 
 
 def test_the_model_gives_risks_at_any_horizon() -> None:
@@ -304,16 +304,40 @@ def test_the_model_gives_risks_at_any_horizon() -> None:
     assert intercept == pytest.approx(0.0)
     np.testing.assert_allclose(np.exp(baseline), [0.1, 0.2, 0.4, 0.3])
     predictor = intercept + np.array([0.0, math.log(2)])
-    for horizon, hazard in ((0.0, 0.0), (45.0, 0.05), (180.0, 0.3), (365.0, 0.7), (730.0, 1.0)):
-        found = cumulative_hazard(predictor, baseline, FAMILY.ends, horizon)
+    timeline = FAMILY.timeline(baseline.tolist())
+    for time, hazard in ((0.0, 0.0), (45.0, 0.05), (180.0, 0.3), (365.0, 0.7), (730.0, 1.0)):
+        found = timeline.hazards(predictor, np.array([time]))[:, 0]
         np.testing.assert_allclose(found, [hazard, 2 * hazard], atol=1e-12)
-        told = risk(predictor, baseline, FAMILY.ends, horizon)
-        np.testing.assert_allclose(told, 1 - np.exp(-found), atol=1e-12)
-    np.testing.assert_allclose(
-        risk(predictor, baseline, FAMILY.ends, 730.0), FAMILY.link.inverse(predictor)
-    )
-    with pytest.raises(ValueError, match="last horizon"):
-        cumulative_hazard(predictor, baseline, FAMILY.ends, 731.0)
+        alive = timeline.survival(predictor, np.array([time]))[:, 0]
+        np.testing.assert_allclose(alive, np.exp(-found), atol=1e-12)
+    for horizon in timeline.horizons:
+        risk = FAMILY.link.inverse(predictor + horizon.shift)
+        alive = timeline.survival(predictor, np.array([horizon.time]))[:, 0]
+        np.testing.assert_allclose(risk, 1 - alive, atol=1e-12)
+    assert timeline.horizons[-1].shift == 0
+    for outside in (-1.0, 731.0, math.nan):
+        with pytest.raises(ValueError, match="last horizon, 730 days"):
+            timeline.share(np.array([outside]))
+
+
+def test_a_rounded_baseline_still_ends_at_the_prediction() -> None:
+    """Published baselines are rounded one by one: the risk by the last horizon was another one
+    than the model's prediction."""
+    _, exact = join_baseline(np.log([0.11, 0.23, 0.37, 0.31]))
+    rounded = np.round(exact, 1).tolist()
+    assert np.exp(rounded).sum() != pytest.approx(1, abs=1e-3)
+    timeline, predictor = FAMILY.timeline(rounded), np.array([-1.0, 0.3])
+    alive = timeline.survival(predictor, np.array([730.0]))[:, 0]
+    np.testing.assert_array_equal(1 - alive, 1 - np.exp(-np.exp(predictor)))
+    assert timeline.horizons[-1].shift == 0
+
+
+def test_names_of_horizons_can_stand_in_a_query() -> None:
+    ends = np.array([0.0, 0.5, 1.0, 1e6 + 1, 1e6 + 2])
+    told = follow_baseline((), ends[[0, -1]], ends[1:].tolist(), "years", "risk").horizons
+    names = [horizon.column for horizon in told]
+    assert names == ["risk_0_5", "risk_1", "risk_1000001", "risk_1000002"]
+    assert told[0].by == "0.5 years"
 
 
 # --- link and words ---------------------------------------------------------------------------
@@ -358,8 +382,7 @@ def test_onnx_is_the_inverse() -> None:
     np.testing.assert_allclose(found, CLOGLOG.inverse(F), rtol=1e-9, atol=1e-300)
 
 
-def test_every_phrase_is_there() -> None:
-    assert all(vars(FAMILY.words).values())
+def test_the_horizon_is_told() -> None:
     assert "730 days" in FAMILY.words.output
 
 

@@ -43,9 +43,11 @@ POLICY = killable.policy_of({"dropouts": "wait"})
 LEADER_PHASES = ("asking", "unkept", "kept")
 
 
-def study_of(solver: str, **settings: Any) -> Any:
+def study_of(solver: str, outcome: str = "yes/no", **settings: Any) -> Any:
     small = {"n_trees": 5, "rounds": 3, "epsilon": 1.0, "spreads": "exact"}
-    return make_study(**{**small, **SOLVERS[solver], "holdout": 0.2, "per_site": True, **settings})
+    return make_study(
+        outcome, **{**small, **SOLVERS[solver], "holdout": 0.2, "per_site": True, **settings}
+    )
 
 
 def kinds_of(solver: str, dropouts: str = "wait") -> tuple[str, ...]:
@@ -105,13 +107,20 @@ def journaled(folder: Path) -> dict[int, dict[str, bytes]]:
 
 
 @pytest.mark.parametrize(
-    ("solver", "dropouts"), [("fedda", "wait"), ("exact", "wait"), ("fedda", "continue")]
+    ("solver", "dropouts", "outcome"),
+    [
+        ("fedda", "wait", "yes/no"),
+        ("exact", "wait", "yes/no"),
+        ("fedda", "continue", "yes/no"),
+        ("exact", "wait", "time"),  # a baseline for each interval
+        ("exact", "wait", "number"),  # no events to count
+    ],
 )
 def test_every_process_is_killed_at_every_message(
-    solver: str, dropouts: str, tmp_path: Path
+    solver: str, dropouts: str, outcome: str, tmp_path: Path
 ) -> None:
     """With seeded noise the model is that of an undisturbed run."""
-    study = study_of(solver)
+    study = study_of(solver, outcome)
     tables = make_tables(study, sizes=(50, 45, 40))
     kinds = kinds_of(solver, dropouts)
     plan = full_plan(kinds)

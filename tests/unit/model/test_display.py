@@ -19,6 +19,7 @@ from fedrulefit.model.terms import LinearTerm, RuleTerm
 from fedrulefit.numerals import format_effect
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
+from tests.oracles import YES_NO
 from tests.reports import evaluated_model
 from tests.samples import fit_model, make_frame, make_study, study_facts
 
@@ -133,8 +134,8 @@ def test_all_are_shown_where_all_count_for_little(model: Model) -> None:
         model, terms=tuple(replace(t, coefficient=1e-4, importance=1e-4) for t in model.terms)
     )
     assert "when rounded" not in faint._repr_html_()
-    assert list(fold_little([1.001, 0.999])) == [False, False]
-    assert list(fold_little([1.001, 2.0])) == [True, False]
+    assert list(fold_little(YES_NO, [1.001, 0.999])) == [False, False]
+    assert list(fold_little(YES_NO, [1.001, 2.0])) == [True, False]
 
 
 def test_many_terms_and_none(model: Model) -> None:

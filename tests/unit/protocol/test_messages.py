@@ -25,15 +25,17 @@ from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.public import Public
 from fedrulefit.protocol.site.work import Known, Work
 from fedrulefit.protocol.wire import from_bytes, question_digest, to_bytes
-from fedrulefit.study import Settings
+from fedrulefit.testing.samples import OUTCOMES
 from tests.examples import EXAMPLES
 from tests.samples import SOLVERS, make_sites, make_study, make_tables, record
 
 EVERYTHING: dict[str, Any] = {"spreads": "exact", "holdout": 0.3, "per_site": True}
+KINDS_OF_OUTCOME = [kind for kind in OUTCOMES if kind != "yes/no"]
 STUDIES = {
     "fedda": make_study(rounds=2, **EVERYTHING),
     "cv": make_study(**{**SOLVERS["cv"], **EVERYTHING}),
     "plain": make_study(**SOLVERS["exact"]),
+    **{kind: make_study(kind, **{**SOLVERS["exact"], **EVERYTHING}) for kind in KINDS_OF_OUTCOME},
 }
 
 
@@ -106,14 +108,12 @@ def test_questions_are_listed_as_they_come() -> None:
 
 # --- what a request says of itself --------------------------------------------------------------
 
-SETTINGS: list[Settings] = [study.settings for study in STUDIES.values()]
-
 
 @pytest.mark.parametrize("kind", m.REQUESTS)
 def test_what_is_told_of_patients_has_a_kind_and_words(kind: type[m.Request]) -> None:
     """And what tells nothing has neither."""
-    for settings in SETTINGS:
-        assert bool(kind.tells(settings)) == (kind.release is not None)
+    for study in STUDIES.values():
+        assert bool(kind.tells(study)) == (kind.release is not None)
     assert kind.release is None or kind.release in KINDS
     if issubclass(kind, m.SumRequest):
         assert kind.release is not None, "a sum is over patients"
@@ -121,7 +121,7 @@ def test_what_is_told_of_patients_has_a_kind_and_words(kind: type[m.Request]) ->
 
 def test_every_question_is_asked_in_some_study_and_every_kind_by_some_question() -> None:
     for kind in m.REQUESTS:
-        assert any(kind.asked_in(settings) for settings in SETTINGS)
+        assert any(kind.asked_in(study.settings) for study in STUDIES.values())
     assert {kind.release for kind in m.REQUESTS} - {None} == {*KINDS} - {"exact-histograms"}
 
 
@@ -167,13 +167,13 @@ def test_the_sums_that_a_question_declares_are_those_of_its_answer() -> None:
     for request, publics in sums_asked():
         for packing in request.packings(publics["north"]):
             found.setdefault(type(request), set()).add(packing.of)
-    judges = {
+    others = {
         declared
         for kind, family in FAMILIES.items()
-        if kind != "yes/no"  # what is asked here
+        if kind not in {study.outcome.kind for study in STUDIES.values()}  # all that is asked
         for declared in (family.judge_type.sums, family.judge_type.within_sums)
     }
-    assert found == {kind: {*kind.sums} - judges for kind in m.SUM_REQUESTS}
+    assert found == {kind: {*kind.sums} - others for kind in m.SUM_REQUESTS}
 
 
 @pytest.mark.parametrize("kind", m.SUM_REQUESTS)

@@ -15,8 +15,8 @@ from matplotlib.text import Text
 from fedrulefit import plot
 from fedrulefit.core import families
 from fedrulefit.core.families import Words, YesNo
-from fedrulefit.core.families.level_shares import ShareLevels
-from fedrulefit.core.families.levels import LevelWords
+from fedrulefit.core.families.side_shares import ShareLevels
+from fedrulefit.core.families.sides import LevelWords
 from fedrulefit.model import Model
 from fedrulefit.model.publish import tell_changes
 from fedrulefit.report import render_report
@@ -90,7 +90,7 @@ def test_frames_exports_and_figures_are_named_by_the_family() -> None:
     assert "«effect_column»" in model.rules_frame()
     assert "«predictor_column»" in model.partial_dependence("age")
     heading, *query = model.to_sql("duckdb", linear_predictor=True).splitlines()
-    assert heading == "-- sepsis: «prediction» of died"
+    assert heading == "-- sepsis: «prediction» of died«by»"
     assert query[-4].endswith(" AS «prediction_column»,")
     assert [part.strip() for part in query[-3:-1]] == ["«predictor_column»,", "flags"]
     assert [o.name for o in model.to_onnx().graph.output] == [

@@ -26,6 +26,8 @@ mathematics                      here                        shape
 :math:`E[y] = g^{-1}(F)`         :attr:`Family.link`         (n_rows,)
 what is counted as an event      :meth:`Family.events`       (n_rows,)
 what is added up inside rules    :meth:`Family.tallies`      (n_rows, n_tallies)
+what one could outweigh all in   :meth:`Family.magnitudes`   (n_rows, any)
+in which parts a patient is      :meth:`Family.present`      (n_rows, any)
 ===============================  ==========================  ===========
 
 Oracles: numerical differentiation, the definition of the conjugate, and scikit-learn
@@ -40,10 +42,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from fedrulefit.core.arrays import Floats
+import numpy as np
+
+from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.judge import Judge
-from fedrulefit.core.families.levels import PERCENT, Levels
 from fedrulefit.core.families.recipes import Language
+from fedrulefit.core.families.sides import PERCENT, Levels
+from fedrulefit.core.families.survival import Timeline
+from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 from fedrulefit.numerals import format_effect, format_number, is_little
 
@@ -173,6 +179,9 @@ class Family(ABC):
     link: Link
     words: Words
 
+    tells: Tells = Tells()
+    """What sums tell of patients with such an outcome."""
+
     judge: Judge[Any, Any]
     """How predictions are judged on patients that a model was not learnt from."""
 
@@ -207,6 +216,14 @@ class Family(ABC):
 
     largest_predictor: float = LARGEST_PREDICTOR
     """No |F| is larger that a site is asked for."""
+
+    newton_leaves: bool = False
+    """Whether leaves of trees move F by slope over curvature, both means of the site's patients,
+    in whatever unit losses are; a yes/no outcome's move by the mean slope, as the paper's."""
+
+    jumps: bool = False
+    """Whether sums at F = 0 tell the best constants (:meth:`jump`). Newton's steps would take long
+    to come to them where they are far from 0: down an exponential, 1 at a time."""
 
     additive: bool = False
     """Whether terms add their effects to a prediction; otherwise they multiply something."""
@@ -280,6 +297,14 @@ class Family(ABC):
         del falling, rising
         return ""
 
+    def jump(self, slope: Floats, curvature: Floats) -> Floats:
+        """Return the constants of least loss, from slope and curvature summed at F = 0.
+
+        Both, and what is returned, have shape (n_baseline,). Only of families that can
+        (:attr:`jumps`).
+        """
+        raise NotImplementedError
+
     def join_baseline(self, baseline: Floats) -> float:
         """Return the intercept of F, of which :attr:`link` speaks, from (n_baseline,) numbers."""
         (intercept,) = baseline.tolist()
@@ -323,6 +348,21 @@ class Family(ABC):
 
         Shape (n_rows, n_tallies).
         """
+
+    def magnitudes(self, outcome: Floats) -> Floats:
+        """Return numbers in which one patient could outweigh all others of a group.
+
+        Sums of them leave, and would be nearly that patient's own. Shape (n_rows, any).
+        """
+        return np.empty((len(outcome), 0))
+
+    def present(self, outcome: Floats) -> Bools:
+        """Return in which parts of the loss each patient is at all.
+
+        Where only some are in each. Sums of single parts leave, and would be of these few
+        alone. Shape (n_rows, any).
+        """
+        return np.empty((len(outcome), 0), dtype=np.bool_)
 
     def tree_problems(self, outcome: Floats) -> Sequence[tuple[Family, Floats]]:
         """Return what trees are grown for: families of one predictor or of shared terms.
@@ -377,6 +417,11 @@ class Family(ABC):
     def predicts_shares(self) -> bool:
         """Whether a prediction is a probability."""
         return self.levels.drawn == PERCENT
+
+    def timeline(self, baseline: Sequence[float]) -> Timeline | None:
+        """Return how the risk grows with time, from a model's baseline; None of other outcomes."""
+        del baseline
+        return None
 
     @abstractmethod
     def effect_ticks(self, low: float, high: float) -> list[tuple[float, float]]:

@@ -27,7 +27,6 @@ from scipy.special import xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Words
-from fedrulefit.core.families.level_classes import ClassLevels
 from fedrulefit.core.families.levels_judge import LevelsJudge
 from fedrulefit.core.families.positions import are_level, check_levels, tell_unseen_levels
 from fedrulefit.core.families.ratios import (
@@ -37,6 +36,7 @@ from fedrulefit.core.families.ratios import (
     tell_share,
 )
 from fedrulefit.core.families.recipes import Language, write_shares
+from fedrulefit.core.families.side_splits import SplitLevels
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 
@@ -81,6 +81,7 @@ class Classes(Family):
     own_terms = True
     effect_javascript = YesNo.effect_javascript
     tell_javascript = TELL_SHARE_JAVASCRIPT
+    share_javascript = YesNo.share_javascript
     least_span = LEAST_SPAN
     separated = YesNo.separated
     largest_predictor = LARGEST_PREDICTOR / 2  # a loss is of a difference: so as many patients fit
@@ -92,7 +93,7 @@ class Classes(Family):
         self.names = check_levels(levels)
         self.words = _words(self.names)
         self.judge = LevelsJudge(self.names, ordered=False)
-        self.levels = ClassLevels(self.names)
+        self.levels = SplitLevels(f"of another class than {self.names[0]}", len(self.names) - 1)
         self.n_baseline = len(self.names)
         self.n_tallies = len(self.names) - 1
         self.most_conjugate = math.log(len(self.names))

@@ -11,8 +11,11 @@ This is half the Poisson deviance of the counts, divided by C. ψ is exp up to :
 a patient under full exposure has e³ times the largest count, and its tangent from there on: so
 slopes have a bound that does not depend on coefficients. Predicted rates end there.
 
+Beside a Poisson lasso of the mean log-likelihood our λ is theirs over C; coefficients are the same.
+
 Oracles: numerical differentiation, the definition of the conjugate, scikit-learn's
-``mean_poisson_deviance`` (``tests/unit/core/test_families.py``).
+``mean_poisson_deviance`` (``tests/unit/core/test_families.py``), glmnet
+(``tests/reference/test_glmnet.py``).
 """
 
 from __future__ import annotations
@@ -27,10 +30,11 @@ from scipy.special import xlogy
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
 from fedrulefit.core.families.count_judge import CountJudge
-from fedrulefit.core.families.level_rates import N_TALLIES, RateLevels
 from fedrulefit.core.families.number import above_median
-from fedrulefit.core.families.ratios import LEAST_SPAN, ratio_ticks
+from fedrulefit.core.families.ratios import LEAST_SPAN, log_share, ratio_ticks
 from fedrulefit.core.families.scripts import quote_javascript
+from fedrulefit.core.families.side_rates import N_TALLIES, RateLevels
+from fedrulefit.core.families.tells import Tells
 from fedrulefit.numerals import format_number
 
 BEND: Final = 3.0
@@ -117,6 +121,16 @@ def _make_words(unit: str, per: str, rate: float) -> Words:
     )
 
 
+TELLS: Final = Tells(
+    inside="patients, their summed counts and their summed exposures",
+    slopes="of counts above, and below, their prediction apart",
+    evaluation="sums and products of the held-out patients' counts, exposures and deviances, "
+    "histograms of predicted rates",
+    subgroups="how many of these patients satisfy each rule, with the sums of their counts, of "
+    "their exposures, and of products of these",
+)
+
+
 class Count(Family):
     """A count, of patients who may have been watched for different times.
 
@@ -134,8 +148,10 @@ class Count(Family):
 
     kind = "count"
     judge_type = CountJudge
+    tells = TELLS
     least_span = LEAST_SPAN
     largest_predictor = LARGEST_PREDICTOR
+    newton_leaves = jumps = True
     effect_javascript = "Math.exp"
     n_tallies = N_TALLIES
     most_slope = math.exp(BEND) + 1
@@ -188,6 +204,10 @@ class Count(Family):
         own = (counts, exposures, counts**2, counts * exposures, exposures**2)
         return np.stack(own, axis=1)
 
+    def magnitudes(self, outcome: Floats) -> Floats:
+        """Return u and e, shape (n_rows, 2)."""
+        return np.stack(self.scale(outcome), axis=1)
+
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
         """Return w·{eψ(F) − uF − u + u·log(u/e)}, shape (n_rows,)."""
         counts, exposures = self.scale(outcome)
@@ -239,6 +259,10 @@ class Count(Family):
         """Return by which factor a rate can move."""
         share = math.ceil(1000 * math.expm1(most)) / 10
         return f"a patient's predicted rate moves by at most {share:g} %"
+
+    def jump(self, slope: Floats, curvature: Floats) -> Floats:
+        """Return log(Σwu / Σwe): at F = 0 the curvature is Σwe, the slope Σwe − Σwu."""
+        return log_share(slope, curvature)
 
     def start(self, outcome: Floats, weights: Floats) -> Floats | None:
         """Return log(Σwu / Σwe), shape (1,); None without a count."""

@@ -14,8 +14,11 @@ and, from errors of δ half ranges on about linear,
 The prediction is m + h·F. Values beyond the range count at its nearer end
 (:mod:`fedrulefit.table`).
 
+Beside a lasso in the outcome's unit, :math:`\tfrac1{2n}\sum(y - η)^2 + λ\sum|b|`, the loss is
+:math:`h^2` times as small and a coefficient h times: our λ is theirs over h.
+
 Oracles: numerical differentiation, the definition of the conjugate, scikit-learn's Lasso
-(``tests/unit/core/test_families.py``).
+(``tests/unit/core/test_families.py``), glmnet (``tests/reference/test_glmnet.py``).
 """
 
 from __future__ import annotations
@@ -28,9 +31,10 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
-from fedrulefit.core.families.level_means import MeanLevels
 from fedrulefit.core.families.number_judge import NumberJudge
 from fedrulefit.core.families.scripts import quote_javascript
+from fedrulefit.core.families.side_means import MeanLevels
+from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.rounding import round_up_step
 from fedrulefit.numerals import format_number, write_minus
 
@@ -93,6 +97,16 @@ def _make_words(unit: str, middle: float, half: float, *, robust: bool) -> Words
     )
 
 
+TELLS: Final = Tells(
+    inside="patients and the sum of their outcomes",
+    slopes="of patients above, and below, their prediction apart",
+    evaluation="summed powers and products of the held-out patients' outcomes and predictions, "
+    "histograms of predictions and of errors",
+    subgroups="how many of these patients satisfy each rule, with the sums of their outcomes and "
+    "of the squares",
+)
+
+
 class Number(Family):
     """A measured number with a public range.
 
@@ -112,9 +126,11 @@ class Number(Family):
     kind = "number"
     additive = True
     judge_type = NumberJudge
+    tells = TELLS
     n_tallies = 2
     least_span = 0.05
     largest_predictor = LARGEST_PREDICTOR
+    newton_leaves = True
     most_curvature = 1.0
 
     def __init__(
@@ -169,6 +185,10 @@ class Number(Family):
         """Return t and t², shape (n_rows, 2): the mean, and how well it is known."""
         scaled = self.scale(outcome)
         return np.column_stack([scaled, scaled**2])
+
+    def magnitudes(self, outcome: Floats) -> Floats:
+        """Return t, shape (n_rows, 1)."""
+        return self.scale(outcome)[:, None]
 
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
         """Return w·½r², or w·δ²(√(1 + (r/δ)²) − 1), shape (n_rows,)."""

@@ -32,7 +32,6 @@ from scipy.special import expit
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Words
-from fedrulefit.core.families.level_positions import PositionLevels
 from fedrulefit.core.families.levels_judge import LevelsJudge
 from fedrulefit.core.families.positions import (
     check_levels,
@@ -46,6 +45,7 @@ from fedrulefit.core.families.ratios import (
     tell_share,
 )
 from fedrulefit.core.families.recipes import Language, write_steps
+from fedrulefit.core.families.side_splits import SplitLevels
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 
@@ -91,6 +91,7 @@ class Ordered(Family):
     judge_type = LevelsJudge
     effect_javascript = YesNo.effect_javascript
     tell_javascript = TELL_SHARE_JAVASCRIPT
+    share_javascript = YesNo.share_javascript
     least_span = LEAST_SPAN
     separated = YesNo.separated
     largest_predictor = LARGEST_PREDICTOR / 2  # a loss then needs no more room than slopes do
@@ -99,7 +100,7 @@ class Ordered(Family):
         self.names = check_levels(levels)
         self.words = _words(self.names)
         self.judge = LevelsJudge(self.names, ordered=True)
-        self.levels = PositionLevels(self.names)
+        self.levels = SplitLevels(f"above the level {self.names[0]}", 1)
         self.n_baseline = self.n_tallies = len(self.names) - 1
         self.most_slope = self.n_baseline * _YES_NO.most_slope
         self.most_curvature = self.n_baseline * _YES_NO.most_curvature
@@ -108,11 +109,6 @@ class Ordered(Family):
     def most_value(self, predictor: float) -> float:
         """Return an upper bound of Σ_k log(1 + e^F) − [y ≥ k]·F."""
         return self.n_baseline * _YES_NO.most_value(predictor)
-
-    @property
-    def predicts_shares(self) -> bool:
-        """That predictions are probabilities."""
-        return True
 
     def events(self, outcome: Floats, weights: Floats) -> Floats:
         """Return 1 for patients above the first level, else 0, shape (n_rows,)."""

@@ -5,6 +5,13 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
+
+LEAST_SHARE: Final = 2.0**-24
+"""No rate is taken to be less, as a share of the one at F = 0: its sums are not known any finer."""
+
 LEAST_SPAN: Final = math.log(1.5)
 """A drawing need not stretch ratios that are nearer to 1."""
 
@@ -14,6 +21,16 @@ TELL_SHARE_JAVASCRIPT: Final = """(p) => {
     return (100 * p).toFixed(1) + " %";
   }"""
 """A JavaScript function from a probability to its text."""
+
+
+def log_share(slope: Floats, curvature: Floats) -> Floats:
+    """Return the log of 1 − ℓ'/ℓ'': where a loss e·exp(F) − u·F is least, from sums at F = 0.
+
+    Where nobody is at risk nothing happens.
+    """
+    share = 1 - slope / np.where(curvature > 0, curvature, 1.0)
+    best: Floats = np.log(np.where(curvature > 0, np.maximum(share, LEAST_SHARE), LEAST_SHARE))
+    return best
 
 
 def ratio_ticks(low: float, high: float) -> list[tuple[float, float]]:

@@ -1,8 +1,10 @@
 r"""Survival curves: of a model at any horizon, and of patients from counts per interval.
 
-A model's: with F its predictor (the log of the cumulative hazard by the last horizon) and
-``baseline`` :math:`b_k = a_k - \log\sum_j e^{a_j}`, the cumulative hazard by the time t is
-:math:`Λ(t) = e^F \sum_k e^{b_k} s_k(t)`, :math:`s_k(t)` the share of interval k before t.
+A model's (:class:`Timeline`): with F its predictor (the log of the cumulative hazard by the last
+horizon) and ``baseline`` :math:`b_k = a_k - \log\sum_j e^{a_j}`, the cumulative hazard by the
+time t is :math:`Λ(t) = e^F S(t)`, :math:`S(t) = \sum_k e^{b_k} s_k(t) / \sum_k e^{b_k}`,
+:math:`s_k(t)` the share of interval k before t. So the risk by t follows from :math:`F + \log S(t)`
+as that by the last horizon does from F: whoever knows the link knows all horizons.
 
 Patients': of the D patients with the event in an interval, the M at risk all through it and the
 time X of those at risk during a part of it (as shares of the interval), the interval is survived
@@ -19,6 +21,8 @@ Oracle: scikit-survival on the patients themselves (``tests/properties/test_time
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,36 +47,113 @@ def join_baseline(constants: Floats) -> tuple[float, Floats]:
     return intercept, constants - intercept
 
 
-def cumulative_hazard(predictor: Floats, baseline: Floats, ends: Floats, horizon: float) -> Floats:
-    """Return Λ(t) of each patient.
+@dataclass(frozen=True)
+class Horizon:
+    """A time by which a model tells a risk.
 
     Parameters
     ----------
-    predictor : (n_rows,) float64
-        The log of the cumulative hazard by the last end.
-    baseline : (K,) float64
-        Of the model: what exp makes shares of the whole hazard of.
-    ends : (K + 1,) float64
-        Where intervals end, from 0 on.
-    horizon : float
-        A time from 0 to the last end.
-
-    Raises
-    ------
-    ValueError
-        If the horizon lies outside: nothing is known of the hazard there.
+    time : float
+    column : str
+        Of the risk by then, in frames and exports: ``risk_90``.
+    by : str
+        The time with its unit: ``90 days``.
+    shift : float
+        What F is raised by for the risk by then: below 0, but for the last horizon 0.
     """
-    if not 0 <= horizon <= ends[-1]:
-        raise ValueError("risks are told of times from 0 to the last horizon")
-    before = np.clip((horizon - ends[:-1]) / np.diff(ends), 0.0, 1.0)
-    hazard: Floats = np.exp(predictor) * float(np.exp(baseline) @ before)
-    return hazard
+
+    time: float
+    column: str
+    by: str
+    shift: float
 
 
-def risk(predictor: Floats, baseline: Floats, ends: Floats, horizon: float) -> Floats:
-    """Return the risk of each patient by a horizon; see :func:`cumulative_hazard`."""
-    found: Floats = -np.expm1(-cumulative_hazard(predictor, baseline, ends, horizon))
-    return found
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """How the risk of a model's patients grows with time, whoever they are.
+
+    Parameters
+    ----------
+    ends : (K + 1,) float64
+        Where intervals of constant hazard end, from 0 on.
+    shares : (K + 1,) float64
+        Which share of the hazard by the last end comes before each: from 0 to 1.
+    horizons : tuple of Horizon
+        The study's, the last one being the main one.
+    unit : str
+        Of time.
+    """
+
+    ends: Floats
+    shares: Floats
+    horizons: tuple[Horizon, ...]
+    unit: str
+
+    def share(self, times: Floats) -> Floats:
+        """Return S at each time, shape (n_times,).
+
+        Raises
+        ------
+        ValueError
+            If one lies before 0 or beyond the last end: nothing is known of the hazard there.
+        """
+        if not ((times >= 0) & (times <= self.ends[-1])).all():
+            raise ValueError(
+                "survival is told of times from 0 to the last horizon, "
+                f"{tell_time(float(self.ends[-1]), self.unit)}"
+            )
+        found: Floats = np.interp(times, self.ends, self.shares)
+        return found
+
+    def hazards(self, predictor: Floats, times: Floats) -> Floats:
+        """Return Λ of each patient at each time, shape (n_rows, n_times), from F."""
+        found: Floats = np.exp(predictor)[:, None] * self.share(times)
+        return found
+
+    def survival(self, predictor: Floats, times: Floats) -> Floats:
+        """Return the probability of no event up to each time, shape (n_rows, n_times)."""
+        return np.exp(-self.hazards(predictor, times))
+
+
+def follow_baseline(
+    baseline: Sequence[float], ends: Floats, horizons: Sequence[float], unit: str, risk: str
+) -> Timeline:
+    """Return the timeline of a model.
+
+    Parameters
+    ----------
+    baseline : (K,) sequence of float
+        Of the model: what exp makes parts of the whole hazard of. None at all is one interval.
+        Rounded ones do not add up to the whole: they are scaled.
+    ends : (K + 1,) float64
+    horizons : sequence of float
+    unit : str
+        Of time.
+    risk : str
+        How the risk's column begins.
+    """
+    parts = np.exp(np.array(baseline or (0.0,)))
+    shares = np.append(0.0, np.cumsum(parts))
+    shares /= shares[-1]
+    return Timeline(
+        ends,
+        shares,
+        tuple(
+            Horizon(
+                time,
+                f"{risk}_{_name_time(time)}",
+                tell_time(time, unit),
+                math.log(np.interp(time, ends, shares)),
+            )
+            for time in horizons
+        ),
+        unit,
+    )
+
+
+def _name_time(time: float) -> str:
+    """Return a time as a part of a name, different for each: ``90``, ``0_5``."""
+    return np.format_float_positional(time, trim="-").replace(".", "_")
 
 
 # --- of patients ------------------------------------------------------------------------------

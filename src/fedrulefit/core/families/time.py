@@ -32,8 +32,11 @@ The model's prediction is the risk by the last horizon, :math:`1 - \exp(-e^F)`,
 :math:`F = \log\sum_k e^{a_k} + f` (complementary log-log). Of other horizons:
 :mod:`fedrulefit.core.families.survival`.
 
+Beside a Poisson lasso of a row per patient and interval, λ is theirs times rows per patient.
+
 Oracles: numerical differentiation, the definition of the conjugate, and Cox regression
-(``tests/unit/core/test_time_family.py``).
+(``tests/unit/core/test_time_family.py``); glmnet and survival in R
+(``tests/reference/test_glmnet.py``).
 """
 
 from __future__ import annotations
@@ -45,16 +48,18 @@ from typing import Final
 import numpy as np
 from scipy.special import logsumexp
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.base import Family, Link, Words
-from fedrulefit.core.families.level_risks import RiskLevels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
+    log_share,
     ratio_ticks,
     tell_share,
 )
-from fedrulefit.core.families.survival import tell_time
+from fedrulefit.core.families.side_risks import RiskLevels
+from fedrulefit.core.families.survival import Timeline, follow_baseline, tell_time
+from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.families.time_at_risk import at_risk, check_ends
 from fedrulefit.core.families.time_judge import TimeJudge
 
@@ -198,6 +203,19 @@ def _words(by: str) -> Words:
     )
 
 
+TELLS: Final = Tells(
+    inside="patients, events, and times at risk in each interval",
+    slopes="of intervals with an event, and without one, apart",
+    summary="the number of patients and of events",
+    evaluation="counts of the held-out patients at risk, with the event and lost to follow-up, by "
+    "predicted risk and interval of time",
+    subgroups="how many of these patients satisfy each rule, with their events and times at risk "
+    "in each interval",
+    results="its patients and events, in all and inside rules",
+    held_out_results="the same of its held-out patients, and measures of their predictions",
+)
+
+
 class Time(Family):
     """The time from a start to an event, or to the last news of a patient without it.
 
@@ -215,11 +233,13 @@ class Time(Family):
     judge_type = TimeJudge
     counts_events = True
     link = CLOGLOG
+    tells = TELLS
     effect_javascript = "Math.exp"
     share_javascript = "(p) => p"
     tell_javascript = TELL_SHARE_JAVASCRIPT
     least_span = LEAST_SPAN
     largest_predictor = 128.0
+    newton_leaves = jumps = True
 
     def __init__(self, cuts: Sequence[float], horizons: Sequence[float], *, unit: str = "") -> None:
         self.ends = check_ends(cuts, horizons)
@@ -309,6 +329,10 @@ class Time(Family):
             return None
         return _find_predictor(events / np.where(exposure > 0, exposure, 1.0) + FEWEST_EVENTS)
 
+    def jump(self, slope: Floats, curvature: Floats) -> Floats:
+        """Return log(events / exposure): at F = 0 the slope is exposure − events."""
+        return log_share(slope, curvature)
+
     def events(self, outcome: Floats, weights: Floats) -> Floats:
         """Return 1 for patients with the event by the last horizon, else 0, shape (n_rows,)."""
         events: Floats = at_risk(outcome, self.ends).event.sum(axis=1)
@@ -323,10 +347,24 @@ class Time(Family):
         """Return log Σ_k exp(a_k): the log cumulative hazard by the last horizon."""
         return float(logsumexp(baseline))
 
+    def timeline(self, baseline: Sequence[float]) -> Timeline:
+        """Return how the risk grows with time, from a model's baseline."""
+        column = self.words.prediction_column
+        return follow_baseline(baseline, self.ends, self.horizons, self.time_unit, column)
+
     def tallies(self, outcome: Floats) -> Floats:
         """Return events, then shares of time at risk, by interval, shape (n_rows, 2·K)."""
         at = at_risk(outcome, self.ends)
         return np.concatenate([at.event, at.exposure], axis=1)
+
+    def present(self, outcome: Floats) -> Bools:
+        """Return who is at risk in each interval, if for a moment, shape (n_rows, K).
+
+        The second derivatives tell the time at risk inside a rule by interval: of the last who
+        is followed so long, it would be that patient's own follow-up.
+        """
+        present: Bools = at_risk(outcome, self.ends).exposure > 0
+        return present
 
     def _part(self, predictor: Floats) -> Floats:
         """Return F by interval, shape (n_rows, K); of a single interval it may be flat."""

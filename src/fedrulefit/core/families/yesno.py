@@ -20,13 +20,14 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
-from fedrulefit.core.families.level_shares import ShareLevels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
     ratio_ticks,
     tell_share,
 )
+from fedrulefit.core.families.side_shares import ShareLevels
+from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.families.yesno_judge import YesNoJudge
 
 STEEPEST: Final = 708.0
@@ -84,12 +85,25 @@ WORDS: Final = Words(
 )
 
 
+TELLS: Final = Tells(
+    inside="patients and outcomes",
+    slopes="with and without the outcome apart",
+    summary="the number of patients and of outcomes",
+    evaluation="histograms of the held-out patients' scores, with and without the outcome",
+    subgroups="how many of these patients satisfy each rule",
+    results="its patients and outcomes, in all and inside rules",
+    held_out_results="the same of its held-out patients, and measures of their predictions",
+    as_policy=True,
+)
+
+
 class YesNo(Family):
     """The patient has the outcome, or has not."""
 
     kind = "yes/no"
     link = LOGISTIC
     words = WORDS
+    tells = TELLS
     judge_type = YesNoJudge
     judge = YesNoJudge()
     levels = ShareLevels()

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from scipy.special import expit, logit
 
-from fedrulefit.core.families.levels import Contrast
+from fedrulefit.core.families.sides import Contrast
 from fedrulefit.core.families.yesno_calibration import calibrate
 from fedrulefit.core.families.yesno_measures import calibration_groups, discriminate
 from fedrulefit.core.families.yesno_sums import ScoreSums, count_scores

@@ -8,7 +8,8 @@ number is a double, NaN where missing. All others are strings, spelt as in the
 study (or as ``1``, ``true`` for numbers and truth values), empty where
 missing: ONNX has no operators for the other spellings that a table may have.
 Outputs are the linear predictor and the prediction (of a yes/no outcome ``log_odds``
-and ``probability``), doubles of shape (n_rows, 1), NaN for a patient who gets none; and
+and ``probability``), of a time with several horizons the risk by each (such as ``risk_90``),
+doubles of shape (n_rows, 1), NaN for a patient who gets none; and
 ``flags``, int64 of shape (n_rows, n_features): which kind of
 :class:`~fedrulefit.table.reading.Cell` a value is that the study does not foresee, else 0.
 Their words are in the model's metadata, as JSON: covariate → number → text.
@@ -34,7 +35,7 @@ from fedrulefit.core.families.recipes import Language
 from fedrulefit.core.grid import RULE_SPREAD, Axis
 from fedrulefit.errors import FedRuleFitError, get_extra
 from fedrulefit.model import Model, RuleTerm
-from fedrulefit.model.prediction import FLAGS_COLUMN, name_results
+from fedrulefit.model.prediction import FLAGS_COLUMN, list_results
 from fedrulefit.model.publish import check_rounding
 from fedrulefit.model.unforeseen import Flag, list_flags
 from fedrulefit.study import Category, Number, Ordered, YesNo, level_key
@@ -61,8 +62,7 @@ def build_onnx(model: Model) -> ModelProto:
         from onnx import checker, helper
     except ImportError:
         raise FedRuleFitError(f"ONNX is not installed; {get_extra('onnx')}") from None
-    family, flags = model.study.family, list_flags(model)
-    predictions, predictors = name_results(family.words, family.names, each=family.own_terms)
+    flags, (predictions, predictors) = list_flags(model), list_results(model)
     results = (*predictors, *predictions, FLAGS_COLUMN)
     taken = set(results) & set(model.study.names)
     taken |= {name for name in model.study.names if name.startswith(_PREFIX)}
@@ -107,6 +107,8 @@ def _fill(
         graph.add("Identity", predictor, output=name)
     language = _InGraph(graph, family)
     first = [] if family.own_terms else [language.link(found[0])]
+    for horizon in model.further:
+        first.append(language.link(language.add(found[0], language.number(horizon.shift))))
     written = [*first, *family.write_levels(language, found, model.baseline)]
     for prediction, name in zip(written, predictions, strict=True):
         graph.add("Identity", prediction, output=name)

@@ -37,7 +37,7 @@ from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import LinearTerm, Model, Term
 from fedrulefit.model.export.dialects import Dialect, find_dialect, quote_name
-from fedrulefit.model.prediction import BETWEEN_FLAGS, FLAGS_COLUMN, name_results
+from fedrulefit.model.prediction import BETWEEN_FLAGS, FLAGS_COLUMN, list_results
 from fedrulefit.model.publish import check_rounding
 from fedrulefit.model.unforeseen import list_flags
 from fedrulefit.study import Category, Covariate, Level, Number, level_key
@@ -101,7 +101,7 @@ def write_sql(
 def _check_names(
     model: Model, keys: Sequence[str], place: Sequence[str], columns: Mapping[str, str]
 ) -> None:
-    predictions, predictors = _name_results(model)
+    predictions, predictors = list_results(model)
     results = (*predictions, *predictors, FLAGS_COLUMN)
     taken = [name.casefold() for name in (*results, *keys)]
     if len(set(taken)) < len(taken):
@@ -125,9 +125,10 @@ def _check_names(
 
 def _heading(model: Model, sql: Dialect) -> list[str]:
     outcome = model.study.outcome.label or model.study.outcome.column
-    prediction = model.study.family.words.prediction
+    words = model.study.family.words
     return [
-        f"-- {_comment(model.study.name)}: {prediction} of {_comment(outcome)}",
+        f"-- {_comment(model.study.name)}: {words.prediction} of {_comment(outcome)}"
+        f"{_comment(words.by)}",
         f"-- fedrulefit, for {sql.name}. What is unusual about a patient is in {FLAGS_COLUMN}.",
     ]
 
@@ -212,15 +213,9 @@ def _counted(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
     return chosen or ["1 AS one"]
 
 
-def _name_results(model: Model) -> tuple[list[str], list[str]]:
-    """Return the columns of predictions, and those of F."""
-    family = model.study.family
-    return name_results(family.words, family.names, each=family.own_terms)
-
-
 def _name_predictors(model: Model) -> list[str]:
     """Return the columns of F, as SQL writes them: names of levels may be any text."""
-    _, names = _name_results(model)
+    _, names = list_results(model)
     return [quote_name(name) for name in names] if model.study.family.own_terms else names
 
 
@@ -262,9 +257,12 @@ def _results(
 ) -> list[str]:
     family = model.study.family
     shown = [f"{k} AS {quote_name(key)}" for k, key in zip(_key_names(keys), keys, strict=True)]
-    predictors, (names, _) = _name_predictors(model), _name_results(model)
+    predictors, (names, _) = _name_predictors(model), list_results(model)
     if not family.own_terms:
         shown.append(f"{family.link.sql(predictors[0], sql.real)} AS {names[0]}")
+    for horizon in model.further:
+        shifted = f"({predictors[0]} + {sql.real(horizon.shift)})"
+        shown.append(f"{family.link.sql(shifted, sql.real)} AS {horizon.column}")
     written = family.write_levels(_InSql(family, sql), predictors, model.baseline)
     levels = zip(written, names[len(names) - len(written) :], strict=True)
     shown += [f"{chance} AS {quote_name(name)}" for chance, name in levels]

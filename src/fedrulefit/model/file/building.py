@@ -13,7 +13,7 @@ from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import Family
 from fedrulefit.core.families.judge import Judge
-from fedrulefit.core.families.levels import MeasuredLevels, Side, Sides
+from fedrulefit.core.families.sides import MeasuredLevels, Side, Sides
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Condition, Rule, check_rules, interval

@@ -91,8 +91,7 @@ class SidePart(Part):
     patients: float = Field(ge=0, description="Patients (with weights).")
     level: float = Field(
         description="Of a number their mean outcome, of a count their rate, of a time their risk "
-        "by the last horizon, of ordered levels their mean position, of classes the share of the "
-        "term's class."
+        "by the last horizon, of levels, ordered or not, the share beyond the first."
     )
     error: float = Field(
         ge=0,
@@ -101,12 +100,8 @@ class SidePart(Part):
     )
     events: Annotated[float, Field(ge=0)] | None = Field(
         default=None,
-        description="Their events, or what was counted; those of the term's class; null of a "
-        "number.",
-    )
-    rarest: Annotated[float, Field(ge=0)] | None = Field(
-        default=None,
-        description="Of classes, the fewest of any class; left out once counts are rounded.",
+        description="Their events, or what was counted; those beyond the first level; null of "
+        "a number.",
     )
 
 

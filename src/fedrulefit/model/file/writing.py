@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedrulefit.core.families.levels import Side
 from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import ModelFileError
 from fedrulefit.files import write_whole
@@ -153,13 +152,8 @@ def _sides_facts(term: RuleTerm) -> dict[str, Any]:
     """Return the outcome of held-out patients on both sides, where that is told."""
     if term.sides is None:
         return {}
-    inside, outside = map(_side_facts, term.sides)
+    inside, outside = map(asdict, term.sides)
     return {"held_out_sides": {"inside": inside, "outside": outside}}
-
-
-def _side_facts(side: Side) -> dict[str, Any]:
-    facts = asdict(side)
-    return {name: fact for name, fact in facts.items() if name != "rarest" or fact is not None}
 
 
 def _condition_facts(condition: Condition, model: Model) -> dict[str, Any]:

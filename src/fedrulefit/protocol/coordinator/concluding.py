@@ -257,7 +257,7 @@ def make_bill(
         if kind.asked_in(settings)
         and kind.least_sites <= n_sites
         and not left_out.get(kind, False)
-        and kind.tells(settings)
+        and kind.tells(study)
     ]
     return PrivacyBill(
         mechanism="none" if protection is None else protection.mechanism,
@@ -266,14 +266,14 @@ def make_bill(
         ranges_from_data=study.ranges_from_data,
         sum_of=sum_of,
         max_rows=study.max_rows,
-        exact=tuple(kind.tells_of(study) for kind in asked if not kind.masked),
+        exact=tuple(kind.tells(study) for kind in asked if not kind.masked),
         sums=tuple(_in_rounds(kind, study, rounds) for kind in asked if kind.masked),
     )
 
 
 def _in_rounds(kind: type[m.Request], study: Study, rounds: int) -> str:
     """Return what a sum tells, and how often."""
-    words, settings = kind.tells_of(study), study.settings
+    words, settings = kind.tells(study), study.settings
     if kind.turn != m.Turn.FIT:
         return words
     folds = f", of all patients and without each of {settings.folds} folds"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.core.families.levels import MeasuredLevels
+from fedrulefit.core.families.sides import MeasuredLevels
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.rules import Rule
 from fedrulefit.core.subgroups import SubgroupSums, find_sides
@@ -78,11 +78,15 @@ def _add_results(
     """Add the sites' own results: those that no site keeps back."""
     asker.progress = replace(asker.progress, step="results")
     (kept_back,) = yield from asker.sum(partial(m.OfferRequest, terms=terms), public)
-    # Sums of zeros and ones, in fixed point.
-    totals, judged = kept_back.totals < 0.5, kept_back.evaluation < 0.5
+    # Sums of zeros and ones, in fixed point. Without events, measures say it all.
+    counts_events, judged = public.family.counts_events, kept_back.evaluation < 0.5
+    totals = counts_events and kept_back.totals < 0.5
     told, held_out = (
         np.flatnonzero(kept < 0.5) if among else np.empty(0, dtype=np.int64)
-        for kept, among in ((kept_back.rules, totals), (kept_back.held_out, judged))
+        for kept, among in (
+            (kept_back.rules, totals),
+            (kept_back.held_out, judged and counts_events),
+        )
     )
     question = partial(
         m.ResultsRequest,
@@ -96,7 +100,9 @@ def _add_results(
     replies = yield from asker.ask(m.ResultsReply, question)
     names = [field.name for field in fields(public.family.judge.measures)]
     for reply in replies:
-        _check_results(reply, told, held_out, names, totals=totals, evaluation=judged)
+        _check_results(
+            reply, told, held_out, names, totals=totals, evaluation=judged, events=counts_events
+        )
     by_site = tuple(Counts(*reply.totals.tolist()) for reply in replies) if totals else ()
     evaluation = model.evaluation
     if judged and evaluation is not None:
@@ -116,14 +122,8 @@ def _with_subgroups(model: Model, rules: Sequence[Rule], subgroups: SubgroupSums
     """Return the model with who of the held-out patients satisfies its rules."""
     levels = model.study.family.levels
     if isinstance(levels, MeasuredLevels):
-        place = {rule: k for k, rule in enumerate(rules)}
-        found = {
-            level: find_sides(subgroups, levels.of_level(level))
-            for level in {term.level for term in model.rule_terms}
-        }
-        return _change_rules(
-            model, lambda term: replace(term, sides=found[term.level][place[term.rule]])
-        )
+        sides = dict(zip(rules, find_sides(subgroups, levels), strict=True))
+        return _change_rules(model, lambda term: replace(term, sides=sides.get(term.rule)))
     counts = map(Counts, subgroups.inside.tolist(), subgroups.tallies_inside.tolist())
     held_out = dict(zip(rules, counts, strict=True))
     return _change_rules(model, lambda term: replace(term, held_out=held_out.get(term.rule)))
@@ -173,8 +173,9 @@ def _check_results(
     *,
     totals: bool,
     evaluation: bool,
+    events: bool,
 ) -> None:
-    """Refuse results that are not those asked for."""
+    """Refuse results that are not those asked for; with `events`, these are the second measure."""
     site, n_known = reply.header.site, len(reply.known)
     lengths = (
         (reply.totals, 2 if totals else 0),
@@ -185,7 +186,7 @@ def _check_results(
         (reply.measures, n_known),
     )
     places = set(reply.known.tolist())
-    wanted = {0, 1} if evaluation else set()
+    wanted = set(range(1 + events)) if evaluation else set()
     if any(array.shape != (length,) for array, length in lengths) or len(places) < n_known:
         raise ProtocolError(f"site {site!r} sent other results than were asked for")
     if not wanted <= places or (places and not evaluation):
@@ -196,9 +197,9 @@ def _check_results(
     if totals:
         parts.append((reply.totals[1:], reply.totals[:1]))
         parts += [(reply.inside, reply.totals[:1]), (reply.events_inside, reply.totals[1:])]
-    if evaluation:
-        patients, events = (reply.measures[reply.known == place] for place in (0, 1))
-        parts += [(reply.held_out, patients), (reply.held_out_events, events)]
+    if evaluation and events:
+        patients, cases = (reply.measures[reply.known == place] for place in (0, 1))
+        parts += [(reply.held_out, patients), (reply.held_out_events, cases)]
     if any((few < 0).any() or (few > many * (1 + 1e-9)).any() for few, many in parts):
         raise ProtocolError(f"site {site!r} counts more patients in a part than in the whole")
 

@@ -9,7 +9,7 @@ from fedrulefit.core.arrays import Ints
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Rule
 from fedrulefit.protocol.messages.base import Reply, Request, Turn, released, stated
-from fedrulefit.study import Settings
+from fedrulefit.study import Study
 
 __all__ = [
     "Ballot",
@@ -117,9 +117,9 @@ class GridRequest(Request):
     release = "histograms"
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what is told without noise."""
-        del settings
+        del study
         return "the histograms"
 
 
@@ -159,8 +159,9 @@ class RulesRequest(Request):
     histograms: tuple[Histogram, ...] = ()
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what rules tell."""
+        settings = study.settings
         folds = f", and without each of {settings.folds} folds" * (settings.penalty == "cv")
         return f"the rules grown on the site's patients{folds}"
 
@@ -209,9 +210,9 @@ class VoteRequest(Request):
     senders: tuple[Sender, ...]
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what votes tell."""
-        del settings
+        del study
         return "how many sites have enough patients in each candidate rule"
 
     def without_evidence(self) -> VoteRequest:

@@ -109,16 +109,14 @@ class Request:
         del settings
         return True
 
-    @classmethod
-    def tells(cls, settings: Settings) -> str:
-        """Return what its answer tells of patients, as the privacy bill says it; or nothing."""
-        del settings
-        return ""
+    by_family: ClassVar[bool] = False
+    """Whether what its answer tells depends on the kind of outcome."""
 
     @classmethod
-    def tells_of(cls, study: Study) -> str:
-        """Return :meth:`tells` in words that are true of the study's outcome."""
-        return cls.tells(study.settings)
+    def tells(cls, study: Study) -> str:
+        """Return what its answer tells of patients, as the privacy bill says it; or nothing."""
+        del study
+        return ""
 
     def without_evidence(self) -> Request:
         """Return it without what sites signed for this run: what it asks, in any run."""

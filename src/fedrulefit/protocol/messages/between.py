@@ -16,7 +16,7 @@ from fedrulefit.protocol.messages.base import Turn
 from fedrulefit.protocol.messages.sums import SumRequest
 from fedrulefit.protocol.patients import Patients
 from fedrulefit.protocol.public import Public, check_length
-from fedrulefit.study import Settings
+from fedrulefit.study import Settings, Study
 
 __all__ = ["BetweenRequest"]
 
@@ -43,9 +43,9 @@ class BetweenRequest(SumRequest):
     squares: Floats
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
+        del study
         return "roughly, which share of each term's variance lies between the sites"
 
     @classmethod

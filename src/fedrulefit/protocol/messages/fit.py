@@ -12,7 +12,6 @@ from fedrulefit.core.bins import SpreadSums, sum_spreads
 from fedrulefit.core.certificate import GapSums, SlopeSums, sum_gap, sum_slopes
 from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.curvature import CurvatureSums, Query, sum_curvature
-from fedrulefit.core.families.levels import MeasuredLevels
 from fedrulefit.core.fedda import RoundSums, client_update, soft_threshold
 from fedrulefit.core.fixed import LARGEST_MEAN
 from fedrulefit.core.importance import TermSums, sum_terms
@@ -41,9 +40,9 @@ class SpreadsRequest(SumRequest):
     sums = (SpreadSums,)
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
+        del study
         return "the spread and number of known values of each covariate"
 
     @classmethod
@@ -78,9 +77,9 @@ class DualRequest(SumRequest):
         return self.round
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
+        del study
         return "a gradient sum, a loss and the number of patients"
 
     @classmethod
@@ -128,6 +127,7 @@ class CurvatureRequest(SumRequest):
 
     turn = Turn.FIT
     release = "curvature"
+    by_family = True
     sums = (CurvatureSums,)
 
     queries: tuple[Query, ...]
@@ -138,12 +138,11 @@ class CurvatureRequest(SumRequest):
         return self.header.step
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
         return (
-            "gradients, second derivatives, losses and the number of patients (from which patients "
-            "and outcomes inside candidate rules follow)"
+            "gradients, second derivatives, losses and the number of patients (from which "
+            f"{study.family.tells.inside} inside candidate rules follow)"
         )
 
     @classmethod
@@ -201,23 +200,16 @@ class SlopesRequest(SumRequest):
 
     turn = Turn.SLOPES
     release = "slopes"
+    by_family = True
     sums = (SlopeSums,)
 
     terms: Ints
     coef: Floats
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
-        return "the gradient at the final coefficients, with and without the outcome apart"
-
-    @classmethod
-    def tells_of(cls, study: Study) -> str:
-        """Return what the total tells: of other outcomes than yes/no, slopes of either sign."""
-        if isinstance(study.family.levels, MeasuredLevels):
-            return "the gradient at the final coefficients, falling and rising slopes apart"
-        return cls.tells(study.settings)
+        return f"the gradient at the final coefficients, {study.family.tells.slopes}"
 
     def packings(self, public: Public) -> tuple[Packing[SlopeSums]]:
         """Return how the numbers lie."""
@@ -254,6 +246,7 @@ class SummaryRequest(SumRequest):
 
     turn = Turn.SUMMARY
     release = "summary"
+    by_family = True
     sums = (TermSums, GapSums)
 
     terms: Ints
@@ -261,19 +254,12 @@ class SummaryRequest(SumRequest):
     scales: Floats
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
         return (
-            "the number of patients and of outcomes in all and inside each rule of the final "
-            "model, the spread of its terms, and its loss"
+            f"{study.family.tells.summary} in all and inside each rule of the final model, the "
+            "spread of its terms, and its loss"
         )
-
-    @classmethod
-    def tells_of(cls, study: Study) -> str:
-        """Return what the total tells: outcomes are counted where they are events."""
-        told = cls.tells(study.settings)
-        return told if study.family.counts_events else told.replace(" and of outcomes", "")
 
     def packings(self, public: Public) -> tuple[Packing[Any], ...]:
         """Return how the numbers lie: of the model's own terms, then of its loss."""
@@ -286,6 +272,8 @@ class SummaryRequest(SumRequest):
         check_length(self.scales, 2, "scales")
         if not ((self.scales >= 0) & (self.scales <= 1)).all():
             raise ProtocolError("the scales of the certificate must lie in [0, 1]")
+        if public.layout.n_baseline > 1 and self.scales[0] != self.scales[1]:
+            raise ProtocolError("of several baselines the certificate has one scale")
 
     def add_up(self, patients: Patients) -> tuple[Ints, ...]:
         """Return the site's sums for the terms of the final model only."""

@@ -11,7 +11,6 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import FAMILIES
-from fedrulefit.core.families.levels import MeasuredLevels
 from fedrulefit.core.people import count_cells
 from fedrulefit.core.subgroups import SubgroupSums
 from fedrulefit.core.sums import Packing, Sum, quantity
@@ -37,6 +36,7 @@ class EvaluateRequest(SumRequest):
     """
 
     turn = Turn.EVALUATION
+    by_family = True
     release = "evaluation"
     sums = (
         *(
@@ -51,24 +51,12 @@ class EvaluateRequest(SumRequest):
     coef: Floats
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
+        told = study.family.tells
         return (
-            "histograms of the held-out patients' scores, with and without the outcome, how well "
-            "the scores tell apart patients of one and the same site, over all sites, and how "
-            "many of these patients satisfy each rule"
-        )
-
-    @classmethod
-    def tells_of(cls, study: Study) -> str:
-        """Return what the total tells: of other outcomes than yes/no more than counts."""
-        if not isinstance(study.family.levels, MeasuredLevels):
-            return cls.tells(study.settings)
-        return (
-            "histograms and sums of the held-out patients' predictions and outcomes, how well the "
-            "predictions tell apart patients of one and the same site, over all sites, and how "
-            "many of these patients satisfy each rule, with the sums of their outcomes"
+            f"{told.evaluation}, how well the scores tell apart patients of one and the same site, "
+            f"over all sites, and {told.subgroups}"
         )
 
     @classmethod
@@ -146,9 +134,9 @@ class OfferRequest(SumRequest):
         return {"offered": self.terms.tobytes()}
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        del settings
+        del study
         return "how many sites have too few patients to tell results of their own"
 
     @classmethod
@@ -198,6 +186,7 @@ class ResultsRequest(Request):
     """
 
     turn = Turn.RESULTS
+    by_family = True
     release = "site-results"
 
     terms: Ints
@@ -208,23 +197,14 @@ class ResultsRequest(Request):
     held_out: Ints
 
     @classmethod
-    def tells(cls, settings: Settings) -> str:
+    def tells(cls, study: Study) -> str:
         """Return what the site's own results tell."""
-        judged = (
-            "; the same of its held-out patients, and measures of their predictions"
-            if settings.holdout > 0
-            else ""
-        )
+        told = study.family.tells
+        parts = [told.results, told.held_out_results * (study.settings.holdout > 0)]
         return (
-            "under the site's name and rounded, where no site has too few: its patients and "
-            f"outcomes, in all and inside rules{judged}"
+            "under the site's name and rounded, where no site has too few: "
+            f"{'; '.join(filter(None, parts)) or 'nothing'}"
         )
-
-    @classmethod
-    def tells_of(cls, study: Study) -> str:
-        """Return what the site's own results tell: outcomes are counted where they are events."""
-        told = cls.tells(study.settings)
-        return told if study.family.counts_events else told.replace(" and outcomes", "")
 
     @classmethod
     def asked_in(cls, settings: Settings) -> bool:
@@ -234,6 +214,11 @@ class ResultsRequest(Request):
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's, and what are no rules of it."""
         public.check_coefs(self.terms, self.coef)
+        counts = self.totals or len(self.rules) > 0 or len(self.held_out) > 0
+        if counts and not public.family.counts_events:
+            raise ProtocolError(
+                "of an outcome without events a site tells how well it is predicted, and no counts"
+            )
         n_rules = public.among(self.terms).n_rules
         for rules in (self.rules, self.held_out):
             places = (rules >= 0) & (rules < n_rules)
@@ -248,11 +233,11 @@ class ResultsReply(Reply):
     totals: Floats = released("Σ w and Σ w·y, to multiples of k", shape="2")
     inside: Floats = released("Σ w·r, to multiples of k", shape="rules asked for")
     events_inside: Floats = released("Σ w·y·r, to multiples of k", shape="rules asked for")
-    known: Ints = released("which measures of the predictions are defined", shape="≤ 16")
+    known: Ints = released("which measures of the predictions are defined", shape="≤ 22")
     measures: Floats = released(
         "held-out patients and outcomes, to multiples of k, and measures of the predictions for "
-        "them (AUC, Brier score …), to 3 decimals",
-        shape="≤ 16",
+        "them (AUC, Brier score …), to 3 digits",
+        shape="≤ 22",
     )
     held_out: Floats = released(
         "Σ w·r of the held-out patients, to multiples of k", shape="rules asked for"

@@ -54,7 +54,7 @@ class Review:
         cost : str
             What the histograms cost, in words.
         """
-        what = request.wording or KINDS[kind]
+        what = request.wording or self._tell(kind, request, public)
         lines = [f"Study {public.study.name!r}, run {self.run}.", f"About to leave: {what}."]
         match reply:
             case m.GridReply():
@@ -70,6 +70,13 @@ class Review:
                 lines += self._sums(request, public, n_candidates)
         return lines
 
+    @staticmethod
+    def _tell(kind: ReleaseKind, request: m.Request, public: Public) -> str:
+        """Return what a kind of release is: as the policy says, or right for the outcome."""
+        if request.by_family and not public.family.tells.as_policy:
+            return request.tells(public.study)
+        return KINDS[kind]
+
     def _sums(self, request: m.Request, public: Public, n_candidates: int) -> list[str]:
         under = "without masks: the coordinator sees this site's own numbers"
         if self.sites and request.masked:
@@ -84,21 +91,28 @@ class Review:
 
     @staticmethod
     def _rules(reply: m.RulesReply, public: Public, gated: Gated) -> list[str]:
+        uneven = f", {gated.one_sided} in which one patient outweighs all others"
         rules = sorted(set(reply.rules).union(*reply.fold_rules), key=lambda r: (len(r), r))
         return [
             f"{len(rules)} rules; kept back: {gated.too_few} with too few patients, "
-            f"{gated.too_near} too near to another, {gated.too_many} over the limit.",
+            f"{gated.too_near} too near to another, {gated.too_many} over the limit"
+            f"{uneven * (gated.one_sided > 0)}.",
             *(f"  {describe_rule(rule, public.grid, public.study)}" for rule in rules),
         ]
 
     def _results(self, reply: m.ResultsReply, public: Public) -> list[str]:
-        told = [f"patients, and with the outcome: {_list(reply.totals)}"] * (len(reply.totals) > 0)
+        counted = public.family.counts_events  # else zeros stand in their place
+        those = public.family.words.with_outcome
+        totals, what = reply.totals, f"patients, and {those}"
+        if not counted:
+            totals, what = totals[:1], "patients"
+        told = [f"{what}: {_list(totals)}"] * (len(totals) > 0)
         if len(reply.inside):
             told.append(f"inside {len(reply.inside)} rules: {_list(reply.inside)}")
-            told.append(f"with the outcome inside them: {_list(reply.events_inside)}")
+            told += [f"{those} inside them: {_list(reply.events_inside)}"] * counted
         if len(reply.held_out):
             told.append(f"held out, inside {len(reply.held_out)} rules: {_list(reply.held_out)}")
-            told.append(f"with the outcome inside them: {_list(reply.held_out_events)}")
+            told += [f"{those} inside them: {_list(reply.held_out_events)}"] * counted
         if len(reply.measures):
             names = [field.name for field in dataclasses.fields(public.family.judge.measures)]
             pairs = zip(reply.known.tolist(), reply.measures.tolist(), strict=True)

@@ -205,6 +205,7 @@ class Work:
             max_rules_sent=self._policy.max_rules_sent,
             weights=patients.weights,
             patients=patients.learnt.patients,
+            sensitive=patients.sensitive,
         )
         passed = set(self.gated.rules)
         sent = [tuple(rule for rule in rules if rule in passed) for rules in grown]
@@ -243,6 +244,7 @@ class Work:
             patients.weights,
             min_count=self._policy.min_count,
             patients=patients.learnt.patients,
+            sensitive=patients.sensitive,
         )
         deals = [bool((patients.folds >= 0).any()), len(patients.held_out.weights) > 0]
         votes = fill_ballot(enough, deals, self._name, self._masking.sites)

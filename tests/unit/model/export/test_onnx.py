@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from fedrulefit import Model
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.study import Study
-from tests.predictors import as_inputs, run_graph
-from tests.random_models import GOLDEN, expected, plain_columns, random_model
+from tests.predictors import as_frame, as_inputs, run_graph
+from tests.random_models import GOLDEN, expected, over_time, plain_columns, random_model
 from tests.samples import make_frame
 
 pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
@@ -35,6 +35,22 @@ def test_any_model_and_any_patients(seed: int, bad: float) -> None:
     np.testing.assert_allclose(probability, wanted, rtol=0, atol=1e-12)
     np.testing.assert_allclose(1 / (1 + np.exp(-log_odds)), wanted, rtol=0, atol=1e-12)
     assert told == flags
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_risks_by_every_horizon(seed: int) -> None:
+    import onnxruntime
+
+    rng = np.random.default_rng(seed)
+    model = over_time(rng, random_model(rng))
+    columns = plain_columns(rng, model, 30, bad=0.1)
+    session = onnxruntime.InferenceSession(model.to_onnx().SerializeToString())
+    tensors = {name: x.reshape(-1, 1) for name, x in as_inputs(model, columns).items()}
+    names = ["log_hazard", "risk", "risk_0_5", "risk_90", "risk_365"]
+    assert [output.name for output in session.get_outputs()] == [*names, "flags"]
+    wanted = model.predict_frame(as_frame(columns))
+    for name, found in zip(names, session.run(names, tensors), strict=True):
+        np.testing.assert_allclose(found[:, 0], wanted[name], rtol=1e-12, atol=1e-12)
 
 
 def test_the_golden_model_scores_a_hospital() -> None:

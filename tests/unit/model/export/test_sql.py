@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import sqlite3
 from pathlib import Path
@@ -22,7 +23,8 @@ from fedrulefit.model.export.dialects import DIALECTS
 from fedrulefit.study import Study
 from fedrulefit.table.spelling import read_number
 from tests.databases import Column
-from tests.random_models import GOLDEN, expected, random_columns, random_model
+from tests.predictors import as_frame
+from tests.random_models import GOLDEN, expected, over_time, random_columns, random_model
 from tests.samples import make_frame
 
 TOLERANCE = 1e-12
@@ -91,6 +93,19 @@ def test_any_model_and_any_patients(database: Any, seed: int, bad: float) -> Non
     rows, (chances, flags) = score_all(database, model, columns), expected(model, columns)
     agree([row["probability"] for row in rows], chances)
     assert [row["flags"] for row in rows] == flags
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_risks_by_every_horizon(database: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = over_time(rng, random_model(rng))
+    columns = random_columns(rng, model, 30, bad=0.1)
+    rows, wanted = score_all(database, model, columns), model.predict_frame(as_frame(columns))
+    for name in ("risk", "risk_0_5", "risk_90", "risk_365"):
+        chances = [None if math.isnan(chance) else chance for chance in wanted[name]]
+        agree([row[name] for row in rows], chances)
+    with pytest.raises(FedRuleFitError, match="risk, risk_0_5, risk_90, risk_365, log_hazard"):
+        model.to_sql(database.dialect, key="Risk_90")
 
 
 def test_spellings_of_a_level(database: Any) -> None:

@@ -37,11 +37,11 @@ def bill(
 
 
 def test_every_question_that_asks_for_a_release_says_what_it_tells() -> None:
-    settings = make_study().settings
+    study = make_study()
     asked = [kind for kind in m.REQUESTS if kind.release is not None]
-    assert all(kind.tells(settings) for kind in asked)
+    assert all(kind.tells(study) for kind in asked)
     assert {kind.release for kind in asked} == set(KINDS) - {"exact-histograms"}
-    assert not any(kind.tells(settings) for kind in m.REQUESTS if kind not in asked)
+    assert not any(kind.tells(study) for kind in m.REQUESTS if kind not in asked)
 
 
 @pytest.mark.parametrize("protection", [NOISY, Protection("exact", private=False), None])

@@ -13,10 +13,12 @@ from fedrulefit.core.rounding import EXACT
 from fedrulefit.errors import ProtocolError
 from fedrulefit.model import Counts, LinearTerm, Model, RuleTerm
 from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator import judging
 from fedrulefit.protocol.coordinator.judging import judge, told_coef
 from fedrulefit.protocol.messages import OfferSums
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
+from fedrulefit.testing.samples import OUTCOMES
 from tests.oracles import fires
 from tests.samples import SOLVERS, fit_model, make_study, make_tables
 from tests.talks import SITES, add_up, make_asker, make_patients, make_public, play
@@ -226,3 +228,30 @@ def test_measures_that_a_site_cannot_tell_are_not_numbers() -> None:
     south = model.evaluation.sites["south"]
     assert (south.patients, south.events, south.brier) == (60, 30, 0.2)
     assert np.isnan([south.auc, south.slope, south.expected]).all()
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_a_model_without_rules_is_judged_too(outcome: str) -> None:
+    """Of no rules no tallies came, and these could not be told from any number of them."""
+    study = make_study(outcome, solver="exact", penalty=10.0, n_trees=0, holdout=0.3)
+    model = run(study, {n: Site(n, t, study) for n, t in make_tables(study).items()})
+    assert model.terms == ()
+    assert model.evaluation is not None
+    assert model.evaluation.total.patients > 0
+
+
+def test_of_outcomes_without_events_the_second_measure_is_no_count() -> None:
+    """R² is below 0 where a model predicts a hospital badly: that ended the run."""
+    number = make_study("number", solver="exact").family
+    names = [field.name for field in dataclasses.fields(number.judge.measures)]
+    head = m.Header(m.PROTOCOL_VERSION, "run", 1, "north", "")
+    none = np.empty(0)
+    reply = m.ResultsReply(
+        head, none, none, none, np.array([0, 1]), np.array([60.0, -0.3]), none, none
+    )
+    rules = np.empty(0, dtype=np.int64)
+    facts: dict[str, Any] = {"totals": False, "evaluation": True}
+    judging._check_results(reply, rules, rules, names, events=False, **facts)
+    untold = dataclasses.replace(reply, known=np.array([1]), measures=np.array([-0.3]))
+    with pytest.raises(ProtocolError, match="other results"):
+        judging._check_results(untold, rules, rules, names, events=False, **facts)

@@ -141,6 +141,20 @@ def test_scales_outside_0_and_1_are_refused(ready: Site, scales: tuple[float, fl
     assert r"must lie in [0, 1]" in refusal(ready, request)
 
 
+def test_of_several_baselines_both_scales_are_one() -> None:
+    """Two once broke the sum, and the site could only say that something had gone wrong."""
+    study = make_study("time", solver="exact", n_trees=0)
+    public = Public(study).with_grid(shared_grid()).with_rules(())
+    terms = np.arange(public.family.n_baseline)
+    for scales, fits in (((0.5, 0.5), True), ((0.5, 0.4), False)):
+        request = m.SummaryRequest(head(study), terms, np.zeros(len(terms)), np.array(scales))
+        if fits:
+            request.check(public)
+        else:
+            with pytest.raises(ProtocolError, match="one scale"):
+                request.check(public)
+
+
 @pytest.mark.parametrize("scales", [(np.nan, 0.5), (0.0, np.inf)])
 def test_scales_that_are_no_numbers_are_not_even_read(
     ready: Site, scales: tuple[float, float]

@@ -19,6 +19,7 @@ from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.protocol.public import Public
 from fedrulefit.protocol.site.review import Review
 from fedrulefit.table.check import load_table
+from fedrulefit.testing.samples import OUTCOMES
 from tests.alone import OWN, ask_results, own_site
 from tests.hospitals import (
     GRID,
@@ -32,7 +33,15 @@ from tests.hospitals import (
     named,
     refused,
 )
-from tests.samples import SOLVERS, Talk, make_frame, make_sites, make_study, record
+from tests.samples import (
+    SOLVERS,
+    Talk,
+    make_frame,
+    make_sites,
+    make_study,
+    make_tables,
+    record,
+)
 
 
 def test_nothing_leaves_until_a_person_has_decided() -> None:
@@ -244,3 +253,37 @@ def test_results_that_some_site_keeps_back_are_called_nothing() -> None:
     assert words("site-results", ASKED, none)[3:] == [
         "  nothing: some site has too few patients"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("outcome", [kind for kind in OUTCOMES if kind != "yes/no"])
+def test_nobody_reads_of_with_and_without_where_the_outcome_is_another(outcome: str) -> None:
+    """What is about to leave, and the bill, are told in words of the outcome's own kind."""
+    settings = {**SOLVERS["exact"], "epsilon": 1.0, "holdout": 0.3, "per_site": True, "n_trees": 5}
+    study = make_study(outcome, **settings)
+    shown: list[str] = []
+
+    def approve(kind: str, lines: Any) -> bool:
+        shown.append(" ".join(lines))
+        return True
+
+    sites = make_sites(
+        study,
+        make_tables(study, sizes=(200, 150, 150)),
+        policy=change(OPEN, approval="review"),
+        secure=False,
+        approver=approve,
+    )
+    model, _ = record(Coordinator(study, list(sites)), sites)
+    told, bill = study.family.tells, model.privacy.words()
+    for clause in (told.inside, told.slopes, told.summary, told.evaluation, told.subgroups):
+        assert any(clause in text for text in shown), clause
+        assert clause in " ".join(bill.split()), clause
+    assert any(told.held_out_results in text for text in shown)
+    for text in [*shown, bill]:
+        assert "without the outcome" not in text
+        assert "with the outcome:" not in text
+
+
+def test_rules_that_one_patient_outweighs_are_said_to_be_kept_back() -> None:
+    lines = words("rules", m.RulesRequest(HEAD, GRID), SENT, gated=Gated((), 1, 2, 3, one_sided=4))
+    assert lines[2].endswith("3 over the limit, 4 in which one patient outweighs all others.")

@@ -10,7 +10,7 @@ No distribution of counts is assumed: patients may differ by more than Poisson's
 even on the logarithmic scale; the logarithm of the ratio of two rates has the sum of their
 variances.
 
-Oracle: sums over patients and simulated coverage (``tests/unit/core/test_levels.py``).
+Oracle: sums over patients and simulated coverage (``tests/unit/core/test_sides.py``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families.levels import ROUNDED, Contrast, LevelWords, MeasuredLevels, Side
+from fedrulefit.core.families.sides import ROUNDED, Contrast, LevelWords, MeasuredLevels, Side
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.shares import Z95
 from fedrulefit.numerals import format_effect

@@ -11,19 +11,19 @@ from scipy import stats
 from fedrulefit.core.design import build_design
 from fedrulefit.core.families.classes import Classes
 from fedrulefit.core.families.count import Count
-from fedrulefit.core.families.levels import MeasuredLevels, Side
 from fedrulefit.core.families.number import Number
 from fedrulefit.core.families.ordered import Ordered
+from fedrulefit.core.families.sides import MeasuredLevels, Side
 from fedrulefit.core.families.time import Time
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Condition, Rule
-from fedrulefit.core.subgroups import SubgroupSums, contrast, find_sides, sum_subgroups
+from fedrulefit.core.subgroups import SubgroupSums, find_sides, sum_subgroups
 
 NUMBER = Number(0.0, 100.0, unit="mmol/L")
 COUNT = Count(40, max_exposure=2.0, per=1.0, unit="visits", exposure_unit="years")
 TIME = Time((0.5, 1.0, 2.0), (3.0,), unit="years")
-ORDERED = Ordered(("none", "mild", "severe", "dead"))
-CLASSES = Classes(("home", "rehab", "hospice"))
+ORDERED = Ordered(["none", "some", "much"])
+CLASSES = Classes(["home", "care", "elsewhere"])
 TOLD = Rounding(5, 10)
 
 
@@ -43,30 +43,22 @@ def draw_time(rng: Any, n_rows: int, *, raised: bool) -> Any:
     return np.column_stack([np.zeros(n_rows), np.minimum(event, gone), event <= gone]).astype(float)
 
 
-def draw_levels(rng: Any, n_rows: int, *, raised: bool) -> Any:
-    """Of four levels; the mean position is 1.7 or 1.2."""
-    shares = [0.1, 0.3, 0.4, 0.2] if raised else [0.3, 0.3, 0.3, 0.1]
-    return rng.choice(4, n_rows, p=shares).astype(float)
-
-
-def draw_classes(rng: Any, n_rows: int, *, raised: bool) -> Any:
-    # Between two steps of what is told: at one, intervals hold less often than in the mean.
-    shares = [0.35, 0.25, 0.4] if raised else [0.47, 0.28, 0.25]
-    return rng.choice(3, n_rows, p=shares).astype(float)
+def draw_ordered(rng: Any, n_rows: int, *, raised: bool) -> Any:
+    return rng.choice(3, n_rows, p=[0.5, 0.3, 0.2] if raised else [0.7, 0.2, 0.1]).astype(float)
 
 
 DRAWN = {
     "number": (NUMBER, draw_number),
     "count": (COUNT, draw_count),
     "time": (TIME, draw_time),
-    "ordered": (ORDERED, draw_levels),
-    "classes": (CLASSES, draw_classes),
+    "ordered": (ORDERED, draw_ordered),
+    "classes": (CLASSES, draw_ordered),
 }
 TRUTHS = {
     "number": (60.0, 48.0, 12.0),
     "count": (3.0, 2.0, 1.5),
-    "ordered": (1.7, 1.2, 0.5),
-    "classes": (0.35, 0.47, -0.12),  # of the first class
+    "ordered": (0.5, 0.3, 0.2),
+    "classes": (0.5, 0.3, 0.2),
     "time": (
         -np.expm1(-3 / 5),
         -np.expm1(-3 / 9),
@@ -91,37 +83,6 @@ def test_means_are_compared_as_welch_does() -> None:
     assert (found.low_gap, found.high_gap) == pytest.approx((ends.low, ends.high))
     own = stats.t.interval(0.95, 59, first.mean(), stats.sem(first))
     assert (found.low_inside, found.high_inside) == pytest.approx(own)
-
-
-def test_positions_are_numbers() -> None:
-    outcome = draw_levels(np.random.default_rng(4), 90, raised=True)
-    side = find(ORDERED, outcome)
-    assert side.level == pytest.approx(outcome.mean())
-    assert side.error == pytest.approx(stats.sem(outcome))
-
-
-@pytest.mark.parametrize("name", CLASSES.names)
-def test_a_class_is_held_against_the_rest_as_a_yes_no_outcome_is(name: str) -> None:
-    rng = np.random.default_rng(5)
-    parts = [draw_classes(rng, n, raised=raised) for n, raised in ((80, True), (150, False))]
-    levels, place = CLASSES.levels.of_level(name), CLASSES.names.index(name)
-    first, second = (levels.find(len(own), CLASSES.tallies(own).sum(axis=0)) for own in parts)
-    cases, others = ((own == place).sum() for own in parts)
-    assert (first.events, second.events) == (cases, others)
-    assert first.rarest == np.bincount(parts[0].astype(int)).min()
-    assert levels.compare(first, second) == contrast(80, cases, 230, cases + others, step=0)
-
-
-def test_of_classes_none_is_told_where_the_untold_one_would_follow() -> None:
-    """Of 60 patients, 30 of one class and 27 of another: so three are of the last."""
-    many = CLASSES.levels.find(300.0, np.array([100.0, 100.0]))
-    few = CLASSES.levels.find(60.0, np.array([30.0, 27.0]))
-    for name in CLASSES.names:
-        levels = CLASSES.levels.of_level(name)
-        assert levels.publish((many, few), EXACT, 1.0) is None
-        told = levels.publish((many, many), TOLD, 1.0)
-        assert told is not None
-        assert told[0].rarest is None
 
 
 def test_rates_are_counts_by_exposure() -> None:

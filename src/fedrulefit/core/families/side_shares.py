@@ -6,7 +6,7 @@ Patients and those of them with the outcome say it all: counts are added up, tol
 
 from __future__ import annotations
 
-from fedrulefit.core.families.levels import PERCENT, Levels, LevelWords
+from fedrulefit.core.families.sides import PERCENT, Levels, LevelWords
 
 
 class ShareLevels(Levels):

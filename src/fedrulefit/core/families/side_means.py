@@ -8,7 +8,7 @@ Tallies are t and t², in half ranges h from the middle m. Of n patients
 Intervals are Student's; that of the difference is Welch's. No distribution of the outcome is
 assumed beyond that means are about normal.
 
-Oracle: scipy's ``ttest_ind`` (``tests/unit/core/test_levels.py``).
+Oracle: scipy's ``ttest_ind`` (``tests/unit/core/test_sides.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import math
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.intervals import reach_student
-from fedrulefit.core.families.levels import ROUNDED, Contrast, LevelWords, MeasuredLevels, Side
+from fedrulefit.core.families.sides import ROUNDED, Contrast, LevelWords, MeasuredLevels, Side
 from fedrulefit.core.rounding import Rounding
 
 

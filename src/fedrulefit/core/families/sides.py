@@ -9,23 +9,20 @@ here: what does is :class:`~fedrulefit.core.subgroups.SubgroupSums`.
 outcome                 level, and what is between two
 ======================  ======================================================================
 yes/no                  share of patients (:mod:`fedrulefit.core.subgroups`), difference
-number                  mean (:class:`~fedrulefit.core.families.level_means.MeanLevels`),
+number                  mean (:class:`~fedrulefit.core.families.side_means.MeanLevels`),
                         difference
-count                   rate (:class:`~fedrulefit.core.families.level_rates.RateLevels`), ratio
+count                   rate (:class:`~fedrulefit.core.families.side_rates.RateLevels`), ratio
 time to an event        risk by the last horizon
-                        (:class:`~fedrulefit.core.families.level_risks.RiskLevels`), difference
-ordered                 mean position
-                        (:class:`~fedrulefit.core.families.level_positions.PositionLevels`),
-                        difference
-classes                 share of the rule's class
-                        (:class:`~fedrulefit.core.families.level_classes.ClassLevels`), difference
+                        (:class:`~fedrulefit.core.families.side_risks.RiskLevels`), difference
+ordered, classes        share beyond the first level
+                        (:class:`~fedrulefit.core.families.side_splits.SplitLevels`), difference
 ======================  ======================================================================
 
 A level is published no finer than a patient or a few move it. What that adds to its error stands
 in the published error, so that the intervals count with it.
 
 Oracles: formulas on the patients themselves, and simulated coverage
-(``tests/unit/core/test_levels.py``).
+(``tests/unit/core/test_sides.py``).
 """
 
 from __future__ import annotations
@@ -77,16 +74,12 @@ class Side:
         :class:`Levels`. NaN where it is not known.
     events : float or None
         What happened to these patients, where the outcome counts events.
-    rarest : float or None
-        Of classes, the fewest patients of any class, until the side is rounded: what is told of
-        several classes would tell of the last one, too.
     """
 
     patients: float
     level: float
     error: float
     events: float | None = None
-    rarest: float | None = None
 
 
 @dataclass(frozen=True)
@@ -179,11 +172,6 @@ class MeasuredLevels(Levels):
     def spread(self, side: Side, step: float) -> float:
         """Return the standard deviation that such rounding adds, on the scale of the error."""
 
-    def of_level(self, name: str | None) -> MeasuredLevels:
-        """Return what is told of a rule that counts for one level of the outcome."""
-        del name
-        return self
-
     def fewest(self, side: Side) -> float:
         """Return the smallest number that the side rests on."""
         return side.patients if side.events is None else min(side.patients, side.events)
@@ -205,10 +193,11 @@ class MeasuredLevels(Levels):
             return None
         if rounding == EXACT:
             return sides
-        inside, outside = (self._round(side, rounding, unit) for side in sides)
+        inside, outside = (self.round(side, rounding, unit) for side in sides)
         return inside, outside
 
-    def _round(self, side: Side, rounding: Rounding, unit: float) -> Side:
+    def round(self, side: Side, rounding: Rounding, unit: float) -> Side:
+        """Return a side that is large enough to be told, rounded."""
         step = round_up_step(self.step(side, rounding, unit))
         error = math.hypot(side.error, self.spread(side, step))
         return replace(
@@ -217,7 +206,6 @@ class MeasuredLevels(Levels):
             level=round_step(side.level, step),
             error=round_digits(error, _ERROR_DIGITS),
             events=None if side.events is None else rounding.count(side.events, unit),
-            rarest=None,
         )
 
 

@@ -11,7 +11,7 @@ Intervals are even for :math:`\log H`; that of the difference is put together fr
 own (Zou and Donner 2008, Statistics in Medicine 27: 1693–1702). Unknown where nobody is followed
 through some interval.
 
-Oracle: Kaplan and Meier's curve, and simulated coverage (``tests/unit/core/test_levels.py``).
+Oracle: Kaplan and Meier's curve, and simulated coverage (``tests/unit/core/test_sides.py``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import math
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families.levels import (
+from fedrulefit.core.families.sides import (
     PERCENT,
     ROUNDED,
     Contrast,

@@ -1,0 +1,5 @@
+"""Numbers, counts and times to an event: what a fit costs, and how well it predicts, beside peers.
+
+``python -m benchmarks.outcomes cost`` prints its table. ``python -m benchmarks.outcomes accuracy``
+leaves a folder from which ``python docs/make_results.py FOLDER`` fills a page.
+"""

@@ -1,0 +1,32 @@
+"""``python -m benchmarks.outcomes cost``, or ``accuracy``: see :mod:`benchmarks.outcomes`."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.outcomes.cost import print_costs
+from benchmarks.outcomes.splits import SEED, SPLITS, make_units
+from benchmarks.outcomes.texts import make_texts
+from benchmarks.studies import make_parser, run_study
+
+
+def main() -> None:
+    part, *rest = sys.argv[1:] or ["cost"]
+    if part == "cost":
+        print_costs()
+        return
+    parser = make_parser("outcomes")
+    parser.add_argument("--splits", type=int, default=SPLITS, help="of every data set")
+    options = parser.parse_args(rest)
+    run_study(
+        "outcomes",
+        make_units(options.splits),
+        options,
+        seed=SEED,
+        command=f"python -m benchmarks.outcomes accuracy --splits {options.splits}",
+        make_texts=make_texts,
+    )
+
+
+if __name__ == "__main__":
+    main()

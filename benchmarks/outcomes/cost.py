@@ -1,0 +1,114 @@
+"""What a fit of each kind of outcome costs, as a multiple of a yes/no outcome's in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from benchmarks.measure import measure
+from fedrulefit.experiments.units import machine
+
+N_ROWS: Final = 10_000
+N_SITES: Final = 5
+TIMES: Final = 3
+"""Runs of each kind; the fastest counts, as other work on the machine only makes them slower."""
+
+OUTCOMES: Final[dict[str, dict[str, Any]]] = {
+    "yes/no": {"column": "died", "positive": 1, "negative": 0},
+    "number": {"kind": "number", "column": "stay", "range": [0, 100]},
+    "number, robust": {"kind": "number", "column": "stay", "range": [0, 100], "robust": True},
+    "count": {
+        "kind": "count", "column": "visits", "most": 60, "exposure": "years", "max_exposure": 1,
+    },
+    "time": {"kind": "time", "time": "days", "event": "event", "horizons": [90, 365]},
+}  # fmt: skip
+
+SHARE: Final = 0.03
+"""λ as a share of the largest that keeps a term, so that all models are about as large."""
+
+
+def _draw(n_rows: int) -> Any:
+    """Return patients with an outcome of each kind, from one truth of five covariates in ten."""
+    import numpy as np
+    import pandas as pd
+
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(n_rows, 10)).clip(-4, 4)
+    effect = 0.8 * X[:, 0] * (X[:, 1] > 0) + 0.6 * np.sin(2 * X[:, 2])
+    effect += 0.5 * (X[:, 3] > 0.5) + 0.3 * X[:, 4]
+    years = rng.uniform(0.1, 1, n_rows)
+    due, news = rng.exponential(300 * np.exp(-effect)), rng.uniform(30, 400, n_rows)
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(10)])
+    return frame.assign(
+        died=(rng.random(n_rows) < 1 / (1 + np.exp(0.5 - effect))).astype(int),
+        stay=(50 + 10 * effect + 8 * rng.normal(size=n_rows)).clip(0, 100),
+        years=years,
+        visits=rng.poisson(2 * years * np.exp(effect)).clip(0, 60),
+        days=np.minimum(due, news),
+        event=(due <= news).astype(int),
+    )
+
+
+def prepare(kind: str, penalty: Any) -> Callable[[], dict[str, Any]]:
+    """Return the fit of a kind of outcome, at λ or by cross-validation (``"cv"``)."""
+    import lightgbm  # noqa: F401 - loaded before the clock starts
+    import opendp.prelude  # noqa: F401
+
+    from fedrulefit import Study
+    from fedrulefit.engines import inprocess
+    from fedrulefit.table.check import load_table
+
+    study = Study.from_mapping(
+        {
+            "name": "cost",
+            "outcome": OUTCOMES[kind],
+            "covariates": {f"x{j}": {"kind": "number", "range": [-4, 4]} for j in range(10)},
+            "settings": {"penalty": penalty},
+        }
+    )
+    frame = _draw(N_ROWS)
+    tables = {
+        f"site {site}": load_table(frame[site::N_SITES].reset_index(drop=True), study)
+        for site in range(N_SITES)
+    }
+
+    def work() -> dict[str, Any]:
+        model = inprocess.fit(study, tables).model
+        found = model.provenance
+        first = model.path_frame()["penalty"].iloc[0] if penalty == "cv" else None
+        return {
+            "rounds": found.rounds,
+            "candidates": found.candidates,
+            "terms": len(model.terms),
+            "largest": first,
+        }
+
+    return work
+
+
+def print_costs() -> None:
+    """Print the table: λ given, and λ by cross-validation."""
+    print(f"Machine: {machine()}\n\n{N_ROWS:,} patients, 10 covariates, {N_SITES} sites\n")
+    largest: dict[str, float] = {}
+    for title in ("λ by CV", "λ given"):
+        print(f"| {title} | CPU s | × yes/no | rounds | candidate rules | terms |")
+        print("|---|---:|---:|---:|---:|---:|", flush=True)
+        base = None
+        for kind in OUTCOMES:
+            penalty: Any = SHARE * largest[kind] if kind in largest else "cv"
+            runs = [measure(prepare, kind, penalty) for _ in range(TIMES if kind in largest else 1)]
+            found = min((run for run in runs if run), key=lambda run: run.cpu)
+            base, facts = base or found.cpu, found.facts
+            print(
+                f"| {kind} | {found.cpu:.2f} | {found.cpu / base:.1f} | {facts['rounds']} "
+                f"| {facts['candidates']} | {facts['terms']} |",
+                flush=True,
+            )
+            if title == "λ by CV":
+                largest_now = facts["largest"]
+                _FOUND[kind] = largest_now
+        largest = dict(_FOUND)
+        print()
+
+
+_FOUND: Final[dict[str, float]] = {}
