@@ -53,7 +53,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import YesNo
 from fedrulefit.errors import FitError
-from fedrulefit.estimators.targets import encode_classes, read_sites
+from fedrulefit.estimators.targets import encode_two, read_sites
 
 FAMILY: Final = YesNo()
 PRECISION: Final = 0.01
@@ -177,7 +177,7 @@ class BFIClassifier(ClassifierMixin, BaseEstimator):
         local = self.precision if self.local_precision is None else self.local_precision
         if not (self.precision > 0 and local > 0):
             raise ValueError("'precision' and 'local_precision' must be above 0")
-        self.classes_, outcome = encode_classes(y, asker=self)
+        self.classes_, outcome = encode_two(y, asker=self)
         X, _ = validate_data(self, X, y, dtype=np.float64)
         design = _with_ones(X)
         labels = read_sites(sites, len(X))

@@ -31,7 +31,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.estimators.targets import encode_classes, read_sites
+from fedrulefit.estimators.targets import encode_two, read_sites
 
 
 def share_trees(n_trees: int, weights: Floats) -> list[int]:
@@ -96,7 +96,7 @@ class FederatedForestClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"weighting must be 'patients' or 'sites', not {self.weighting!r}")
         if self.n_trees < 1:
             raise ValueError("'n_trees' must be at least 1")
-        self.classes_, outcome = encode_classes(y, asker=self)
+        self.classes_, outcome = encode_two(y, asker=self)
         X, _ = validate_data(self, X, y, dtype=np.float64)
         names, place = np.unique(read_sites(sites, len(X)), return_inverse=True)
         patients = np.bincount(place).astype(np.float64)

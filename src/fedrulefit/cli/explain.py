@@ -74,6 +74,7 @@ def _facts(explanation: Explanation, model: Model) -> dict[str, object]:
     """Return the explanation under the names that frames and exports have, too."""
     words = model.study.family.words
     return {
+        **({} if explanation.level is None else {"level": explanation.level}),
         "baseline": explanation.baseline,
         "contributions": [asdict(part) for part in explanation.contributions],
         words.predictor_column: _known(explanation.linear_predictor),
@@ -92,7 +93,8 @@ def _show(explanation: Explanation, model: Model) -> None:
     label = model.study.outcome.label or model.study.outcome.column
     refused = math.isnan(explanation.prediction)
     told_prediction = "no prediction" if refused else family.tell(explanation.prediction)
-    console.print(line(f"{label}{family.words.by}: {told_prediction}", style="bold"))
+    what = family.words.by if explanation.level is None else f" = {explanation.level}"
+    console.print(line(f"{label}{what}: {told_prediction}", style="bold"))
     for flag in explanation.flags:
         console.print(line(flag, style="yellow"))
     if refused:

@@ -141,5 +141,10 @@ class ClassDesign:
         return ClassDesign(self.columns.take(needed), owners)
 
 
+def columns_of(design: AnyDesign) -> Design:
+    """Return the columns of a design, each once, whoever uses it."""
+    return design.columns if isinstance(design, ClassDesign) else design
+
+
 AnyDesign: TypeAlias = Design | ClassDesign
 """Predictors share all terms but their baselines, or none."""

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.grid import Grid, encode, linear_values
@@ -23,7 +25,12 @@ from fedrulefit.core.rules import Rule
 
 
 def evaluate_terms(
-    values: Floats, grid: Grid, rules: Sequence[Rule], linear: Sequence[int]
+    values: Floats,
+    grid: Grid,
+    rules: Sequence[Rule],
+    linear: Sequence[int],
+    *,
+    parts: int = 1,
 ) -> Design:
     """Return the design of a model's own terms.
 
@@ -34,9 +41,12 @@ def evaluate_terms(
     rules : sequence of Rule
     linear : sequence of int
         Covariates of the linear terms.
+    parts : int
+        Predictors of a patient that share these terms.
     """
     places = [grid.linear.index(feature) for feature in linear]
-    return build_design(encode(values, grid), rules, linear_values(values, grid)[:, places])
+    columns = linear_values(values, grid)[:, places]
+    return build_design(encode(values, grid), rules, columns, parts=parts)
 
 
 def predict(
@@ -48,18 +58,21 @@ def predict(
     *,
     alone: bool = False,
 ) -> Floats:
-    """Return F of every patient, shape (n_rows,).
+    """Return F of every patient, shape (n_rows,) or (n_rows, n_parts).
 
     Parameters
     ----------
     values, grid, rules, linear
         As for :func:`evaluate_terms`.
-    coef : (1 + n_rules + n_linear,) float64
-        Intercept, rules, linear terms.
+    coef : (1 + n_rules + n_linear,) or (1 + n_rules + n_linear, n_parts) float64
+        Intercept, rules, linear terms; a column for each predictor, where patients have several
+        with terms of their own.
     alone : bool
         Whether a patient's F may not even in its last digit depend on who stands beside: for
         sums that any split into sites must leave the same (:meth:`Design.predictor`).
         Coefficients are then rounded to 2⁻⁴¹.
     """
     design = evaluate_terms(values, grid, rules, linear)
+    if coef.ndim > 1:
+        return np.stack([design.dot(np.ascontiguousarray(own)) for own in coef.T], axis=1)
     return design.predictor(coef) if alone else design.dot(coef)

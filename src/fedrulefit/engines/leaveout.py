@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from fedrulefit.engines.base import Engine
 from fedrulefit.engines.inprocess import EMBEDDED
 from fedrulefit.errors import FitError
+from fedrulefit.model.matrix import judge_values
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.privacy.mechanisms import Noise
@@ -63,8 +64,8 @@ def leave_one_site_out(
             learnt, others, make_noise=make_noise, make_ledger=make_ledger, n_threads=n_threads
         ).model
         if table.outcome is not None:
-            chance = study.family.link.inverse(model.linear_predictor(table.values))
-            found[site] = judge.count(chance, table.outcome, table.weights)
+            prediction = judge_values(model, table.values)
+            found[site] = judge.count(prediction, table.outcome, table.weights)
     least = MIN_COUNT * study.most_weight
     few = tuple(s for s, sums in found.items() if judge.coarsen(sums, least, each=True) is None)
     merged = {s: judge.coarsen(sums, least) for s, sums in found.items() if s not in few}

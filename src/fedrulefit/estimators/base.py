@@ -161,6 +161,10 @@ class RuleFitBase(TermsMixin, BaseEstimator):
         """Return what is public of an outcome that no study declares."""
         raise NotImplementedError
 
+    def _encode(self, target: Target, study: Study) -> Floats:
+        """Return the outcome as ``Table.outcome`` has it."""
+        return encode_outcome(target, study)
+
     def _weigh(self, given: Floats | None, target: Target) -> PatientWeights | None:
         """Return what each row counts; None where all count 1."""
         del target
@@ -212,7 +216,7 @@ class RuleFitBase(TermsMixin, BaseEstimator):
         table = Table(values, None, weights, whose).take(counted)
         target = {role: part[counted] for role, part in target.items()}
         study = self._study(weighed, rows_each(table.patients, labels), target)
-        table = replace(table, outcome=encode_outcome(target, study))
+        table = replace(table, outcome=self._encode(target, study))
         if whose is None:
             check_repeated(table)
         if self._earlier is None:

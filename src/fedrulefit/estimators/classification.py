@@ -14,7 +14,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.errors import DataError
 from fedrulefit.estimators.base import RuleFitBase
 from fedrulefit.estimators.parameters import takes_settings
 from fedrulefit.estimators.places import (
@@ -23,20 +24,31 @@ from fedrulefit.estimators.places import (
     Pooled,
     settings_of_pooled,
 )
-from fedrulefit.estimators.targets import Target, encode_classes, name_event
+from fedrulefit.estimators.targets import (
+    Target,
+    encode_classes,
+    encode_two,
+    name_event,
+    place_classes,
+)
 from fedrulefit.estimators.weights import ClassWeight, PatientWeights, weigh_by_class
-from fedrulefit.study import YesNoOutcome
+from fedrulefit.study import PRESETS, ClassesOutcome, Study, YesNoOutcome
+from fedrulefit.study.levels import as_level
 from fedrulefit.study.outcomes import AnyOutcome
 
 
 class Classification(ClassifierMixin, RuleFitBase):
-    """Learns which of two classes a patient has.
+    """Learns which of some classes a patient has.
+
+    Of two, the larger label is the event. Of more, each class has rules and linear terms of its
+    own; a study may declare that they have an order (kind "ordered"): then all steps of the scale
+    share them.
 
     Parameters
     ----------
     class_weight : dict, "balanced" or None
         What a patient of each class counts, times `sample_weight`; classes that a dict does not
-        name count 1. "balanced" gives both classes half of the total, counted over all sites: only
+        name count 1. "balanced" gives all classes the same total, counted over all sites: only
         here, where all patients lie in this process; a study of real hospitals has no such
         setting. Weights enter everything that is summed: histograms (whose noise grows with the
         largest weight), trees, λ, supports and the evaluation; the gate counts patients. Predicted
@@ -45,57 +57,105 @@ class Classification(ClassifierMixin, RuleFitBase):
 
     Attributes
     ----------
-    classes_ : (2,) array
-    coef_ : (1, n_terms) float64
-        Of :meth:`transform`'s columns: one per term, not per column of X. scikit-learn's feature
-        selectors get `feature_importances_`.
-    intercept_ : (1,) float64
+    classes_ : (n_classes,) array
+    coef_ : (1, n_terms) or (n_classes, n_terms) float64
+        Of :meth:`transform`'s columns: one per term, not per column of X; where each class has
+        terms of its own, 0 for those of others. scikit-learn's feature selectors get
+        `feature_importances_`.
+    intercept_ : (1,) or (n_classes,) float64
+        Of ordered classes that of the first step.
     """
 
-    _kinds = ("yes/no",)
+    _kinds = ("yes/no", "classes", "ordered")
+    solver: str | None
 
     def __init__(self, *, class_weight: ClassWeight = None, **settings: Any) -> None:
         super().__init__(**settings)
         self.class_weight = class_weight
 
     def _read_target(self, y: Any, **parts: Any) -> Target:
-        self.classes_, places = encode_classes(y, asker=self)
+        encode = encode_classes if self._learns_several() else encode_two
+        self.classes_, places = encode(y, asker=self)
         return {"outcome": places}
 
+    def _learns_several(self) -> bool:
+        """Whether more than two classes can be learnt: by the exact solver."""
+        solver, preset = self.solver, PRESETS.get(self.preset or "default", {})
+        if solver is None and self.study is not None and self.preset is None:
+            solver = self.study.settings.solver
+        return (solver or preset.get("solver")) != "fedda"
+
     def _declare_outcome(self, column: str, target: Target) -> AnyOutcome:
+        if len(self.classes_) > 2:
+            levels = tuple(as_level(label) for label in self.classes_.tolist())
+            return ClassesOutcome(column=column, levels=levels)
         negative, positive = (str(label) for label in self.classes_)
         label = name_event(self.classes_, column)
         return YesNoOutcome(column=column, positive=positive, negative=negative, label=label)
+
+    def _encode(self, target: Target, study: Study) -> Floats:
+        if study.outcome.kind == "yes/no":
+            if len(self.classes_) > 2:
+                raise DataError("the outcome of the study is yes/no, and y has more classes")
+            return super()._encode(target, study)
+        places: Floats = self._places(study)[target["outcome"].astype(np.intp)].astype(np.float64)
+        return places
+
+    def _places(self, study: Study) -> Ints:
+        """Return the place of each of `classes_` among the outcome's levels."""
+        return place_classes(self.classes_, study)
 
     def _weigh(self, given: Floats | None, target: Target) -> PatientWeights | None:
         own = super()._weigh(given, target)
         return weigh_by_class(own, self.class_weight, self.classes_, target["outcome"])
 
     def _show_coefficients(self, coefficients: Floats) -> Floats:
-        return coefficients[None, :]
+        family = self.study_.family
+        if not family.own_terms:
+            return coefficients[None, :]
+        levels = [family.names[place] for place in self._places(self.study_).tolist()]
+        own = np.array([[t.level == level for t in self.model_.terms] for level in levels])
+        return np.where(own, coefficients, 0.0)
 
     def _show_intercept(self, intercept: float) -> Floats:
-        return np.array([intercept])
+        if not self.study_.family.own_terms:
+            return np.array([intercept])
+        return intercept + np.array(self.model_.baseline)[self._places(self.study_)]
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the linear predictor F(x), the logarithm of the odds, shape (n_rows,)."""
-        return self._predictor(X)
+        """Return the linear predictor F(x), the logarithm of the odds, shape (n_rows,).
+
+        Of more than two classes one for each, shape (n_rows, n_classes); of ordered ones the
+        logarithms of their probabilities, which no single predictor tells.
+        """
+        check_is_fitted(self)
+        if not self.study_.family.names:
+            return self._predictor(X)
+        if self.study_.family.own_terms:
+            return self._predictor(X)[:, self._places(self.study_)]
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probabilities of either class, shape (n_rows, 2).
+        """Return the probability of each class, shape (n_rows, n_classes).
 
         They are those of ``model_``, row by row: NaN where a value that the study does not
         foresee leaves no prediction.
         """
         check_is_fitted(self)
-        positive = self.model_.predict_proba(self._columns(X))
-        return np.column_stack([1 - positive, positive])
+        chances = self.model_.predict_proba(self._columns(X))
+        if chances.ndim > 1:
+            return chances[:, self._places(self.study_)]
+        return np.column_stack([1 - chances, chances])
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """Return the more probable class, shape (n_rows,); None where there is no prediction."""
+        """Return the most probable class, shape (n_rows,); None where there is no prediction."""
         predictor = self.decision_function(X)
-        predicted: npt.NDArray[Any] = self.classes_[(predictor > 0).astype(np.intp)]
-        refused = np.isnan(predictor)
+        if predictor.ndim > 1:
+            chosen, refused = predictor.argmax(axis=1), np.isnan(predictor).any(axis=1)
+        else:
+            chosen, refused = (predictor > 0).astype(np.intp), np.isnan(predictor)
+        predicted: npt.NDArray[Any] = self.classes_[chosen]
         if refused.any():
             predicted = predicted.astype(object)
             predicted[refused] = None
@@ -103,7 +163,7 @@ class Classification(ClassifierMixin, RuleFitBase):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self._learns_several()
         return tags
 
 
@@ -153,7 +213,7 @@ class FederatedRuleFitClassifier(AtSites, Classification):
             NaN is missing. What its types do not say of a column is guessed, and said in a
             :class:`~fedrulefit.errors.ReadingWarning`.
         y : (n_rows,)
-            Two classes; the larger label is the event.
+            The class of each patient. Of two, the larger label is the event.
         sites : (n_rows,), optional
             The site of every patient; without it, all are one site.
         sample_weight : (n_rows,), optional

@@ -61,7 +61,8 @@ class TermsMixin(TransformerMixin):
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
         """Return the names of :meth:`transform`'s columns, shape (n_terms,).
 
-        A rule's name is its wording in `rules_`, a linear term's the name of its covariate.
+        A rule's name is its wording in `rules_`, a linear term's the name of its covariate; where
+        each class has terms of its own, that is the wording of both.
 
         Parameters
         ----------
@@ -73,7 +74,9 @@ class TermsMixin(TransformerMixin):
         names = self.study_.names
         return np.array(
             [
-                self.model_.describe(term) if isinstance(term, RuleTerm) else names[term.feature]
+                self.model_.describe(term)
+                if isinstance(term, RuleTerm) or term.level is not None
+                else names[term.feature]
                 for term in self.model_.terms
             ],
             dtype=object,
@@ -83,7 +86,8 @@ class TermsMixin(TransformerMixin):
     def coef_(self) -> Floats:
         """Coefficients of the terms, in the order of :meth:`transform`.
 
-        Shape (n_terms,), of a classifier (1, n_terms). Not one per column of X: scikit-learn's
+        Shape (n_terms,), of a classifier (1, n_terms), or of more than two classes without an
+        order (n_classes, n_terms). Not one per column of X: scikit-learn's
         feature selectors get `feature_importances_`.
         """
         check_is_fitted(self)
@@ -99,7 +103,7 @@ class TermsMixin(TransformerMixin):
 
     @property
     def intercept_(self) -> Any:
-        """The intercept: a float, of a classifier of shape (1,)."""
+        """The intercept: a float, of a classifier an array, as long as `coef_`."""
         check_is_fitted(self)
         return self._show_intercept(self.model_.intercept)
 

@@ -22,6 +22,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.errors import DataError, ReadingWarning
 from fedrulefit.privacy.policy import MIN_COUNT
 from fedrulefit.study import Study
+from fedrulefit.study.levels import level_key
 from fedrulefit.table.columns import Columns, from_array
 from fedrulefit.table.guess import yes_and_no
 from fedrulefit.table.outcome import check_outcome, find_events
@@ -36,6 +37,8 @@ LEARNERS: Final[Mapping[str, str]] = {
     "number": "Regressor",
     "count": "Regressor",
     "time": "Survival",
+    "ordered": "Classifier",
+    "classes": "Classifier",
 }
 """How the name of the estimator ends that learns a kind of outcome."""
 
@@ -106,8 +109,23 @@ def read_numbers(given: Any, what: str, *, example: str) -> Floats:
     return numbers
 
 
-def encode_classes(y: Any, *, asker: object) -> tuple[npt.NDArray[Any], Floats]:
+def encode_two(y: Any, *, asker: object) -> tuple[npt.NDArray[Any], Floats]:
     """Return the two classes, and 1.0 for the larger one, shape (n_rows,).
+
+    `asker` is the estimator, named where there is no y.
+    """
+    classes, places = encode_classes(y, asker=asker)
+    if len(classes) > 2:
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is "
+            f"{type_of_target(y)}, with {len(classes)} different values: make two of them, such as "
+            "y == 'died'; the exact solver (solver='exact') learns more than two."
+        )
+    return classes, places
+
+
+def encode_classes(y: Any, *, asker: object) -> tuple[npt.NDArray[Any], Floats]:
+    """Return the classes, sorted, and the place of each patient's, shape (n_rows,).
 
     `asker` is the estimator, named where there is no y.
     """
@@ -121,17 +139,27 @@ def encode_classes(y: Any, *, asker: object) -> tuple[npt.NDArray[Any], Floats]:
         )
     check_classification_targets(y)
     classes, position = np.unique(y, return_inverse=True)
-    if len(classes) > 2:
-        raise ValueError(
-            "Only binary classification is supported. The type of the target is "
-            f"{type_of_target(y)}, with {len(classes)} different values: make two of them, such as "
-            "y == 'died'."
-        )
     if len(classes) < 2:
         raise ValueError(
             "y holds only one class: a model needs patients with and without the outcome"
         )
     return classes, position.astype(np.float64)
+
+
+def place_classes(classes: npt.NDArray[Any], study: Study) -> Ints:
+    """Return the place of each class among the levels that a study declares.
+
+    Raises
+    ------
+    DataError
+        If one is none of them, or one of them is no class of y.
+    """
+    levels = [level_key(name) for name in study.family.names]
+    keys = [level_key(label) for label in classes.tolist()]
+    if set(keys) != set(levels):
+        told = ", ".join(study.family.names)
+        raise DataError(f"y must have all levels of the study's outcome, and no others: {told}")
+    return np.array([levels.index(key) for key in keys], dtype=np.int64)
 
 
 def name_event(classes: npt.NDArray[Any], column: str) -> str:

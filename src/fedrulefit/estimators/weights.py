@@ -75,8 +75,8 @@ def weigh_by_class(
     own : PatientWeights or None
         Without that of the class.
     class_weight : mapping of class to float, "balanced" or None
-        "balanced" gives both classes half of the total weight, of all sites together.
-    classes : (2,) array
+        "balanced" gives all classes the same total weight, of all sites together.
+    classes : (n_classes,) array
     places : (n_rows,) float64
         Of each row's class among them.
     """
@@ -95,12 +95,12 @@ def weigh_by_class(
 def _weigh_classes(
     class_weight: ClassWeight, classes: npt.NDArray[Any], places: Floats, own: Floats
 ) -> Floats:
-    """Return the weight of either class, shape (2,)."""
+    """Return the weight of each class, shape (n_classes,)."""
     if class_weight == "balanced":
-        totals = np.bincount(places.astype(np.intp), own, minlength=2)
+        totals = np.bincount(places.astype(np.intp), own, minlength=len(classes))
         if not totals.min() > 0:
             raise ValueError("no patient of one class has a weight above 0: nothing to learn")
-        return np.asarray(own.sum() / (2 * totals), dtype=np.float64)
+        return np.asarray(own.sum() / (len(classes) * totals), dtype=np.float64)
     if not isinstance(class_weight, Mapping):
         raise ValueError(f"class_weight must be None, 'balanced' or a dict, not {class_weight!r}")
     known = classes.tolist()

@@ -83,8 +83,19 @@ def describe_dependence(model: Model, features: Sequence[str]) -> pd.DataFrame:
 
     chosen = _find(model, features)
     rows = np.array(list(product(*(list_points(model, j) for j in chosen))))
-    found = find_dependence(model, chosen, rows)
-    columns: dict[str, object] = {}
+    family = model.study.family
+    if not family.own_terms:
+        return _describe(model, chosen, rows, None)
+    parts = [_describe(model, chosen, rows, level) for level in family.names]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _describe(model: Model, chosen: Sequence[int], rows: Floats, level: str | None) -> pd.DataFrame:
+    """Return the frame, or that of one level, where each has terms of its own."""
+    import pandas as pd
+
+    found = find_dependence(model, chosen, rows, level)
+    columns: dict[str, object] = {} if level is None else {"level": level}
     for k, j in enumerate(chosen):
         suffix = "" if len(chosen) == 1 else f"_{k + 1}"
         columns[f"value{suffix}"] = rows[:, k]
@@ -96,8 +107,10 @@ def describe_dependence(model: Model, features: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def find_dependence(model: Model, chosen: Sequence[int], rows: Floats) -> Dependence:
-    """Return how F depends on the covariates `chosen`.
+def find_dependence(
+    model: Model, chosen: Sequence[int], rows: Floats, level: str | None = None
+) -> Dependence:
+    """Return how F depends on the covariates `chosen`; of a level, where each has its own.
 
     Parameters
     ----------
@@ -109,7 +122,7 @@ def find_dependence(model: Model, chosen: Sequence[int], rows: Floats) -> Depend
     total, joint, alone, below, above = np.zeros((5, len(rows)))
     for term in model.terms:
         inside = set(term.features) & set(chosen)
-        if not inside:
+        if not inside or term.level != level:
             continue
         share = 1.0
         if isinstance(term, LinearTerm):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.predictor import evaluate_terms
-from fedrulefit.model.terms import RuleTerm, Term
+from fedrulefit.model.matrix import term_matrix
+from fedrulefit.model.terms import RuleTerm
 
 if TYPE_CHECKING:
     from fedrulefit.model.model import Model
@@ -39,9 +39,11 @@ class Contribution:
 class Explanation:
     """One prediction taken apart: baseline + contributions = linear predictor.
 
-    ``flags`` say what of the patient the study does not foresee. Where they leave no
-    prediction, it is NaN, and there are no contributions. ``horizons`` are the risks by each
-    horizon of a time with several, under the names of their columns (``risk_90``).
+    Where each level of the outcome has terms of its own, ``level`` is the most likely one: terms
+    are its own, and the prediction its probability. ``flags`` say what of the patient the study
+    does not foresee. Where they leave no prediction, it is NaN, and there are no contributions.
+    ``horizons`` are the risks by each horizon of a time with several, under the names of their
+    columns (``risk_90``).
     """
 
     baseline: float
@@ -50,14 +52,12 @@ class Explanation:
     prediction: float
     flags: tuple[str, ...] = ()
     horizons: Mapping[str, float] = field(default_factory=dict)
+    level: str | None = None
 
 
 def explain_rows(model: Model, patients: Patients) -> list[Explanation]:
     """Take predictions apart."""
-    rules = [term.rule for term in model.rule_terms]
-    linear = [term.feature for term in model.linear_terms]
-    design = evaluate_terms(patients.values, model.grid, rules, linear)
-    rows = np.hstack([design.dense_rules(), design.linear])
+    rows = term_matrix(model, patients)
     return [
         Explanation(model.intercept, (), math.nan, math.nan, flags, _tell_horizons(model, math.nan))
         if refused
@@ -67,8 +67,25 @@ def explain_rows(model: Model, patients: Patients) -> list[Explanation]:
 
 
 def _explain(model: Model, row: Floats, flags: tuple[str, ...]) -> Explanation:
-    """Take one prediction apart; `row` holds the values of rules, then of linear terms."""
-    terms: list[Term] = [*model.rule_terms, *model.linear_terms]
+    """Take one prediction apart; `row` holds the values of the terms."""
+    family = model.study.family
+    if not family.own_terms:
+        total, parts = _add_up(model, row, model.intercept, None)
+        (prediction,) = family.link.inverse(np.array([total])).tolist()
+        horizons = _tell_horizons(model, total)
+        return Explanation(model.intercept, parts, total, prediction, flags, horizons)
+    starts = (model.intercept + np.array(model.baseline)).tolist()
+    found = [_add_up(model, row, *own) for own in zip(starts, family.names, strict=True)]
+    (chances,) = family.predict(np.array([[total for total, _ in found]]))
+    k = int(chances.argmax())
+    total, parts = found[k]
+    return Explanation(starts[k], parts, total, float(chances[k]), flags, {}, family.names[k])
+
+
+def _add_up(
+    model: Model, row: Floats, start: float, level: str | None
+) -> tuple[float, tuple[Contribution, ...]]:
+    """Return F, and what each term of a level adds to it, the most first."""
     parts = [
         Contribution(
             term=model.describe(term),
@@ -77,14 +94,11 @@ def _explain(model: Model, row: Floats, flags: tuple[str, ...]) -> Explanation:
             coefficient=term.coefficient,
             contribution=float(value) * term.coefficient,
         )
-        for term, value in zip(terms, row, strict=True)
-        if value != 0
+        for term, value in zip(model.terms, row, strict=True)
+        if value != 0 and term.level == level
     ]
     parts.sort(key=lambda part: -abs(part.contribution))
-    total = model.intercept + sum(part.contribution for part in parts)
-    (prediction,) = model.study.family.link.inverse(np.array([total])).tolist()
-    horizons = _tell_horizons(model, total)
-    return Explanation(model.intercept, tuple(parts), total, prediction, flags, horizons)
+    return start + sum(part.contribution for part in parts), tuple(parts)
 
 
 def _tell_horizons(model: Model, total: float) -> dict[str, float]:

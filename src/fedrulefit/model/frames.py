@@ -31,10 +31,11 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
     import pandas as pd
 
     effect = model.study.family.words.effect_column
-    within = model.importance_within.tolist()
+    within, own_terms = model.importance_within.tolist(), model.study.family.own_terms
     rows = [
         {
             "rule": model.describe(term),
+            **({"level": term.level} if own_terms else {}),
             "importance": term.importance,
             "kind": "rule" if isinstance(term, RuleTerm) else "linear",
             "coefficient": term.coefficient,
@@ -47,7 +48,8 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
         for term, size in zip(model.terms, within, strict=True)
         if model.is_supported(term, min_support)
     ]
-    return pd.DataFrame(rows[:top], columns=[*_OF_A_TERM, effect])
+    first, *others = _OF_A_TERM
+    return pd.DataFrame(rows[:top], columns=[first, *["level"] * own_terms, *others, effect])
 
 
 # On a narrow screen pandas shows the outermost columns, and leaves out those in between: so the

@@ -3,24 +3,71 @@
 In: a model and patients as it counts them. Out: rules as 0 or 1, and linear terms as the model
 uses them: winsorised, centred, divided by the spread, times 0.4 (paper 2.1). So
 
-    F = intercept + columns · coefficients.
+    F = intercept + columns · coefficients,
+
+where each level of the outcome has terms of its own, over the terms of that level.
 
 Oracle: the prediction itself (``tests/unit/estimators/test_terms.py``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.predictor import evaluate_terms
-from fedrulefit.model.terms import RuleTerm
+from fedrulefit.core.rules import Rule
+from fedrulefit.model.terms import Term
 
 if TYPE_CHECKING:
     from fedrulefit.model.model import Model
     from fedrulefit.model.prediction import Patients
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a model's terms are made of, each once, however many levels of the outcome use it.
+
+    Parameters
+    ----------
+    rules : tuple of Rule
+    linear : tuple of int
+        Covariates of linear terms.
+    """
+
+    rules: tuple[Rule, ...]
+    linear: tuple[int, ...]
+
+    def places(self, terms: Sequence[Term]) -> Ints:
+        """Return which of the columns each term has, counted from 0, shape (n_terms,)."""
+        place = {thing: k for k, thing in enumerate((*self.rules, *self.linear))}
+        return np.array([place[term.key[0]] for term in terms], dtype=np.int64)
+
+    def coefficients(self, model: Model) -> Floats:
+        """Return intercept and coefficients, shape (1 + n_columns,).
+
+        Where each level has terms of its own, of all levels: (1 + n_columns, n_levels).
+        """
+        family, n_columns = model.study.family, len(self.rules) + len(self.linear)
+        parts: tuple[str | None, ...] = family.names if family.own_terms else (None,)
+        coef = np.zeros((1 + n_columns, len(parts)))
+        coef[0] = model.intercept
+        if family.own_terms:
+            coef[0] += model.baseline
+        at = np.array([parts.index(term.level) for term in model.terms], dtype=np.int64)
+        numbers = [term.coefficient for term in model.terms]
+        np.add.at(coef, (1 + self.places(model.terms), at), numbers)  # a term may stand there twice
+        return coef if family.own_terms else coef[:, 0]
+
+
+def list_columns(model: Model) -> Columns:
+    """Return the rules and covariates of a model's terms."""
+    rules = dict.fromkeys(term.rule for term in model.rule_terms)
+    return Columns(tuple(rules), tuple(dict.fromkeys(term.feature for term in model.linear_terms)))
 
 
 def term_matrix(model: Model, patients: Patients) -> Floats:
@@ -32,12 +79,21 @@ def term_matrix(model: Model, patients: Patients) -> Floats:
     patients : Patients
         NaN for those who get no prediction.
     """
-    rules = [term.rule for term in model.rule_terms]
-    linear = [term.feature for term in model.linear_terms]
-    design = evaluate_terms(patients.values, model.grid, rules, linear)
-    are_rules = np.array([isinstance(term, RuleTerm) for term in model.terms], dtype=np.bool_)
-    columns = np.empty((len(patients.values), len(model.terms)))
-    columns[:, are_rules] = design.dense_rules()
-    columns[:, ~are_rules] = design.linear
+    own = list_columns(model)
+    design = evaluate_terms(patients.values, model.grid, own.rules, own.linear)
+    columns = np.hstack([design.dense_rules(), design.linear])[:, own.places(model.terms)]
     columns[patients.refused] = np.nan
     return columns
+
+
+def find_chances(model: Model, predictor: Floats) -> Floats:
+    """Return the probability of each level, shape (n_rows, n_levels), from F of the model."""
+    if predictor.ndim == 1:  # what all predictors of a patient share
+        predictor = np.add.outer(predictor, np.array(model.baseline))
+    return model.study.family.predict(predictor)
+
+
+def judge_values(model: Model, values: Floats) -> Floats:
+    """Return the predictions that the family's judge takes, of values in the study's coding."""
+    family, predictor = model.study.family, model.linear_predictor(values)
+    return find_chances(model, predictor) if family.names else family.predict(predictor)

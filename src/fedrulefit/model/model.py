@@ -28,6 +28,7 @@ from fedrulefit.model import frames
 from fedrulefit.model.display import Shown
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Explanation, explain_rows
+from fedrulefit.model.matrix import list_columns
 from fedrulefit.model.over_time import OverTime
 from fedrulefit.model.saying import Said
 from fedrulefit.model.subgroups import Among
@@ -103,20 +104,18 @@ class Model(Shown, Said, OverTime):
         return frozenset(j for term in self.terms for j in term.features)
 
     def linear_predictor(self, values: Floats) -> Floats:
-        """Return F(x) of values in the study's coding, shape (n_rows, n_features), as they are."""
-        terms: list[Term] = [*self.rule_terms, *self.linear_terms]
-        return predict(
-            values,
-            self.grid,
-            [term.rule for term in self.rule_terms],
-            [term.feature for term in self.linear_terms],
-            np.array([self.intercept, *(term.coefficient for term in terms)]),
-        )
+        """Return F(x) of values in the study's coding, shape (n_rows, n_features), as they are.
+
+        Shape (n_rows,); of classes, each of which has terms of its own, (n_rows, n_levels).
+        """
+        own = list_columns(self)
+        return predict(values, self.grid, own.rules, own.linear, own.coefficients(self))
 
     def decision_function(self, source: Source | Floats) -> Floats:
         """Return the linear predictor F(x) of every patient, shape (n_rows,).
 
-        Of a yes/no outcome that is the logarithm of the odds.
+        Of a yes/no outcome that is the logarithm of the odds; of classes one for each class,
+        shape (n_rows, n_levels).
 
         `source` is a table with the study's columns (file or data frame), or an array of the
         covariates in the study's order with categories as positions of their levels. What the
@@ -130,30 +129,33 @@ class Model(Shown, Said, OverTime):
         """Return the prediction of every patient, shape (n_rows,).
 
         Of a yes/no outcome that is its probability, of a number the value in the study's unit, of
-        a count the rate, of a time the risk by the last horizon.
+        a count the rate, of a time the risk by the last horizon; of ordered levels the
+        probability of any but the lowest, of classes that of each, shape (n_rows, n_levels).
         """
-        return self.study.family.link.inverse(self.decision_function(source))
+        return self.study.family.predict_one(self.decision_function(source))
 
     def predict_proba(self, source: Source | Floats) -> Floats:
-        """Return :meth:`predict`, of outcomes whose prediction is a probability.
+        """Return the probabilities that are predicted; see :meth:`predict`.
 
-        Raises
-        ------
-        FedRuleFitError
-            Of others.
+        Of outcomes of several levels, ordered or not, that of each: shape (n_rows, n_levels).
+        A :class:`FedRuleFitError` of outcomes of which none is predicted.
         """
-        if not self.study.family.predicts_shares:
-            raise FedRuleFitError(
-                f"this model gives no probability but a {self.study.family.words.prediction}: "
-                "call 'predict'"
-            )
-        return self.predict(source)
+        family = self.study.family
+        if not family.predicts_shares:
+            told = family.words.prediction
+            raise FedRuleFitError(f"this model gives no probability but a {told}: call 'predict'")
+        if not family.names:
+            return self.predict(source)
+        from fedrulefit.model.prediction import predict_levels
+
+        return predict_levels(self, source)
 
     def predict_frame(self, source: Source | Floats) -> pd.DataFrame:
         """Return every patient's prediction, and what is unusual about the patient.
 
         Columns: the prediction and F (of a yes/no outcome ``probability`` and ``log_odds``), of a
-        time with several horizons the risk by each (such as ``risk_90``), and ``flags``, such as
+        time with several horizons the risk by each (such as ``risk_90``), of an outcome of several
+        levels the probability of each (``probability_`` and its name), and ``flags``, such as
         "age above the range: counted as 90"; empty where nothing is unusual.
         """
         from fedrulefit.model.prediction import predict_frame
@@ -264,10 +266,11 @@ class Model(Shown, Said, OverTime):
     def rules_frame(self, *, top: int | None = None, min_support: float = 0.0) -> pd.DataFrame:
         """Return the terms as a data frame, most important first.
 
-        Columns ``rule``, ``importance``, ``kind``, ``coefficient``; ``between_sites``, roughly
-        the share of its variance that lies between sites, NaN where that is not told;
-        ``importance_within``, its importance by its spread within sites, as the paper has it;
-        ``stands_for_site``, whether more than half of its variance lies between them;
+        Columns ``rule``, of classes ``level`` (the class for which it counts), ``importance``,
+        ``kind``, ``coefficient``; ``between_sites``, roughly the share of its variance that lies
+        between sites, NaN where that is not told; ``importance_within``, its importance by its
+        spread within sites, as the paper has it; ``stands_for_site``, whether ``between_sites`` is
+        more than half;
         ``support`` (the share of training patients who satisfy the rule); and last, to show on
         any screen, its effect (of a yes/no outcome ``odds_ratio``).
 
@@ -367,7 +370,8 @@ class Model(Shown, Said, OverTime):
             its position), ``label``, ``log_odds``, ``alone``, ``lowest``,
             ``highest``; for two covariates ``value_1``, ``label_1``,
             ``value_2``, ``label_2`` and ``interaction``, the part of
-            the sum from rules that name both.
+            the sum from rules that name both. Of classes, the rows of each one after another,
+            and a first column ``level``.
         """
         from fedrulefit.model.dependence import describe_dependence
 

@@ -21,6 +21,7 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families import Words
 from fedrulefit.errors import FedRuleFitError
+from fedrulefit.model.matrix import find_chances
 from fedrulefit.model.unforeseen import Flag, list_flags
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_columns
@@ -61,7 +62,10 @@ class Patients:
 
     def hide(self, numbers: Floats) -> Floats:
         """Return numbers of the patients, NaN for those who get no prediction."""
-        return np.where(self.refused, np.nan, numbers) if self.refused.any() else numbers
+        if not self.refused.any():
+            return numbers
+        hidden = self.refused if numbers.ndim == 1 else self.refused[:, None]
+        return np.where(hidden, np.nan, numbers)
 
     @property
     def flags(self) -> list[tuple[str, ...]]:
@@ -86,7 +90,9 @@ class Predictions:
     Parameters
     ----------
     prediction, predictor : (n_rows,) float64
-        NaN for none.
+        NaN for none. Where each level of the outcome has terms of its own, a column for each.
+    levels : mapping of str to (n_rows,) float64
+        Of an outcome of several levels, the probability of each.
     flags : list of tuple of str
         What is unusual about each patient.
     horizons : mapping of str to (n_rows,) float64
@@ -97,11 +103,27 @@ class Predictions:
     predictor: Floats
     flags: list[tuple[str, ...]]
     horizons: Mapping[str, Floats] = field(default_factory=dict)
+    levels: Mapping[str, Floats] = field(default_factory=dict)
 
     def columns(self, words: Words) -> dict[str, Floats]:
         """Return the numbers under the names that frames and files have for them."""
-        own = {words.prediction_column: self.prediction, words.predictor_column: self.predictor}
-        return own | dict(self.horizons)
+        prediction, predictor = words.prediction_column, words.predictor_column
+        own = {f"{prediction}_{name}": numbers for name, numbers in self.levels.items()}
+        if self.predictor.ndim == 1:
+            first = {prediction: self.prediction, predictor: self.predictor}
+            return first | dict(self.horizons) | own
+        each = zip(self.levels, self.predictor.T, strict=True)
+        return own | {f"{predictor}_{name}": numbers for name, numbers in each}
+
+
+def list_results(model: Model) -> tuple[list[str], list[str]]:
+    """Return the columns of a model's predictions, and those of F."""
+    family, words = model.study.family, model.study.family.words
+    levels = [f"{words.prediction_column}_{name}" for name in family.names]
+    if family.own_terms:
+        return levels, [f"{words.predictor_column}_{name}" for name in family.names]
+    horizons = [horizon.column for horizon in model.further]
+    return [words.prediction_column, *horizons, *levels], [words.predictor_column]
 
 
 def read_patients(model: Model, source: Source | Floats) -> Patients:
@@ -126,11 +148,23 @@ def read_patients(model: Model, source: Source | Floats) -> Patients:
 
 def predict_patients(model: Model, source: Source | Floats) -> Predictions:
     """Return each patient's prediction and flags."""
-    patients = read_patients(model, source)
-    predictor = patients.hide(model.linear_predictor(patients.values))
-    tell = model.study.family.link.inverse
-    horizons = {horizon.column: tell(predictor + horizon.shift) for horizon in model.further}
-    return Predictions(tell(predictor), predictor, patients.flags, horizons)
+    patients, family = read_patients(model, source), model.study.family
+    predictor = model.linear_predictor(patients.values)
+    found = patients.hide(family.predict_one(predictor))
+    tell = family.link.inverse
+    horizons = {
+        horizon.column: patients.hide(tell(predictor + horizon.shift)) for horizon in model.further
+    }
+    levels: dict[str, Floats] = {}
+    if family.names:
+        chances = find_chances(model, predictor).T
+        levels = dict(zip(family.names, map(patients.hide, chances), strict=True))
+    return Predictions(found, patients.hide(predictor), patients.flags, horizons, levels)
+
+
+def predict_levels(model: Model, source: Source | Floats) -> Floats:
+    """Return the probability of each level of the outcome, shape (n_rows, n_levels)."""
+    return np.stack(list(predict_patients(model, source).levels.values()), axis=1)
 
 
 def predict_frame(model: Model, source: Source | Floats) -> pd.DataFrame:

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Final, TypeVar
@@ -136,17 +136,24 @@ def judged_before(model: Model) -> bool:
 
 def bound_move(before: Model, after: Model) -> float:
     """Return the most that a patient's F can differ between two roundings of a model."""
-    left = {_key(term): term.coefficient for term in after.terms}
-    low = high = after.intercept - before.intercept
-    for term in before.terms:
-        change = left.get(_key(term), 0.0) - term.coefficient
-        ends = [change * size for size in _sizes(term, before)]
-        low, high = low + min(ends), high + max(ends)
-    return max(-low, high)
+    left = {term.key: term.coefficient for term in after.terms}
+    family = before.study.family
+    levels = family.names if family.own_terms else (None,)
+    most = 0.0
+    for k, level in enumerate(levels):
+        low = high = _start_of(after, k) - _start_of(before, k)
+        for term in before.terms:
+            if term.level == level:
+                change = left.get(term.key, 0.0) - term.coefficient
+                ends = [change * size for size in _sizes(term, before)]
+                low, high = low + min(ends), high + max(ends)
+        most = max(most, -low, high)
+    return most
 
 
-def _key(term: Term) -> object:
-    return term.rule if isinstance(term, RuleTerm) else term.feature
+def _start_of(model: Model, part: int) -> float:
+    """Return the intercept of one of a patient's predictors."""
+    return model.intercept + (model.baseline[part] if model.baseline else 0.0)
 
 
 def _sizes(term: Term, model: Model) -> tuple[float, ...]:
@@ -193,16 +200,31 @@ def round_model(model: Model, rounding: Rounding) -> Model:
     return replace(
         model,
         intercept=round_step(model.intercept, find_step(model.intercept, whole)),
-        baseline=_round_baseline(model.baseline, whole),
+        baseline=_round_baseline(model, cells),
         terms=tuple(sorted(kept, key=lambda term: -term.importance)),
         provenance=replace(_round_origin(origin, cells, model), by_site=by_site),
         distribution=model.distribution and tuple(map(cells.round_shares, model.distribution)),
     )
 
 
-def _round_baseline(baseline: tuple[float, ...], information: float) -> tuple[float, ...]:
-    """Return a baseline no finer than the intercept."""
-    return tuple(round_step(own, find_step(own, information)) for own in baseline)
+def _round_baseline(model: Model, cells: _Cells) -> tuple[float, ...]:
+    """Return a baseline no finer than the intercept, or than its class tells."""
+    family = model.study.family
+    levels = family.names if family.own_terms else [None] * len(model.baseline)
+    whole = [0.5 * cells.information(cells.patients, cells.events, level) for level in levels]
+    return tuple(
+        round_step(own, find_step(own, known))
+        for own, known in zip(model.baseline, whole, strict=True)
+    )
+
+
+def _baseline_means(model: Model) -> Mapping[str | None, float]:
+    """Return what is predicted without any term, of each level that has terms of its own."""
+    family, constants = model.study.family, model.intercept + np.array(model.baseline)
+    if not family.own_terms:
+        return {None: float(family.link.inverse(np.array([model.intercept]))[0])}
+    means: Floats = family.predict(constants[None, :])[0]
+    return dict(zip((None, *family.names), (float(means.min()), *means.tolist()), strict=True))
 
 
 def _hide_few_held_out(model: Model, rounding: Rounding, unit: float) -> Model:
@@ -249,7 +271,7 @@ class _Cells:
     rounding: Rounding
     unit: float
     family: Family
-    mean: float
+    means: Mapping[str | None, float]
 
     @classmethod
     def of(cls, model: Model, rounding: Rounding, judged: Evaluation | None) -> _Cells:
@@ -266,7 +288,7 @@ class _Cells:
             rounding,
             unit,
             model.study.family,
-            float(model.study.family.link.inverse(np.array([model.intercept]))[0]),
+            _baseline_means(model),
         )
 
     @property
@@ -289,13 +311,13 @@ class _Cells:
         found = term.held_out
         return found and Counts(*(self.rounding.count(x, self.unit) for x in found))
 
-    def information(self, patients: float, events: float | None) -> float:
+    def information(self, patients: float, events: float | None, level: str | None = None) -> float:
         """Return roughly what patients, some with the outcome, tell of a coefficient: n·v.
 
         In patients of the largest weight, and at least one.
         """
         if not self.family.counts_events:
-            mean = self.mean
+            mean = self.means[level]
         elif events is None or patients <= 0:
             mean = (self.events or self.least) / self.patients
         else:
@@ -348,13 +370,14 @@ def _smallest(inside: float, events: float, whole: Counts) -> float:
 
 def _round_term(term: Term, cells: _Cells) -> Term:
     if isinstance(term, LinearTerm):
-        information = RULE_SPREAD**2 * cells.information(cells.patients, cells.events)
+        information = cells.information(cells.patients, cells.events, term.level)
+        information *= RULE_SPREAD**2
         size = round_digits(term.importance, _IMPORTANCE_DIGITS)
         told = _round_share(term.between_sites)
         return replace(_round_coefficients(term, information), importance=size, between_sites=told)
     inside, events = cells.inside(term)
     known = cells.least if inside is None else inside
-    rounded = _round_coefficients(term, cells.information(known, events))
+    rounded = _round_coefficients(term, cells.information(known, events, term.level))
     spread = (known - known**2 / cells.patients) / max(cells.patients - 1, 1)
     size = abs(rounded.coefficient) * math.sqrt(max(spread, 0.0))
     return replace(

@@ -13,6 +13,9 @@ from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families.sides import Sides
 from fedrulefit.core.rules import Rule
 
+TermKey = tuple[Rule | int, str | None]
+"""A rule, or the covariate of a linear term, and the level of the outcome for which it counts."""
+
 Told = tuple[float | None, float | None]
 """Patients, and those of them with the outcome; None where that is not told."""
 
@@ -74,6 +77,8 @@ class RuleTerm:
     sides : (Side, Side) or None
         What is known of the outcome of held-out patients inside and outside the rule, where
         counts do not say it all: of outcomes other than yes/no.
+    level : str or None
+        For which level of the outcome it counts, where each has terms of its own.
     """
 
     rule: Rule
@@ -87,6 +92,12 @@ class RuleTerm:
     held_out_by_site: tuple[Counts, ...] = ()
     between_sites: float | None = None
     sides: Sides | None = None
+    level: str | None = None
+
+    @property
+    def key(self) -> TermKey:
+        """What tells it from all other terms."""
+        return self.rule, self.level
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -96,13 +107,22 @@ class RuleTerm:
 
 @dataclass(frozen=True)
 class LinearTerm:
-    """A linear term of the model; its coefficient is for 0.4·x/s*."""
+    """A linear term of the model; its coefficient is for 0.4·x/s*.
+
+    Its ``level`` is that of the outcome for which it counts, as of a rule.
+    """
 
     feature: int
     coefficient: float
     importance: float
     path: tuple[float, ...] = ()
     between_sites: float | None = None
+    level: str | None = None
+
+    @property
+    def key(self) -> TermKey:
+        """What tells it from all other terms."""
+        return self.feature, self.level
 
     @property
     def features(self) -> tuple[int, ...]:

@@ -56,10 +56,12 @@ def name_rows(study: Study) -> str:
 
 
 def describe_term(term: Term, grid: Grid, study: Study, distribution: Distribution = None) -> str:
-    """Return a term in the study's own words."""
+    """Return a term in the study's own words, behind the level for which alone it counts."""
     if isinstance(term, RuleTerm):
-        return describe_rule(term.rule, grid, study, distribution)
-    return _describe_linear(term, grid, study)
+        words = describe_rule(term.rule, grid, study, distribution)
+    else:
+        words = _describe_linear(term, grid, study)
+    return words if term.level is None else f"{term.level}: {words}"
 
 
 def _describe_linear(term: LinearTerm, grid: Grid, study: Study) -> str:

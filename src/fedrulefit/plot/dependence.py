@@ -13,6 +13,7 @@ from fedrulefit.plot.drawing import (
     OUTSIDE,
     find_axes,
     of_model,
+    say,
     shorten,
     title_axis,
 )
@@ -35,6 +36,8 @@ def partial_dependence(
     Two covariates give a heat map; a number's missing values are not in it.
     """
     ax = find_axes(ax)
+    if model.study.family.own_terms:
+        return _dependence_of_levels(model, feature, ax)
     if isinstance(feature, str):
         return _dependence_on_one(model, feature, ax)
     return _dependence_on_two(model, feature, ax)
@@ -74,6 +77,30 @@ def _dependence_on_one(model: Model, name: str, ax: Axes) -> Axes:
         )  # fmt: skip
         ax.plot(place, frame[words.predictor_column], "o", color=NEUTRAL, label=average)
         ax.set_xticks(place, [shorten(text) for text in frame["label"]])
+    ax.set_xlabel(title_axis(model, name))
+    ax.set_ylabel(label)
+    ax.set_title("Dependence")
+    ax.legend(frameon=False)
+    return ax
+
+
+def _dependence_of_levels(model: Model, name: str | tuple[str, str], ax: Axes) -> Axes:
+    """Draw a line, or dots, for each level that has terms of its own."""
+    if not isinstance(name, str):
+        return say(ax, "Each class depends on two covariates in a way of its own: draw one.")
+    (frame, label), words = _read(model, name), model.study.family.words
+    ax.axhline(0, color=OUTSIDE, linewidth=0.8, zorder=0)
+    is_number = isinstance(model.study.covariates[name], Number)
+    for level, own in frame.groupby("level", sort=False):
+        height = own[words.predictor_column].to_numpy()
+        if not is_number:
+            ax.plot(np.arange(len(own)), height, "o", label=level)
+            ax.set_xticks(np.arange(len(own)), [shorten(text) for text in own["label"]])
+            continue
+        known = own["value"].notna().to_numpy()
+        (line,) = ax.plot(own["value"][known], height[known], label=level)
+        for y in height[~known]:
+            ax.axhline(y, color=line.get_color(), linestyle="--", label=f"{level}, missing")
     ax.set_xlabel(title_axis(model, name))
     ax.set_ylabel(label)
     ax.set_title("Dependence")

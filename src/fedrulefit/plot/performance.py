@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,23 +34,31 @@ def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> 
     if model.evaluation is None:
         return say(ax, model.unjudged)
     frame = model.evaluation.calibration_frame(n_groups)
-    errors = [frame["observed"] - frame["low"], frame["high"] - frame["observed"]]
-    ranges = [frame["predicted"] - frame["above"], frame["below"] - frame["predicted"]]
     words, family = model.study.family.words, model.study.family
     low, high = (0.0, 1.0) if family.predicts_shares else _find_ends(frame)
     ax.plot([low, high], [low, high], color=OUTSIDE, linestyle="--", label="perfect")
-    ax.errorbar(
-        frame["predicted"], frame["observed"], errors, ranges, fmt="o-", color=NEUTRAL,
-        ecolor=OUTSIDE, markersize=4, linewidth=1, label="model",
-    )  # fmt: skip
+    if family.names:  # a line for each level
+        for level, own in frame.groupby("level", sort=False):
+            _draw_groups(ax, own, label=level)
+    else:
+        _draw_groups(ax, frame, color=NEUTRAL, label="model")
     ax.set_xlim(low, high)
     ax.set_ylim(low, high)
     unit = f" ({words.unit})" if words.unit else ""
-    ax.set_xlabel(f"Predicted {words.level}{unit}")
+    ax.set_xlabel(f"Predicted {words.prediction if family.names else words.level}{unit}")
     ax.set_ylabel(f"{words.observed.capitalize()}{unit}")
     ax.set_title("Calibration")
     ax.legend(frameon=False, loc="upper left")
     return ax
+
+
+def _draw_groups(ax: Axes, frame: pd.DataFrame, **style: Any) -> None:
+    errors = [frame["observed"] - frame["low"], frame["high"] - frame["observed"]]
+    ranges = [frame["predicted"] - frame["above"], frame["below"] - frame["predicted"]]
+    ax.errorbar(
+        frame["predicted"], frame["observed"], errors, ranges, fmt="o-", ecolor=OUTSIDE,
+        markersize=4, linewidth=1, **style,
+    )  # fmt: skip
 
 
 def _find_ends(frame: pd.DataFrame) -> tuple[float, float]:

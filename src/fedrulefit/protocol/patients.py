@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedrulefit.core.arrays import Codes, Floats, Ints
+from fedrulefit.core.class_design import AnyDesign, ClassDesign
 from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.fixed import round_units
 from fedrulefit.core.grid import encode, linear_values
@@ -40,7 +41,7 @@ class Patients:
         The policy's k: fewest patients behind a rule that leaves.
     codes : (n_learnt, n_features) uint8 or None
         The patients on the grid, once there is one.
-    built : Design or None
+    built : Design or ClassDesign, or None
         Rules and linear terms of the fit, once they are known.
     """
 
@@ -50,7 +51,7 @@ class Patients:
     folds: Ints
     least: int
     codes: Codes | None = None
-    built: Design | None = None
+    built: AnyDesign | None = None
 
     def on_grid(self, public: Public) -> Patients:
         """Return the patients on the shared cut-offs."""
@@ -59,10 +60,12 @@ class Patients:
 
     def with_terms(self, public: Public) -> Patients:
         """Return the patients with the design of the fit."""
-        linear = linear_values(self.learnt.values, public.grid)[:, : public.layout.n_linear]
-        parts = public.family.n_baseline
+        linear = linear_values(self.learnt.values, public.grid)[:, : public.columns.n_linear]
+        parts = public.columns.n_baseline
         design = build_design(self.ready_codes, public.fitted_rules, linear, parts=parts)
-        return replace(self, public=public, built=design)
+        if public.owners is None:
+            return replace(self, public=public, built=design)
+        return replace(self, public=public, built=ClassDesign(design, public.owners))
 
     @property
     def ready_codes(self) -> Codes:
@@ -72,7 +75,7 @@ class Patients:
         return self.codes
 
     @property
-    def design(self) -> Design:
+    def design(self) -> AnyDesign:
         """Rules and linear terms of the fit."""
         if self.built is None:
             raise ProtocolError("a fitting round came before the rules", "order")
@@ -143,10 +146,17 @@ class Patients:
         """Return what judges a model, summed over the patients that were held out."""
         public, test = self.public, self.held_out
         rules, linear = public.rules_of(terms), public.linear_of(terms)
-        family, weights, n_baseline = public.family, self._held_weights, public.layout.n_baseline
-        joined = np.array([family.join_baseline(coef[:n_baseline]), *coef[n_baseline:]])
-        predictor = predict(test.values, public.grid, rules, linear, joined, alone=True)
-        counted: Sum = family.judge.count(family.link.inverse(predictor), outcome_of(test), weights)
+        family, n_baseline = public.family, public.layout.n_baseline
+        if family.names:
+            parts = public.columns.n_baseline
+            columns = evaluate_terms(test.values, public.grid, rules, linear, parts=parts)
+            owners = public.owners and public.owners.take(terms)[0]
+            predictor = (ClassDesign(columns, owners) if owners else columns).predictor(coef)
+        else:
+            joined = np.array([family.join_baseline(coef[:n_baseline]), *coef[n_baseline:]])
+            predictor = predict(test.values, public.grid, rules, linear, joined, alone=True)
+        prediction, outcome = family.predict(predictor), outcome_of(test)
+        counted: Sum = family.judge.count(prediction, outcome, self._held_weights)
         return counted
 
     def count_subgroups(self, terms: Ints) -> Ints:

@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+import numpy as np
+
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import Bounds, largest_predictor
 from fedrulefit.core.grid import Grid, term_bounds
-from fedrulefit.core.layout import Layout
+from fedrulefit.core.layout import Layout, Owners
 from fedrulefit.core.rules import Rule, check_rules
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol.solver_settings import make_factors
@@ -89,10 +91,24 @@ class Public:
         return self.study.family
 
     @cached_property
-    def layout(self) -> Layout:
-        """Where baseline, rules and linear terms stand."""
+    def owners(self) -> Owners | None:
+        """Of which of a patient's predictors each term is; None where all share rules."""
+        if not self.family.own_terms:
+            return None
+        at = self.columns
+        return Owners.of_each(self.family.n_baseline, at.n_rules, at.n_linear)
+
+    @cached_property
+    def columns(self) -> Layout:
+        """Where baseline, rules and linear terms stand, each once, however many have it."""
         n_linear = len(self.grid.linear) if self.settings.linear_terms else 0
-        return Layout(self.family.n_baseline, len(self.fitted_rules), n_linear)
+        n_baseline = 1 if self.family.own_terms else self.family.n_baseline
+        return Layout(n_baseline, len(self.fitted_rules), n_linear)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Where baseline, rules and linear terms stand in the coefficient vector."""
+        return self.columns if self.owners is None else self.owners.layout
 
     @property
     def n_terms(self) -> int:
@@ -113,20 +129,61 @@ class Public:
     def bounds(self) -> Bounds:
         """How large the numbers of a patient's row can be: a term, and what the row counts."""
         weight = self.study.most_row if self.by_patients else SITE_WEIGHT
-        return Bounds(term_bounds(self.grid, self.layout), weight, self.family.unit)
+        return Bounds(self._spread(self.column_bounds), weight, self.family.unit)
+
+    @cached_property
+    def column_bounds(self) -> Floats:
+        """The largest size of each column, shape (n_columns,)."""
+        return term_bounds(self.grid, self.columns)
 
     @cached_property
     def factors(self) -> Floats:
         """Penalty factors π, shape (n_terms,)."""
-        return make_factors(self.settings, self.fitted_rules, self.layout, self.grid)
+        return self._spread(make_factors(self.settings, self.fitted_rules, self.columns, self.grid))
+
+    def _spread(self, numbers: Floats) -> Floats:
+        return numbers if self.owners is None else self.owners.spread(numbers)
+
+    # --- A model's terms, and their columns -----------------------------------------------------
+
+    def columns_of(self, terms: Ints) -> Ints:
+        """Return the columns that some terms need, each once, increasing."""
+        return terms if self.owners is None else self.owners.take(terms)[1]
+
+    def among(self, terms: Ints) -> Layout:
+        """Return where the columns that some terms need stand."""
+        return self.columns.among(self.columns_of(terms))
+
+    def places_of(self, terms: Ints) -> Ints:
+        """Return the column of each term, as its place among those that these terms need."""
+        return np.arange(len(terms)) if self.owners is None else self.owners.take(terms)[0].at
+
+    def bounds_of(self, terms: Ints) -> Floats:
+        """Return the largest sizes of the columns that some terms need."""
+        return self.column_bounds[self.columns_of(terms)]
 
     def rules_of(self, terms: Ints) -> list[Rule]:
-        """Return the rules among a model's terms."""
-        return [self.fitted_rules[k] for k in self.layout.rules_among(terms).tolist()]
+        """Return the rules that a model's terms need, each once."""
+        places = self.columns.rules_among(self.columns_of(terms))
+        return [self.fitted_rules[k] for k in places.tolist()]
 
     def linear_of(self, terms: Ints) -> list[int]:
-        """Return the covariates of the linear terms among a model's terms."""
-        return [self.grid.linear[k] for k in self.layout.linear_among(terms).tolist()]
+        """Return the covariates of the linear terms that a model's terms need, each once."""
+        places = self.columns.linear_among(self.columns_of(terms))
+        return [self.grid.linear[k] for k in places.tolist()]
+
+    def levels_of(self, terms: Ints) -> list[str | None]:
+        """Return for which level of the outcome each term counts; None where for all."""
+        if self.owners is None:
+            return [None] * len(terms)
+        return [self.family.names[part] for part in self.owners.parts[terms].tolist()]
+
+    def terms_of_rules(self, places: Ints) -> Ints:
+        """Return all terms of the rules at these places."""
+        columns = self.columns.of_rules(places)
+        if self.owners is None:
+            return columns
+        return np.flatnonzero(np.isin(self.owners.at, columns))
 
     # --- What a question may be ---------------------------------------------------------------
 

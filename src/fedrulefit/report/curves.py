@@ -106,12 +106,25 @@ def _tick(at: float, value: float) -> Tick:
     return Tick(at, write_minus(format_number(value)))
 
 
-def draw_calibration(evaluation: Evaluation, digits: int = 1) -> Curve:
+def draw_calibrations(evaluation: Evaluation, digits: int = 1) -> list[Curve]:
+    """Draw the calibration; of an outcome of several levels, that of each."""
+    if not evaluation.family.names:
+        return [draw_calibration(evaluation, digits)]
+    levels = evaluation.calibration_frame()["level"].unique().tolist()
+    return [draw_calibration(evaluation, digits, level) for level in levels]
+
+
+def draw_calibration(evaluation: Evaluation, digits: int = 1, level: str | None = None) -> Curve:
     """Draw what was predicted against what was observed, by groups of the prediction.
 
-    `digits` are the decimals of a rate in percent.
+    `digits` are the decimals of a rate in percent. Of an outcome of several levels, `level` is
+    the one; of ordered ones, with those above it.
     """
     frame, family = evaluation.calibration_frame(), evaluation.family
+    title = "Calibration"
+    if level is not None:
+        frame = frame[frame["level"] == level]
+        title += f": {level}" + ("" if family.own_terms else " and above")
     paper = _find_paper(frame, family)
     rows = frame.to_dict("records")
     dots = [
@@ -128,21 +141,22 @@ def draw_calibration(evaluation: Evaluation, digits: int = 1) -> Curve:
     ]
     points = list(zip(frame["predicted"].tolist(), frame["observed"].tolist(), strict=True))
     words = family.words
-    predicted, unit = f"predicted {words.level}", f" ({words.unit})" if words.unit else ""
+    what = words.prediction if family.names else words.level
+    predicted, unit = f"predicted {what}", f" ({words.unit})" if words.unit else ""
     ends = [(end, end) for end in (paper.left, paper.right)]
     lines = (
         Line("even", paper.path(ends), "perfect"),
         Line("line", paper.path(points), f"model; bars: range of the {predicted}, 95 % interval"),
     )
     return Curve(
-        "Calibration",
+        title,
         f"{predicted.capitalize()}{unit}",
         f"{words.observed.capitalize()}{unit}",
         lines,
         tuple(dots),
         paper.x_ticks(),
         paper.y_ticks(),
-        "Calibration: " + "; ".join(dot.words for dot in dots),
+        f"{title}: " + "; ".join(dot.words for dot in dots),
     )
 
 

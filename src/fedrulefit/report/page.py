@@ -52,9 +52,16 @@ def render_report(model: Model, *, file: str = "FILE") -> str:
     Raises
     ------
     FedRuleFitError
-        If its file was made before published numbers were rounded.
+        If its file was made before published numbers were rounded, or if each class of its
+        outcome has terms of its own: the page has one sum of terms.
     """
     check_rounding(model)
+    if model.study.family.own_terms:
+        raise FedRuleFitError(
+            "there is no page of a model of classes yet: 'fedrulefit rules' prints its terms, "
+            "'fedrulefit explain' and 'predict' what it says of patients, and fedrulefit.plot "
+            "draws it"
+        )
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
@@ -196,7 +203,7 @@ def _judge(model: Model, evaluation: Evaluation) -> _Judged:
         tell_rows(model.study),
         before,
     )
-    drawn = [curves.draw_calibration(evaluation, digits)]
+    drawn = curves.draw_calibrations(evaluation, digits)
     measures = _tabulate(evaluation.metrics_frame(), judge.measure_columns, digits)
     note = _OF_SITES if evaluation.sites else ""
     tables = {
@@ -260,6 +267,8 @@ def _cell(row: Mapping[Hashable, Any], column: Column, digits: int) -> str:
     names = [column.name, column.upto] if column.upto else [column.name]
     if column.holds == "edge":
         return " to ".join(f"{row[name]:g}" for name in names)
+    if isinstance(row[column.name], str):
+        return str(row[column.name])
     if all(math.isnan(row[name]) for name in names):
         return "–"
     decimals = 2 + digits if column.holds == "rate" else 3

@@ -130,13 +130,7 @@ class Study(Frozen):
 
     @cached_property
     def family(self) -> Family:
-        """What the model's linear predictor means for this outcome.
-
-        Raises
-        ------
-        StudyError
-            Where this version cannot learn outcomes of the kind.
-        """
+        """What the model's linear predictor means for this outcome."""
         return self.outcome.family()
 
     @property

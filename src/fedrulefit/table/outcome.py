@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.errors import StudyError
 from fedrulefit.study import (
     CountOutcome,
     NumberOutcome,
@@ -42,17 +41,10 @@ def check_outcome(columns: Columns, study: Study) -> tuple[Floats | None, list[F
 
 
 def find_events(outcome: Floats | None, weights: Floats, study: Study) -> Floats | None:
-    """Return which rows count as with the outcome, shape (n_rows,); None where that is not known.
-
-    Without a family that learns the outcome there is nothing to count them for.
-    """
+    """Return which rows count as with the outcome, shape (n_rows,); None where there is none."""
     if outcome is None or isinstance(study.outcome, YesNoOutcome):
         return outcome
-    try:
-        family = study.family
-    except StudyError:
-        return None
-    events: Floats = family.events(outcome, weights)
+    events: Floats = study.family.events(outcome, weights)
     return events
 
 

@@ -61,6 +61,12 @@ OUTCOMES: dict[str, dict[str, Any]] = {
         "horizons": [90, 365],
         "intervals": 5,
     },
+    "ordered": {
+        "kind": "ordered",
+        "column": "disability",
+        "levels": ["none", "mild", "severe", "dead"],
+    },
+    "classes": {"kind": "classes", "column": "goes", "levels": ["home", "rehab", "hospice"]},
 }
 """Outcomes of the same patients, at least one of each kind that can be learnt."""
 
@@ -126,12 +132,20 @@ def add_outcomes(frame: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     stay = 15 + 6 * ill + 4 * rng.standard_t(4, n_rows)
     months = rng.uniform(1, 24, n_rows).round(1)
     due, news = rng.exponential(600 * np.exp(-ill)), rng.uniform(50, 500, n_rows)
+    chance = np.random.default_rng([seed, 2])
+    steps = np.array(["none", "mild", "severe", "dead"], dtype=object)
+    place = np.digitize(ill + chance.logistic(size=n_rows), [-0.5, 1.0, 2.5])
+    ways = np.array(["home", "rehab", "hospice"], dtype=object)
+    pull = np.column_stack([0.5 - 0 * ill, 1.5 * (frame["gcs"] < 9) - 0.3, 0.8 * ill - 0.3])
+    way = (pull + chance.gumbel(size=(n_rows, 3))).argmax(axis=1)
     return frame.assign(
         stay=stay.clip(0, 60).round(1),
         months=months,
         visits=rng.poisson(0.12 * months * np.exp(0.7 * ill)).clip(0, 30),
         days=np.minimum(due, news).round().clip(1),
         readmitted=(due <= news).astype(int),
+        disability=steps[place],
+        goes=ways[way],
     )
 
 

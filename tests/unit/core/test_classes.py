@@ -185,8 +185,9 @@ def test_what_is_counted_and_told() -> None:
     assert CLASSES.events(outcome, np.ones(3)).tolist() == [0, 1, 1]
     assert CLASSES.tallies(outcome).tolist() == [[0, 0], [1, 0], [0, 1]]
     assert CLASSES.tallies(outcome).shape[1] == CLASSES.n_tallies
-    assert CLASSES.tell_nothing_to_learn(10, 4) == ""
-    assert "nothing to learn" in CLASSES.tell_nothing_to_learn(10, 10)
+    some = np.ones(C)
+    assert CLASSES.tell_unseen(-some, some) == ""
+    assert f"level {CLASSES.names[0]!r}:" in CLASSES.tell_unseen(np.arange(C) * -some, some)
     assert CLASSES.tell(0.25) == "25.0 %"
     assert CLASSES.effect(np.log(2)) == pytest.approx(2)
     f, rng = np.zeros((1, C)), np.random.default_rng(0)

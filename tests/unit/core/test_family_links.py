@@ -86,8 +86,15 @@ def test_information_is_the_curvature_of_patients_with_that_mean(family: Family)
         "count": (np.array([[float(mean[0]), 365.0]]), np.full(1, -0.3)),
         # All the time at risk in one interval.
         "time": (np.array([[0.0, 30.0, 0.0]]), np.array([[np.log(mean[0]), 0.0, 0.0]])),
+        # At the first level: the first step alone is tried.
+        "ordered": (np.zeros(1), np.array([[-0.3, 0.0, 0.0]])),
     }.get(family.kind, (mean, np.full(1, -0.3)))
-    curvature = family.curvature(predictor, outcome, np.full(1, 12.0)).sum()
+    if family.own_terms:  # of one class; crossed curvatures add up to 0
+        others = np.log((1 - mean[0]) / 2)
+        predictor = np.array([[np.log(mean[0]), others, others]])
+        curvature = family.curvature(predictor, np.zeros(1), np.full(1, 12.0))[0, 0, 0]
+    else:
+        curvature = family.curvature(predictor, outcome, np.full(1, 12.0)).sum()
     assert family.information(12.0, float(mean[0])) == pytest.approx(float(curvature))
 
 

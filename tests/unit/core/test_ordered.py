@@ -174,8 +174,10 @@ def test_what_is_counted_and_told() -> None:
     assert SCALE.events(outcome, np.ones(4)).tolist() == [0, 1, 1, 1]
     assert SCALE.tallies(outcome).tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]]
     assert SCALE.tallies(outcome).shape[1] == SCALE.n_tallies
-    assert SCALE.tell_nothing_to_learn(10, 4) == ""
-    assert "nothing to learn" in SCALE.tell_nothing_to_learn(10, 0)
+    some, none = np.ones(3), np.zeros(3)
+    assert SCALE.tell_unseen(-some, some) == ""
+    assert f"level {SCALE.names[-1]!r}:" in SCALE.tell_unseen(none, some)
+    assert f"level {SCALE.names[1]!r}:" in SCALE.tell_unseen(-some, np.array([1.0, 0.0, 1.0]))
     assert SCALE.tell(0.25) == "25.0 %"
     assert SCALE.effect(np.log(2)) == pytest.approx(2)
     assert SCALE.information(12, 0.3) == YES_NO.information(12, 0.3)

@@ -602,6 +602,7 @@ def test_too_many_texts_are_refused(make: Make) -> None:
 def test_one_class_or_three_are_refused(make: Make) -> None:
     with pytest.raises(ValueError, match="only one class"):
         make().fit(X, np.ones(150))
+    # The paper's solver, that is; of the exact one: test_classes.py.
     with pytest.raises(ValueError, match="Only binary classification is supported"):
         make().fit(X, np.arange(150) % 3)
     with pytest.raises(ValueError, match="3 different values: make two of them"):

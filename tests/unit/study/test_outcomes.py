@@ -149,9 +149,9 @@ def test_a_role_and_a_weight_may_not_share_a_column() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ordered", "classes"])
-def test_a_kind_without_a_family_is_refused_when_it_is_asked_for(kind: str) -> None:
-    with pytest.raises(StudyError, match=f"cannot learn outcomes of the kind '{kind}' yet"):
-        _ = study_of(kind).family
+def test_levels_are_told_as_text(kind: str) -> None:
+    levels = [1, "two", 3]
+    assert study_of(kind, levels=levels).family.names == ("1", "two", "3")
 
 
 def test_cuts_of_a_time() -> None:

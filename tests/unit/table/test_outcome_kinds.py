@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedrulefit.errors import DataError
 from fedrulefit.table import outcome as outcomes
 from fedrulefit.table.check import inspect_table, load_table
 from fedrulefit.table.patients import Table
@@ -254,12 +253,12 @@ def test_a_table_keeps_what_its_family_counts_as_with(
     assert moved.digest == table.digest
 
 
-def test_a_table_that_nobody_can_learn_has_no_events() -> None:
+def test_of_classes_all_but_the_first_are_events() -> None:
     table = load_table(columns_of("classes"), STUDIES["classes"])
-    assert table.events is None
+    assert table.outcome is not None
+    assert table.events is not None
+    assert table.events.tolist() == (table.outcome > 0).tolist()
     assert outcomes.find_events(None, np.ones(3), STUDIES["classes"]) is None
-    with pytest.raises(DataError, match="needs the outcome"):
-        _ = table.people
     number = Table(np.zeros((3, 1)), np.array([0.5, 1, 2]), np.ones(3))
     assert number.events is None
 

@@ -54,6 +54,8 @@ FAMILIES: Final = _Families(
         "number": "fedrulefit.core.families.number:Number",
         "count": "fedrulefit.core.families.count:Count",
         "time": "fedrulefit.core.families.time:Time",
+        "ordered": "fedrulefit.core.families.ordered:Ordered",
+        "classes": "fedrulefit.core.families.classes:Classes",
     }
 )
 """Every family by the ``kind`` of an outcome in the study file; a study makes it with the public

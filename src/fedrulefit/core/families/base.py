@@ -46,6 +46,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.judge import Judge
+from fedrulefit.core.families.recipes import Language
 from fedrulefit.core.families.sides import PERCENT, Levels
 from fedrulefit.core.families.survival import Timeline
 from fedrulefit.core.families.tells import Tells
@@ -200,6 +201,9 @@ class Family(ABC):
     """Columns of the baseline block: unpenalised, always in the model; one is the intercept,
     of several each begins a predictor of its own."""
 
+    names: tuple[str, ...] = ()
+    """The levels of an outcome of several, of each of which a probability is predicted."""
+
     own_terms: bool = False
     """Whether each predictor has rules and linear terms of its own. The loss must not change where
     all predictors of a patient move alike; curvatures of two different ones are never above 0."""
@@ -282,6 +286,17 @@ class Family(ABC):
         del patients, events
         return ""
 
+    def tell_unseen(self, falling: Floats, rising: Floats) -> str:
+        """Return which levels of the outcome no patient of any site has; empty for none.
+
+        Parameters
+        ----------
+        falling, rising : (n_baseline,) float64
+            Summed slopes of patients whose loss falls, and rises, with each predictor.
+        """
+        del falling, rising
+        return ""
+
     def jump(self, slope: Floats, curvature: Floats) -> Floats:
         """Return the constants of least loss, from slope and curvature summed at F = 0.
 
@@ -301,6 +316,38 @@ class Family(ABC):
         For those who ask many times: what does not depend on predictors is worked out once.
         """
         return outcome
+
+    def predict(self, predictor: Floats) -> Floats:
+        """Return the predictions that are judged, from each patient's F.
+
+        Shape (n_rows,). Of an outcome of several levels the probability of each, shape
+        (n_rows, n_levels), from all of a patient's predictors.
+        """
+        return self.link.inverse(predictor)
+
+    def write_levels(
+        self, language: Language, predictors: Sequence[str], baseline: Sequence[float]
+    ) -> list[str]:
+        """Return how :meth:`predict` is written in a language; empty without several levels.
+
+        Parameters
+        ----------
+        language : Language
+        predictors : sequence of str
+            F of the model; where each level has terms of its own, of each.
+        baseline : sequence of float
+            Of the model, where predictors share all terms.
+        """
+        del language, predictors, baseline
+        return []
+
+    def predict_one(self, predictor: Floats) -> Floats:
+        """Return the prediction that people read first, from F of each patient.
+
+        Of shape (n_rows,), by the link; where each level has terms of its own, as
+        :meth:`predict`.
+        """
+        return self.predict(predictor) if self.own_terms else self.link.inverse(predictor)
 
     @abstractmethod
     def tallies(self, outcome: Floats) -> Floats:

@@ -28,13 +28,14 @@ from scipy.special import xlogy
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Words
 from fedrulefit.core.families.levels_judge import LevelsJudge
-from fedrulefit.core.families.positions import are_level, check_levels
+from fedrulefit.core.families.positions import are_level, check_levels, tell_unseen_levels
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
     ratio_ticks,
     tell_share,
 )
+from fedrulefit.core.families.recipes import Language, write_shares
 from fedrulefit.core.families.side_splits import SplitLevels
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
@@ -106,11 +107,10 @@ class Classes(Family):
         del weights
         return (outcome > 0).astype(np.float64)
 
-    def tell_nothing_to_learn(self, patients: float, events: float) -> str:
-        """Return that all patients, or none, are of the first class."""
-        if 0 < events < patients:
-            return ""
-        return "all patients of all sites are of the first class, or none is: nothing to learn"
+    def tell_unseen(self, falling: Floats, rising: Floats) -> str:
+        """Return the classes of which nobody's loss falls with their predictor."""
+        del rising
+        return tell_unseen_levels(self.names, falling < 0)
 
     def join_baseline(self, baseline: Floats) -> float:
         """Return 0: baselines are centred, and no class has an intercept beside its own."""
@@ -199,6 +199,17 @@ class Classes(Family):
         """
         held = weights @ are_level(outcome, len(self.names))
         return self.centre(np.log(held)) if (held > 0).all() else None
+
+    def predict(self, predictor: Floats) -> Floats:
+        """Return the probability of each class: :meth:`to_probabilities`."""
+        return self.to_probabilities(predictor)
+
+    def write_levels(
+        self, language: Language, predictors: Sequence[str], baseline: Sequence[float]
+    ) -> list[str]:
+        """Return how :meth:`to_probabilities` is written in a language."""
+        del baseline
+        return write_shares(language, predictors)
 
     def to_probabilities(self, predictor: Floats) -> Floats:
         """Return the probability of each class, shape (n_rows, C)."""

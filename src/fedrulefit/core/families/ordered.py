@@ -33,13 +33,18 @@ from scipy.special import expit
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Words
 from fedrulefit.core.families.levels_judge import LevelsJudge
-from fedrulefit.core.families.positions import check_levels, reach_level
+from fedrulefit.core.families.positions import (
+    check_levels,
+    reach_level,
+    tell_unseen_levels,
+)
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
     ratio_ticks,
     tell_share,
 )
+from fedrulefit.core.families.recipes import Language, write_steps
 from fedrulefit.core.families.side_splits import SplitLevels
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
@@ -53,12 +58,13 @@ def _words(levels: Sequence[str]) -> Words:
     return replace(
         WORDS,
         level="level",
+        by=f" above {first}",
         effect_meaning="The odds ratio tells by how much a rule that holds multiplies the odds of "
         "going on to a higher level, at every step of the scale alike; for a linear term, by how "
         "much the change that it names does.",
         effect_caveat="An odds ratio tells how the model counts, not what causes what: treating a "
         "value need not change the level by it.",
-        observed=f"observed share above {first}",
+        observed="observed share",
         with_outcome=f"above the level {first}",
         had_outcome=f"were above the level {first}",
         with_and_without=f"above the level {first} and at it",
@@ -109,11 +115,9 @@ class Ordered(Family):
         del weights
         return (outcome > 0).astype(np.float64)
 
-    def tell_nothing_to_learn(self, patients: float, events: float) -> str:
-        """Return that all patients, or none, are at the first level."""
-        if 0 < events < patients:
-            return ""
-        return "all patients of all sites are at the first level, or none is: nothing to learn"
+    def tell_unseen(self, falling: Floats, rising: Floats) -> str:
+        """Return the levels at which nobody stays, and the last if nobody goes on to it."""
+        return tell_unseen_levels(self.names, np.append(rising > 0, falling[-1] < 0))
 
     def join_baseline(self, baseline: Floats) -> float:
         """Return a_1, the intercept of P(y ≥ 1)."""
@@ -194,6 +198,16 @@ class Ordered(Family):
             more = 0.0 if inside else 0.5
             starts.append(math.log((events + more) / (patients - events + more)))
         return np.array(starts) if known else None
+
+    def predict(self, predictor: Floats) -> Floats:
+        """Return the probability of each level: :meth:`to_probabilities`."""
+        return self.to_probabilities(predictor)
+
+    def write_levels(
+        self, language: Language, predictors: Sequence[str], baseline: Sequence[float]
+    ) -> list[str]:
+        """Return how :meth:`to_probabilities` is written in a language."""
+        return write_steps(language, predictors[0], baseline)
 
     def to_probabilities(self, predictor: Floats) -> Floats:
         """Return the probability of each level, shape (n_rows, C), from all F_k."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import Bools, Floats
 
 FEWEST_LEVELS: Final = 3
 """Two levels are a yes/no outcome."""
@@ -28,6 +28,17 @@ def check_levels(levels: Sequence[str]) -> tuple[str, ...]:
     if len(told) < FEWEST_LEVELS or len(set(told)) < len(told):
         raise ValueError("an outcome of several levels has three or more, each once")
     return told
+
+
+def tell_unseen_levels(names: Sequence[str], seen: Bools) -> str:
+    """Return which levels nobody has, and what to do; empty where each has somebody."""
+    missing = [repr(names[k]) for k in np.flatnonzero(~seen).tolist()]
+    if not missing:
+        return ""
+    return (
+        f"no patient of any site has the level {' or '.join(missing)}: leave it out of the "
+        "'levels' of the outcome, or join it with another"
+    )
 
 
 def are_level(outcome: Floats, n_levels: int) -> Floats:

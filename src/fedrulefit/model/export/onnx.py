@@ -30,10 +30,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from fedrulefit.core.arrays import MISSING, Floats
+from fedrulefit.core.families import Family
+from fedrulefit.core.families.recipes import Language
 from fedrulefit.core.grid import RULE_SPREAD, Axis
 from fedrulefit.errors import FedRuleFitError, get_extra
-from fedrulefit.model import Model
-from fedrulefit.model.prediction import FLAGS_COLUMN
+from fedrulefit.model import Model, RuleTerm
+from fedrulefit.model.prediction import FLAGS_COLUMN, list_results
 from fedrulefit.model.publish import check_rounding
 from fedrulefit.model.unforeseen import Flag, list_flags
 from fedrulefit.study import Category, Number, Ordered, YesNo, level_key
@@ -60,15 +62,14 @@ def build_onnx(model: Model) -> ModelProto:
         from onnx import checker, helper
     except ImportError:
         raise FedRuleFitError(f"ONNX is not installed; {get_extra('onnx')}") from None
-    words, flags = model.study.family.words, list_flags(model)
-    horizons = [horizon.column for horizon in model.further]
-    results = (words.predictor_column, words.prediction_column, *horizons, FLAGS_COLUMN)
+    flags, (predictions, predictors) = list_flags(model), list_results(model)
+    results = (*predictors, *predictions, FLAGS_COLUMN)
     taken = set(results) & set(model.study.names)
     taken |= {name for name in model.study.names if name.startswith(_PREFIX)}
     if taken:
         raise FedRuleFitError(f"covariate {taken.pop()!r} has the name of a result of the graph")
     graph = _Graph()
-    _fill(graph, model, flags, results)
+    _fill(graph, model, flags, predictors, predictions)
     made = helper.make_model(
         graph.finish(results, model.study.n_features),
         opset_imports=[
@@ -89,40 +90,52 @@ def build_onnx(model: Model) -> ModelProto:
 
 
 def _fill(
-    graph: _Graph, model: Model, flags: Sequence[Mapping[Cell, Flag]], results: Sequence[str]
+    graph: _Graph,
+    model: Model,
+    flags: Sequence[Mapping[Cell, Flag]],
+    predictors: Sequence[str],
+    predictions: Sequence[str],
 ) -> None:
-    inputs = [_read(graph, model, j, found) for j, found in enumerate(flags)]
-    terms = [graph.constant([[model.intercept]]), *(given.fault for given in inputs)]
-    if model.rule_terms:
-        blocks = []
-        for given, axis in zip(inputs, model.grid.axes, strict=True):
-            places = graph.constant(np.arange(axis.n_codes + 1, dtype=np.int64)[None, :])
-            blocks.append(graph.double(graph.add("Equal", given.code, places)))
-        terms.append(_rules(graph, model, graph.beside(blocks)))
+    family, inputs = model.study.family, [_read(graph, model, j, f) for j, f in enumerate(flags)]
+    blocks = []
+    for given, axis in zip(inputs, model.grid.axes, strict=True):
+        places = graph.constant(np.arange(axis.n_codes + 1, dtype=np.int64)[None, :])
+        blocks.append(graph.double(graph.add("Equal", given.code, places)))
+    rows = graph.beside(blocks)
+    found = [_predictor(graph, model, inputs, rows, part) for part in range(len(predictors))]
+    for predictor, name in zip(found, predictors, strict=True):
+        graph.add("Identity", predictor, output=name)
+    language = _InGraph(graph, family)
+    first = [] if family.own_terms else [language.link(found[0])]
+    for horizon in model.further:
+        first.append(language.link(language.add(found[0], language.number(horizon.shift))))
+    written = [*first, *family.write_levels(language, found, model.baseline)]
+    for prediction, name in zip(written, predictions, strict=True):
+        graph.add("Identity", prediction, output=name)
+    graph.add("Identity", graph.beside([given.unusual for given in inputs]), output=FLAGS_COLUMN)
+
+
+def _predictor(graph: _Graph, model: Model, inputs: Sequence[_Input], rows: str, part: int) -> str:
+    """Return F, or that of one level where each has terms of its own."""
+    family, start = model.study.family, model.intercept
+    level = family.names[part] if family.own_terms else None
+    if level is not None:
+        start += model.baseline[part]
+    terms = [graph.constant([[start]]), *(given.fault for given in inputs)]
+    rules = [term for term in model.rule_terms if term.level == level]
+    linear = [term for term in model.linear_terms if term.level == level]
+    if rules:
+        terms.append(_rules(graph, model, rules, rows))
     terms += [
         _linear(graph, inputs[t.feature].value, model.grid.axes[t.feature], t.coefficient)
-        for t in model.linear_terms
+        for t in linear
     ]
-    if not model.terms:  # the shape alone
+    if not rules and not linear:  # the shape alone
         terms.append(graph.add("Mul", graph.double(inputs[0].code), graph.constant([[0.0]])))
     predictor = terms[0]
     for term in terms[1:]:
         predictor = graph.add("Add", predictor, term)
-    graph.add("Identity", predictor, output=results[0])
-    _tell(graph, model, predictor, results[1])
-    for horizon in model.further:
-        shifted = graph.add("Add", predictor, graph.constant([[horizon.shift]]))
-        _tell(graph, model, shifted, horizon.column)
-    graph.add("Identity", graph.beside([given.unusual for given in inputs]), output=results[-1])
-
-
-def _tell(graph: _Graph, model: Model, predictor: str, output: str) -> None:
-    """Add the prediction that follows from F."""
-    *steps, last = model.study.family.link.onnx
-    mean = predictor
-    for step in steps:
-        mean = graph.apply(step, mean)
-    graph.apply(last, mean, output=output)
+    return predictor
 
 
 class _Graph:
@@ -180,8 +193,8 @@ class _Graph:
     def finish(self, results: Sequence[str], n_features: int) -> Any:
         from onnx import TensorProto, helper
 
-        numbers = [(TensorProto.DOUBLE, 1)] * (len(results) - 1)
-        shapes = [*numbers, (TensorProto.INT64, n_features)]
+        shapes = [(TensorProto.DOUBLE, 1)] * (len(results) - 1)
+        shapes.append((TensorProto.INT64, n_features))
         outputs = [
             helper.make_tensor_value_info(name, kind, [None, width])
             for name, (kind, width) in zip(results, shapes, strict=True)
@@ -189,6 +202,36 @@ class _Graph:
         return helper.make_graph(
             self.nodes, "fedrulefit", self.inputs, outputs, initializer=self.constants
         )
+
+
+class _InGraph(Language):
+    """Writes numbers as nodes of a graph, each of shape (n_rows, 1)."""
+
+    def __init__(self, graph: _Graph, family: Family) -> None:
+        self.graph, self.family = graph, family
+
+    def number(self, value: float) -> str:
+        return self.graph.constant([[value]])
+
+    def add(self, first: str, second: str) -> str:
+        return self.graph.add("Add", first, second)
+
+    def multiply(self, first: str, second: str) -> str:
+        return self.graph.add("Mul", first, second)
+
+    def negate(self, value: str) -> str:
+        return self.graph.add("Neg", value)
+
+    def invert(self, value: str) -> str:
+        return self.graph.add("Reciprocal", value)
+
+    def exp(self, value: str) -> str:
+        return self.graph.add("Exp", value)
+
+    def link(self, value: str) -> str:
+        for step in self.family.link.onnx:
+            value = self.graph.apply(step, value)
+        return value
 
 
 class _Input(NamedTuple):
@@ -289,9 +332,8 @@ def _look_up(graph: _Graph, text: str, covariate: Category | Ordered | YesNo, n_
     )
 
 
-def _rules(graph: _Graph, model: Model, rows: str) -> str:
-    """Return what all rules add, (n_rows, 1)."""
-    terms = model.rule_terms
+def _rules(graph: _Graph, model: Model, terms: Sequence[RuleTerm], rows: str) -> str:
+    """Return what rules add, (n_rows, 1)."""
     starts = np.cumsum([0, *(axis.n_codes + 1 for axis in model.grid.axes)])
     satisfy: Floats = np.zeros((starts[-1], len(terms)))
     for k, term in enumerate(terms):

@@ -30,12 +30,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from fedrulefit.core.families import Family
+from fedrulefit.core.families.recipes import Language
 from fedrulefit.core.grid import RULE_SPREAD, Axis
 from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import LinearTerm, Model, Term
 from fedrulefit.model.export.dialects import Dialect, find_dialect, quote_name
-from fedrulefit.model.prediction import BETWEEN_FLAGS, FLAGS_COLUMN
+from fedrulefit.model.prediction import BETWEEN_FLAGS, FLAGS_COLUMN, list_results
 from fedrulefit.model.publish import check_rounding
 from fedrulefit.model.unforeseen import list_flags
 from fedrulefit.study import Category, Covariate, Level, Number, level_key
@@ -44,6 +46,9 @@ from fedrulefit.table.reading import Cell
 
 if TYPE_CHECKING:
     from fedrulefit.model import RuleTerm
+
+_STEEPEST: Final = 700.0
+"""The exponential of it, times as many levels as there can be, still is a number."""
 
 _NAN_WORDS: Final = frozenset({"-nan", "+nan"})
 """DuckDB writes a NaN so, and Python reads it as one."""
@@ -60,7 +65,7 @@ def write_sql(
 ) -> str:
     """Return the query; see :meth:`fedrulefit.Model.to_sql`."""
     check_rounding(model)
-    sql, words = find_dialect(dialect), model.study.family.words
+    sql = find_dialect(dialect)
     keys = [key] if isinstance(key, str) else list(key)
     place = [table] if isinstance(table, str) else list(table)
     _check_names(model, keys, place, columns or {})
@@ -77,7 +82,10 @@ def write_sql(
                 "fedrulefit_scores",
                 [
                     *_key_names(keys),
-                    f"{_predictor(model, sql)} AS {words.predictor_column}",
+                    *(
+                        f"{_predictor(model, sql, part)} AS {name}"
+                        for part, name in enumerate(_name_predictors(model))
+                    ),
                     f"{_flags(model, sql)} AS {FLAGS_COLUMN}",
                 ],
                 ["fedrulefit_counted"],
@@ -93,9 +101,8 @@ def write_sql(
 def _check_names(
     model: Model, keys: Sequence[str], place: Sequence[str], columns: Mapping[str, str]
 ) -> None:
-    words = model.study.family.words
-    horizons = [horizon.column for horizon in model.further]
-    results = (words.prediction_column, *horizons, words.predictor_column, FLAGS_COLUMN)
+    predictions, predictors = list_results(model)
+    results = (*predictions, *predictors, FLAGS_COLUMN)
     taken = [name.casefold() for name in (*results, *keys)]
     if len(set(taken)) < len(taken):
         raise FedRuleFitError(
@@ -206,9 +213,19 @@ def _counted(model: Model, sql: Dialect, keys: Sequence[str]) -> list[str]:
     return chosen or ["1 AS one"]
 
 
-def _predictor(model: Model, sql: Dialect) -> str:
-    terms = [sql.real(model.intercept) + f"{_REMARK}intercept"]
-    terms += [_write_term(term, model, sql) for term in model.terms]
+def _name_predictors(model: Model) -> list[str]:
+    """Return the columns of F, as SQL writes them: names of levels may be any text."""
+    _, names = list_results(model)
+    return [quote_name(name) for name in names] if model.study.family.own_terms else names
+
+
+def _predictor(model: Model, sql: Dialect, part: int) -> str:
+    family, start = model.study.family, model.intercept
+    level = family.names[part] if family.own_terms else None
+    if level is not None:
+        start += model.baseline[part]
+    terms = [sql.real(start) + f"{_REMARK}intercept"]
+    terms += [_write_term(term, model, sql) for term in model.terms if term.level == level]
     refused = []
     for feature, flags in enumerate(list_flags(model)):
         kinds = [f"{cell:d}" for cell, flag in flags.items() if flag.fate == "refuse"]
@@ -240,12 +257,49 @@ def _results(
 ) -> list[str]:
     family = model.study.family
     shown = [f"{k} AS {quote_name(key)}" for k, key in zip(_key_names(keys), keys, strict=True)]
-    predictor, prediction = family.words.predictor_column, family.words.prediction_column
-    shown.append(f"{family.link.sql(predictor, sql.real)} AS {prediction}")
+    predictors, (names, _) = _name_predictors(model), list_results(model)
+    if not family.own_terms:
+        shown.append(f"{family.link.sql(predictors[0], sql.real)} AS {names[0]}")
     for horizon in model.further:
-        shifted = f"({predictor} + {sql.real(horizon.shift)})"
+        shifted = f"({predictors[0]} + {sql.real(horizon.shift)})"
         shown.append(f"{family.link.sql(shifted, sql.real)} AS {horizon.column}")
-    return [*shown, *[predictor] * linear_predictor, FLAGS_COLUMN]
+    written = family.write_levels(_InSql(family, sql), predictors, model.baseline)
+    levels = zip(written, names[len(names) - len(written) :], strict=True)
+    shown += [f"{chance} AS {quote_name(name)}" for chance, name in levels]
+    return [*shown, *(predictors if linear_predictor else []), FLAGS_COLUMN]
+
+
+class _InSql(Language):
+    """Writes numbers as SQL; every expression is in brackets."""
+
+    def __init__(self, family: Family, sql: Dialect) -> None:
+        self.family, self.sql = family, sql
+
+    def number(self, value: float) -> str:
+        return f"({self.sql.real(value)})"
+
+    def add(self, first: str, second: str) -> str:
+        return f"({first} + {second})"
+
+    def multiply(self, first: str, second: str) -> str:
+        return f"({first} * {second})"
+
+    def negate(self, value: str) -> str:
+        return f"(-{value})"
+
+    def invert(self, value: str) -> str:
+        return f"({self.sql.real(1.0)} / {value})"
+
+    def exp(self, value: str) -> str:
+        # Databases refuse what is too large, some what is too small.
+        end = self.sql.real(_STEEPEST)
+        return (
+            f"exp(CASE WHEN {value} > {end} THEN {end} WHEN {value} < -{end} THEN -{end} "
+            f"ELSE {value} END)"
+        )
+
+    def link(self, value: str) -> str:
+        return f"({self.family.link.sql(value, self.sql.real)})"
 
 
 # --- cells --------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def assemble(file: FilePart, study: Study) -> Model:
     terms = tuple(_term(part, places, grid) for part in file.terms)
     if any(len(term.path) not in (0, len(file.provenance.path)) for term in terms):
         raise ModelFileError("a term's path does not fit the path of the model")
-    check_rules([term.rule for term in terms if isinstance(term, RuleTerm)], grid)
+    _check_terms(terms, study.family, grid)
     bill, origin = file.privacy, file.provenance
     model = Model(
         study=study,
@@ -84,6 +84,16 @@ def assemble(file: FilePart, study: Study) -> Model:
     _check_counts(file, model)
     _check_effects(model)
     return model
+
+
+def _check_terms(terms: Sequence[Term], family: Family, grid: Grid) -> None:
+    """Refuse rules that are none, and terms of levels that the outcome does not have."""
+    levels: tuple[str | None, ...] = family.names if family.own_terms else (None,)
+    if any(term.level not in levels for term in terms):
+        raise ModelFileError("a term counts for a level that the outcome does not have")
+    for level in levels:
+        own = [term for term in terms if term.level == level]
+        check_rules([term.rule for term in own if isinstance(term, RuleTerm)], grid)
 
 
 def _baseline(baseline: Sequence[float], family: Family) -> tuple[float, ...]:
@@ -259,7 +269,12 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
         if not grid.axes[feature].has_linear:
             raise ModelFileError(f"covariate {part.covariate!r} has no linear term")
         return LinearTerm(
-            feature, part.coefficient, part.importance, tuple(part.path), part.between_sites
+            feature,
+            part.coefficient,
+            part.importance,
+            tuple(part.path),
+            part.between_sites,
+            part.level,
         )
     conditions = (_condition(c, places) for c in part.conditions)
     return RuleTerm(
@@ -274,6 +289,7 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
         tuple(Counts(*counts) for counts in part.held_out_by_site),
         part.between_sites,
         None if part.held_out_sides is None else _sides(part.held_out_sides),
+        part.level,
     )
 
 

@@ -91,7 +91,7 @@ class SidePart(Part):
     patients: float = Field(ge=0, description="Patients (with weights).")
     level: float = Field(
         description="Of a number their mean outcome, of a count their rate, of a time their risk "
-        "by the last horizon."
+        "by the last horizon, of levels, ordered or not, the share beyond the first."
     )
     error: float = Field(
         ge=0,
@@ -99,7 +99,9 @@ class SidePart(Part):
         "on the logarithmic scale, of a risk on the scale log(−log(1 − risk)).",
     )
     events: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="Their events, or what was counted; null of a number."
+        default=None,
+        description="Their events, or what was counted; those beyond the first level; null of "
+        "a number.",
     )
 
 
@@ -110,10 +112,19 @@ class SidesPart(Part):
     outside: SidePart = Field(description="For whom it does not.")
 
 
+def _level() -> Any:
+    return Field(
+        default=None,
+        description="Of classes: the class for which alone the term counts. Left out for outcomes "
+        "of other kinds, and in older files.",
+    )
+
+
 class RulePart(Part):
     """A rule, its coefficient, and who satisfies it."""
 
     kind: Literal["rule"] = Field(description='`"rule"`.')
+    level: str | None = _level()
     rule: str = Field(
         description="The rule in words. It must agree with the conditions, or the file is refused."
     )
@@ -164,6 +175,7 @@ class LinearPart(Part):
     """A linear term and its coefficient."""
 
     kind: Literal["linear"] = Field(description='`"linear"`.')
+    level: str | None = _level()
     covariate: str = Field(description="Name of the covariate.")
     coefficient: float = Field(description="β*_j, for 0.4·(winsorised value − centre)/spread.")
     importance: float = Field(

@@ -119,6 +119,7 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
     if isinstance(term, LinearTerm):
         return {
             "kind": "linear",
+            **_level_facts(term),
             "covariate": model.study.names[term.feature],
             "coefficient": term.coefficient,
             "importance": term.importance,
@@ -127,6 +128,7 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
         }
     return {
         "kind": "rule",
+        **_level_facts(term),
         "rule": model.describe(term),
         "conditions": [_condition_facts(c, model) for c in term.rule],
         "coefficient": term.coefficient,
@@ -140,6 +142,11 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
         **_sides_facts(term),
         "path": list(term.path),
     }
+
+
+def _level_facts(term: Term) -> dict[str, Any]:
+    """Return for which level of the outcome a term counts, where each has terms of its own."""
+    return {} if term.level is None else {"level": term.level}
 
 
 def _sides_facts(term: RuleTerm) -> dict[str, Any]:

@@ -88,8 +88,9 @@ class Candidates:
     @cached_property
     def allowed(self) -> tuple[Rule, ...]:
         """The rules that the fit to all patients may use."""
+        # Where each class has all rules as terms of its own, the first class tells.
         may = (self.factors[0][self.public.layout.rules] < FORBIDDEN).tolist()
-        return tuple(rule for rule, can in zip(self.public.fitted_rules, may, strict=True) if can)
+        return tuple(rule for rule, can in zip(self.public.fitted_rules, may, strict=False) if can)
 
 
 def agree_on_grid(asker: Asker) -> Talk[Counted]:
@@ -201,7 +202,7 @@ def _forbid(public: Public, groups: Sequence[Set[Rule]]) -> list[Floats]:
     for allowed in groups:
         changed = public.factors.copy()
         others = np.flatnonzero([allowed.isdisjoint(each) for each in alike])
-        changed[public.layout.of_rules(others)] = FORBIDDEN
+        changed[public.terms_of_rules(others)] = FORBIDDEN
         factors.append(changed)
     return factors
 

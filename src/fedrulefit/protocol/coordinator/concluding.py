@@ -11,7 +11,7 @@ import numpy as np
 from fedrulefit import __version__
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.between import Moments, find_tellable, share_between
-from fedrulefit.core.certificate import Certificate, certify, choose_scales
+from fedrulefit.core.certificate import Certificate, SlopeSums, certify, choose_scales
 from fedrulefit.core.cutoffs import estimate_shares
 from fedrulefit.core.families import Family
 from fedrulefit.core.importance import TermSums, squares_of, term_importance
@@ -23,6 +23,7 @@ from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Candidates, Counted, Protection
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
 from fedrulefit.protocol.coordinator.fitting import Solution, check_converges, last_of, positive
+from fedrulefit.protocol.public import Public
 from fedrulefit.study import Study
 
 
@@ -64,6 +65,7 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
     asker.progress = Progress("summary", n_rounds, n_rounds, last_of(solution.history))
     question = partial(m.SlopesRequest, terms=terms, coef=coef[terms])
     (slopes,) = yield from asker.sum(question, public)
+    _check_levels(public, slopes)
     scales = choose_scales(public.layout, slopes, solution.weight, found.penalties)
     summary = partial(
         m.SummaryRequest,
@@ -90,6 +92,14 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
     return _build_model(asker, found, sums, between, objective, certificate)
 
 
+def _check_levels(public: Public, slopes: SlopeSums) -> None:
+    """Refuse levels of the outcome that nobody has: no finite baseline predicts them."""
+    falling, rising = (part[public.layout.baseline] for part in (slopes.falling, slopes.rising))
+    why = public.family.tell_unseen(falling, rising)
+    if why:
+        raise FitError(why)
+
+
 def _check_totals(family: Family, sums: TermSums) -> None:
     """Refuse totals from which nothing can be learnt."""
     why = family.tell_nothing_to_learn(positive(sums.total), sums.events)
@@ -100,27 +110,28 @@ def _check_totals(family: Family, sums: TermSums) -> None:
 def _find_between(asker: Asker, found: Found, sums: TermSums) -> Talk[Floats]:
     """Return which share of each term's variance lies between sites, (n_kept,); NaN if untold."""
     public, terms = found.candidates.public, found.terms
-    own, pooled = public.layout.among(terms), Moments.of(sums)
-    shares = np.full(len(terms), np.nan)
+    own, pooled = public.among(terms), Moments.of(sums)
+    shares = np.full(own.n_terms, np.nan)
     kind, n_sites = m.BetweenRequest, len(asker.sites)
     if not kind.asked_in(asker.settings) or n_sites < kind.least_sites:
-        return shares
+        return shares[public.places_of(terms)]
     asker.progress = replace(asker.progress, step="between")
-    bounds = public.bounds.terms[terms]
+    bounds = public.bounds_of(terms)
     kept = find_tellable(own, pooled, bounds, asker.study.most_weight)
     places = own.with_baseline(own.effects.start + np.flatnonzero(kept))
     told = pooled.among(kept, own)
+    asked = np.isin(public.places_of(terms), places)
     question = partial(
         kind,
         n_sites=n_sites,
-        terms=terms[places],
+        terms=terms[asked],
         total=told.total,
         means=told.means,
         squares=told.squares,
     )
     (levels,) = yield from asker.sum(question, public)
     shares[own.effects][kept] = share_between(levels, n_sites)
-    return shares
+    return shares[public.places_of(terms)]
 
 
 def _build_model(
@@ -171,27 +182,39 @@ def _build_model(
 def _make_terms(found: Found, sums: TermSums, between: Floats) -> tuple[Term, ...]:
     """Return the terms that stayed, most important first."""
     solution, public, terms = found.solution, found.candidates.public, found.terms
-    own, coef = public.layout.among(terms), solution.coef[terms]
-    squares = squares_of(own, sums, public.bounds.terms[terms])
+    own, coef, places = public.layout.among(terms), solution.coef[terms], public.places_of(terms)
+    columns = public.among(terms)
+    squares = squares_of(columns, sums, public.bounds_of(terms))[places]
     importance = term_importance(own, coef, squares, sums.total - 1)
     points = [point.coef[terms] for point in solution.path.points] if solution.path else []
     ways: list[list[float]] = np.transpose(points).tolist() if points else [[]] * len(coef)
     shares = [None if np.isnan(share) else share for share in between.tolist()]
-    facts = list(zip(coef.tolist(), importance.tolist(), ways, shares, strict=True))
+    levels = public.levels_of(terms)
+    facts = list(zip(coef.tolist(), importance.tolist(), ways, shares, levels, strict=True))
     events: list[float] | list[None] = sums.events_inside.tolist()
     if not public.family.counts_events:
-        events = [None] * own.n_rules
-    counts = zip(sums.inside.tolist(), events, strict=True)
-    rules = zip(public.rules_of(terms), facts[own.rules], counts, strict=True)
-    linear = zip(public.linear_of(terms), facts[own.linear], strict=True)
+        events = [None] * columns.n_rules
+    counts = list(zip(public.rules_of(terms), sums.inside.tolist(), events, strict=True))
+    features = public.linear_of(terms)
+    rules = zip(places[own.rules] - columns.rules.start, facts[own.rules], strict=True)
+    linear = zip(places[own.linear] - columns.linear.start, facts[own.linear], strict=True)
     made: list[Term] = [
         *(
-            RuleTerm(rule, beta, size, *n, path=tuple(way), between_sites=share)
-            for rule, (beta, size, way, share), n in rules
+            RuleTerm(
+                rule=counts[k][0],
+                coefficient=beta,
+                importance=size,
+                inside=counts[k][1],
+                events_inside=counts[k][2],
+                path=tuple(way),
+                between_sites=share,
+                level=level,
+            )
+            for k, (beta, size, way, share, level) in rules
         ),
         *(
-            LinearTerm(feature, beta, size, tuple(way), between_sites=share)
-            for feature, (beta, size, way, share) in linear
+            LinearTerm(features[k], beta, size, tuple(way), between_sites=share, level=level)
+            for k, (beta, size, way, share, level) in linear
         ),
     ]
     return tuple(sorted(made, key=lambda term: -term.importance))

@@ -20,6 +20,7 @@ from fedrulefit.core.subgroups import SubgroupSums, find_sides
 from fedrulefit.errors import ProtocolError
 from fedrulefit.model import Counts, Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.terms import TermKey
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.asking import Asker, Talk
 from fedrulefit.protocol.public import Public
@@ -62,14 +63,21 @@ def told_coef(told: Model, terms: Ints, public: Public) -> Floats:
 
     0 for a term that rounding left out.
     """
-    rules = {term.rule: term.coefficient for term in told.rule_terms}
-    linear = {term.feature: term.coefficient for term in told.linear_terms}
-    coef = [rules.get(rule, 0.0) for rule in public.rules_of(terms)]
-    coef += [linear.get(feature, 0.0) for feature in public.linear_of(terms)]
+    left = {term.key: term.coefficient for term in told.terms}
+    coef = [left.get(key, 0.0) for key in _keys_of(terms, public)]
     baseline = told.intercept + np.array(told.baseline or (0.0,))
     # Rounded one by one, they may not join to the intercept that the model predicts with.
     baseline -= public.family.join_baseline(baseline) - told.intercept
     return np.array([*baseline, *coef])
+
+
+def _keys_of(terms: Ints, public: Public) -> list[TermKey]:
+    """Return what tells each term but the baseline from all others."""
+    own, columns, places = public.layout.among(terms), public.among(terms), public.places_of(terms)
+    things: list[Rule | int] = [*public.rules_of(terms), *public.linear_of(terms)]
+    levels = public.levels_of(terms)[own.effects]
+    at = (places[own.effects] - columns.effects.start).tolist()
+    return [(things[k], level) for k, level in zip(at, levels, strict=True)]
 
 
 def _add_results(

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.between import BetweenSums, Moments, count_levels, find_tellable
+from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.importance import TermSums, sum_terms
 from fedrulefit.core.sums import Packing
 from fedrulefit.errors import ProtocolError
@@ -59,7 +60,7 @@ class BetweenRequest(SumRequest):
 
     def packings(self, public: Public) -> tuple[Packing[BetweenSums]]:
         """Return how the numbers lie: of rules, then of linear terms."""
-        own = public.layout.among(self.terms)
+        own = public.among(self.terms)
         return (BetweenSums.packing(own.n_rules + own.n_linear),)
 
     def check(self, public: Public) -> None:
@@ -67,7 +68,7 @@ class BetweenRequest(SumRequest):
         if not self.least_sites <= self.n_sites <= public.n_sites:
             raise ProtocolError(f"not 2 to {public.n_sites} sites, between which something lies")
         public.check_terms(self.terms)
-        own = public.layout.among(self.terms)
+        own = public.among(self.terms)
         check_length(self.means, own.n_rules + own.n_linear, "means")
         check_length(self.squares, own.n_linear, "mean squares")
         if not 0 < self.total < np.inf:
@@ -76,14 +77,14 @@ class BetweenRequest(SumRequest):
         lowest = np.concatenate([self.means[: own.n_rules], self.squares])
         if not ((size <= 1) & np.isfinite(size)).all() or not (lowest >= 0).all():
             raise ProtocolError("means and mean squares must lie within the terms' bounds")
-        bounds, heaviest = public.bounds.terms[self.terms], public.study.most_weight
+        bounds, heaviest = public.bounds_of(self.terms), public.study.most_weight
         if not find_tellable(own, self.pooled, bounds, heaviest).all():
             raise ProtocolError("a term varies too little to tell how sites differ in it")
 
     def add_up(self, patients: Patients) -> tuple[Ints]:
         """Return the site's part, in whole steps."""
-        public, final = patients.public, patients.design.take(self.terms)
-        own, bounds = final.layout, public.bounds.terms[self.terms]
+        public, final = patients.public, columns_of(patients.design.take(self.terms))
+        own, bounds = final.layout, public.bounds_of(self.terms)
         units = sum_terms(final, patients.told_events, patients.weights, bounds)
         sums = TermSums.packing(own.n_rules, own.n_linear).read(units)
         (packing,) = self.packings(public)

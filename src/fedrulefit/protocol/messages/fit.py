@@ -10,6 +10,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.bins import SpreadSums, sum_spreads
 from fedrulefit.core.certificate import GapSums, SlopeSums, sum_gap, sum_slopes
+from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.curvature import CurvatureSums, Query, sum_curvature
 from fedrulefit.core.fedda import RoundSums, client_update, soft_threshold
 from fedrulefit.core.fixed import LARGEST_MEAN
@@ -108,7 +109,7 @@ class DualRequest(SumRequest):
         """Return the site's round, multiplied by what the site counts."""
         found = client_update(
             patients.public.family,
-            patients.design,
+            columns_of(patients.design),  # FedDA learns no outcome whose classes have their own
             patients.outcome,
             patients.weights,
             patients.public.factors,
@@ -262,7 +263,7 @@ class SummaryRequest(SumRequest):
 
     def packings(self, public: Public) -> tuple[Packing[Any], ...]:
         """Return how the numbers lie: of the model's own terms, then of its loss."""
-        own = public.layout.among(self.terms)
+        own = public.among(self.terms)
         return TermSums.packing(own.n_rules, own.n_linear), GapSums.packing(public.bounds)
 
     def check(self, public: Public) -> None:
@@ -277,8 +278,8 @@ class SummaryRequest(SumRequest):
     def add_up(self, patients: Patients) -> tuple[Ints, ...]:
         """Return the site's sums for the terms of the final model only."""
         final = patients.design.take(self.terms)
-        bounds = patients.public.bounds.terms[self.terms]
-        counted = sum_terms(final, patients.told_events, patients.weights, bounds)
+        bounds = patients.public.bounds_of(self.terms)
+        counted = sum_terms(columns_of(final), patients.told_events, patients.weights, bounds)
         return counted, self._measure_gap(patients, final.predictor(self.coef))
 
     def _measure_gap(self, patients: Patients, predictor: Floats) -> Ints:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import FAMILIES
 from fedrulefit.core.people import count_cells
@@ -65,7 +66,7 @@ class EvaluateRequest(SumRequest):
 
     def packings(self, public: Public) -> tuple[Packing[Any], Packing[Any], Packing[SubgroupSums]]:
         """Return how the numbers lie: as the outcome's family judges, and by rule."""
-        family, n_rules = public.family, public.layout.among(self.terms).n_rules
+        family, n_rules = public.family, public.among(self.terms).n_rules
         judge = family.judge
         return judge.packing(), Packing(judge.within_sums), SubgroupSums.packing(n_rules, family)
 
@@ -145,7 +146,7 @@ class OfferRequest(SumRequest):
 
     def packings(self, public: Public) -> tuple[Packing[OfferSums]]:
         """Return how the numbers lie."""
-        return (OfferSums.packing(public.layout.among(self.terms).n_rules),)
+        return (OfferSums.packing(public.among(self.terms).n_rules),)
 
     def check(self, public: Public) -> None:
         """Refuse what are no terms."""
@@ -161,7 +162,7 @@ def offer_results(patients: Patients, terms: Ints) -> OfferSums:
     """Return 1 for each result of the site's own that rests on too few patients."""
     learnt, held_out = patients.learnt, patients.held_out
     judged = patients.public.settings.holdout > 0 and patients.has_enough(held_out)
-    cells = _smallest_cells(patients.design.take(terms), learnt)
+    cells = _smallest_cells(columns_of(patients.design.take(terms)), learnt)
     held = _smallest_cells(patients.held_design(terms), held_out)
     return OfferSums(
         rules=(cells < patients.fewest).astype(np.float64),
@@ -218,7 +219,7 @@ class ResultsRequest(Request):
             raise ProtocolError(
                 "of an outcome without events a site tells how well it is predicted, and no counts"
             )
-        n_rules = public.layout.among(self.terms).n_rules
+        n_rules = public.among(self.terms).n_rules
         for rules in (self.rules, self.held_out):
             places = (rules >= 0) & (rules < n_rules)
             if not (places.all() and (np.diff(rules) > 0).all()):

@@ -84,7 +84,7 @@ class Review:
         lines = [f"They leave {under}."]
         if request.turn == m.Turn.FIT:
             lines.append(f"Up to {self.most_sums} rounds.")
-            lines.append(f"They are of {public.layout.n_rules} rules.")
+            lines.append(f"They are of {public.columns.n_rules} rules.")
         if isinstance(request, m.VoteRequest):
             lines.append(f"There are {n_candidates} candidate rules.")
         return lines

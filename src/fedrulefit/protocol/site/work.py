@@ -16,6 +16,7 @@ from fedrulefit import __version__
 from fedrulefit.core.arrays import Codes, Floats, Ints
 from fedrulefit.core.bins import count_histograms
 from fedrulefit.core.boosting import extract_rules, grow_trees
+from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.fixed import from_units
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.importance import TermSums, sum_terms
@@ -259,8 +260,8 @@ class Work:
             raise ProtocolError("results of another model than the one offered for", "order")
         self._check_offered(request, patients)
         base = patients.fewest * public.study.most_weight
-        bounds = public.bounds.terms[terms]
-        own = patients.design.take(terms)
+        bounds = public.bounds_of(terms)
+        own = columns_of(patients.design.take(terms))
         packing = TermSums.packing(own.layout.n_rules, own.layout.n_linear)
         units = packing.split(sum_terms(own, patients.told_events, patients.weights, bounds))
         held, held_events = (part[request.held_out] for part in patients.count_held_out(terms))
