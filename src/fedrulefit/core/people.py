@@ -93,6 +93,11 @@ class Sensitive:
         """Return it for outcomes of a family."""
         return cls(family.magnitudes(outcome), family.present(outcome))
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether patients have numbers, rather than an outcome or none."""
+        return bool(self.magnitudes.shape[1])
+
     def take(self, rows: Bools | Ints) -> Sensitive:
         """Return it for some rows."""
         return Sensitive(self.magnitudes[rows], self.present[rows])
@@ -139,6 +144,13 @@ class Cells:
         """Fewest patients in a cell."""
         cells = self.with_inside, self.without_inside, self.with_outside, self.without_outside
         fewest: Ints = np.minimum.reduce(cells)
+        return fewest
+
+    @property
+    def smallest_side(self) -> Ints:
+        """Fewest patients inside or outside."""
+        sides = self.with_inside + self.without_inside, self.with_outside + self.without_outside
+        fewest: Ints = np.minimum(*sides)
         return fewest
 
     @property
@@ -210,6 +222,23 @@ def count_present(
         cells = count_cells(design, np.zeros(len(part)), counted & part, patients)
         fewest = np.minimum.reduce([fewest, cells.without_inside, cells.without_outside])
     return fewest
+
+
+def count_apart(design: Design, sensitive: Sensitive, patients: Ints | None = None) -> Ints:
+    """Return the patients inside each rule whose number is not the rule's median, (n_rules,).
+
+    Of outcomes that are numbers these take the place of patients with and without: where nearly
+    all inside have one and the same number, whoever knows the rule knows theirs. All rows must
+    count; the number is the first of :attr:`Sensitive.magnitudes`.
+    """
+    found = np.zeros(design.layout.n_rules, dtype=np.int64)
+    numbers = sensitive.magnitudes[:, 0]
+    for rules, block in design.rule_blocks() if len(numbers) else ():
+        for k, inside in enumerate(np.ascontiguousarray(block.T), rules.start):
+            own = numbers[inside]
+            apart = own != np.median(own) if len(own) else np.zeros(0, dtype=np.bool_)
+            found[k] = apart.sum() if patients is None else len(np.unique(patients[inside][apart]))
+    return found
 
 
 def find_one_sided(

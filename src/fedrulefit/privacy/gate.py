@@ -9,6 +9,10 @@ and k without the outcome inside. Of two rules of which one implies the other
 if the patients between them are fewer than k, but not 0: who knew both counts
 would know theirs.
 
+Of outcomes that are numbers or counts, k patients inside must have another number than the
+rule's median, in place of k with and k without: a rule in which nearly all are the same tells
+each one's.
+
 Of outcomes that are more than with or without, sums tell more than counts. So a rule is kept
 back, too, if inside or outside it one patient outweighs all others (a number far from the
 median), or fewer than k patients are in a part of the loss (at risk in an interval of time):
@@ -33,6 +37,7 @@ from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.people import (
     Sensitive,
+    count_apart,
     count_cells,
     count_present,
     count_rows_each,
@@ -171,6 +176,9 @@ class _Rows:
         inside = np.rint(design.transpose_dot(every)[design.layout.rules]).astype(np.int64)
         cells = count_cells(design, self.outcome, every > 0, self.patients)
         smallest = cells.smallest_inside
+        if self.sensitive is not None and self.sensitive.is_measured:
+            apart = count_apart(design, self.sensitive, self.patients)
+            smallest = np.minimum(cells.smallest_side, apart)
         if self.sensitive is not None:
             present = count_present(design, self.sensitive, every > 0, self.patients)
             smallest = np.minimum(smallest, present).astype(np.int64)

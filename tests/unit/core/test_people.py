@@ -14,6 +14,7 @@ from fedrulefit.core.design import Design, intercept
 from fedrulefit.core.people import (
     People,
     Sensitive,
+    count_apart,
     count_cells,
     count_present,
     count_rows_each,
@@ -169,3 +170,20 @@ def test_outcomes_without_parts_or_numbers_ask_for_nothing() -> None:
     own = Sensitive.of(YES_NO, np.array([0.0, 1.0]))
     assert own.fewest(None) == np.inf
     assert not own.is_one_sided(np.ones(2), None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows_of_patients(), st.integers(1, 4))
+def test_patients_apart_from_the_median_are_those_of_the_loop(rows: Any, n_values: int) -> None:
+    satisfied, _, _, patients = rows
+    numbers = np.random.default_rng(n_values).integers(0, n_values, len(patients)).astype(float)
+    sensitive = Sensitive(numbers[:, None], np.empty((len(patients), 0), dtype=np.bool_))
+    design = make_design(satisfied)
+    for whose in (patients, None):
+        told = []
+        for column in satisfied.T:
+            inside = [k for k in range(len(patients)) if column[k]]
+            middle = np.median(numbers[inside]) if inside else 0.0
+            apart = [k for k in inside if numbers[k] != middle]
+            told.append(len({k if whose is None else whose[k] for k in apart}))
+        assert count_apart(design, sensitive, whose).tolist() == told

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.oracles import fires
 
 from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.people import Sensitive
 from fedrulefit.core.rules import Condition, Rule, complement, conjoin
 from fedrulefit.privacy.gate import Gated, gate_rules, have_enough, implies
 
@@ -379,3 +380,22 @@ def test_a_count_of_one_asks_for_no_distance() -> None:
     assert gate([short, long], data, k=1).rules == (short, long)
     assert gate([short, long], data, k=2).rules == (short, long)  # two patients: one of each
     assert gate([short, long], data, k=3).rules == (short,)
+
+
+def test_a_strong_rule_of_numbers_passes_and_one_of_equal_numbers_does_not() -> None:
+    """Inside, all lie above the site's median: what counts is that they differ."""
+    codes = np.repeat([[0], [1]], 20, axis=0).astype(np.uint8)
+    grid = Grid((Axis("number", np.array([0.5]), 2, True),))
+    rule = Rule((Condition(0, 0b10),))
+    rng = np.random.default_rng(0)
+    for spread, passes in ((0.2, True), (0.0, False)):
+        y = np.concatenate([rng.normal(0, 0.2, 20), 5 + spread * rng.normal(size=20)])
+        sensitive = Sensitive(y[:, None], np.empty((40, 0), dtype=np.bool_))
+        above = (y > np.median(y)).astype(float)
+        gated = gate_rules(
+            {rule}, codes, above, grid, min_count=5, max_rules_sent=9, sensitive=sensitive
+        )
+        assert (rule in gated.rules) is passes
+        enough = have_enough([rule], codes, above, np.ones(40), min_count=5, sensitive=sensitive)
+        assert enough.tolist() == [passes]
+        assert gate_rules({rule}, codes, above, grid, min_count=5, max_rules_sent=9).rules == ()

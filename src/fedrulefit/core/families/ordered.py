@@ -103,6 +103,7 @@ class Ordered(Family):
         self.levels = SplitLevels(f"above the level {self.names[0]}", 1)
         self.n_baseline = self.n_tallies = len(self.names) - 1
         self.most_slope = self.n_baseline * _YES_NO.most_slope
+        self.unit = 2.0 ** math.ceil(math.log2(self.most_slope))
         self.most_curvature = self.n_baseline * _YES_NO.most_curvature
         self.most_conjugate = self.n_baseline * _YES_NO.most_conjugate
 
