@@ -24,7 +24,7 @@ from public_names import first_line, make_api
 
 import fedrulefit
 from fedrulefit import study
-from fedrulefit.core.families import make_family
+from fedrulefit.core.families import FAMILIES
 from fedrulefit.core.grid import Grid
 from fedrulefit.experiments.markdown import make_table
 from fedrulefit.model.file import parts as modelfile
@@ -323,20 +323,28 @@ def make_model_fields() -> str:
         "`provenance.certificate`": modelfile.CertificatePart,
         "`provenance.path[]`": modelfile.PathPart,
         "`evaluation`": modelfile.EvaluationPart,
+        "`evaluation.over_time`": modelfile.OverTimePart,
         "`validation`": modelfile.ValidationPart,
     }
     tables = []
     for title, cls in parts.items():
         rows = [(_code(name), field.description or "") for name, field in cls.model_fields.items()]
         tables.append(f"**{title}**\n\n{make_table(['field', 'meaning'], rows)}")
-    words = make_family("yes/no").judge.file_words
-    for title, name in (
-        ("`evaluation.overall` and each of `sites`", "overall"),
-        ("`evaluation.groups[]`", "groups"),
-        ("`evaluation.within`", "within"),
-    ):
-        rows = [(_code(number), meaning) for number, meaning in words[name].items()]
-        tables.append(f"**{title}**\n\n{make_table(['field', 'meaning'], rows)}")
+    titles = {
+        "overall": "`evaluation.overall` and each of `sites`",
+        "groups": "`evaluation.groups[]`",
+        "sums": "`evaluation.sums`",
+        "within": "`evaluation.within`",
+    }
+    for kind, family in FAMILIES.items():
+        words = family.judge_type.file_words
+        for name, title in titles.items():
+            if name in words:
+                rows = [(_code(number), meaning) for number, meaning in words[name].items()]
+                tables.append(
+                    f'**{title}, of an outcome of the kind "{kind}"**\n\n'
+                    f"{make_table(['field', 'meaning'], rows)}"
+                )
     return "\n\n".join(tables)
 
 

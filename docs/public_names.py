@@ -210,6 +210,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.plot.calibration",
             "fedrulefit.plot.decision",
             "fedrulefit.plot.hospitals",
+            "fedrulefit.plot.survival",
             "fedrulefit.plot.overview",
             "fedrulefit.report.render_report",
             "fedrulefit.report.write_report",

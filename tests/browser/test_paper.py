@@ -15,6 +15,7 @@ from tests.reports import (
     hostile_model,
     huge_model,
     path_model,
+    time_model,
     wide_model,
 )
 
@@ -27,6 +28,7 @@ MODELS: dict[str, Callable[[], Model]] = {
     "long": lambda: huge_model(120),
     "hostile": hostile_model,
     "empty": empty_model,
+    "time": time_model,
 }
 
 
@@ -102,6 +104,8 @@ def the_calculator_is_left_out(printed: Any) -> None:
         "Thepatient",
         "Stillneeded",
         "Ifonevaluewere",
+        "byeachhorizon",
+        "Chancetohave",
         "Moveit",
         "Showall",
     ):

@@ -29,6 +29,7 @@ from tests.reports import (
     outcome_model,
     path_model,
     sample_model,
+    time_model,
 )
 
 Open = Callable[..., Any]
@@ -40,6 +41,7 @@ MODELS: dict[str, Callable[[], Model]] = {
     "hostile": hostile_model,
     "empty": empty_model,
     "huge": huge_model,
+    "time": time_model,
 }
 every_model = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
 
@@ -62,7 +64,7 @@ def test_the_calculator_is_the_model(make: Callable[[], Model], open_report: Ope
     page = open_report(model)
     patients = draw_patients(model, 60 if make is huge_model else 300, seed=5)
     shown = [enter(page, model, patient) for patient in patients]
-    np.testing.assert_allclose(shown, model.predict_proba(patients), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(shown, model.predict(patients), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("make", [outcome_model, hostile_unit_model])
@@ -353,7 +355,9 @@ def test_a_huge_model_answers_at_once(open_report: Open) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["sample", "path", "evaluated", "hostile", "empty", "long"])
+@pytest.mark.parametrize(
+    "name", ["sample", "path", "evaluated", "hostile", "empty", "long", "time"]
+)
 def test_axe_finds_nothing_serious(name: str, scheme: str, open_report: Open) -> None:
     axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is missing")
     # Longer than a first page; all 2,000 rows would only make axe slow.

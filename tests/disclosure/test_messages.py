@@ -27,6 +27,7 @@ from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.wire import to_bytes
 from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
+from fedrulefit.testing.samples import OUTCOMES, add_outcomes
 from tests.samples import SOLVERS, make_frame, make_study, record
 
 N_ROWS = {"north": 1013, "south": 997, "west": 787}
@@ -41,6 +42,9 @@ def make_tables(study: Any) -> dict[str, Table]:
         rng = np.random.default_rng(k)
         frame["age"] = 18.1 + 0.99 * (frame["age"] - 18) + 0.05 * rng.random(n_rows)
         frame["lactate"] += 0.005 * rng.random(n_rows)
+        frame = add_outcomes(frame, k)
+        for column in ("stay", "days", "months"):
+            frame[column] = 0.99 * frame[column] + 0.005 * rng.random(n_rows)
         tables[name] = load_table(frame, study)
     return tables
 
@@ -52,12 +56,17 @@ CASES: list[dict[str, Any]] = [
     {"epsilon": None, "min_leaf": 1, "n_cutoffs": 254, "n_bins": 1000, "n_trees": 60},
     {"epsilon": 1.0, **SOLVERS["exact"]},
     {"epsilon": 1.0, **SOLVERS["cv"]},
+    *(
+        {"epsilon": 1.0, **SOLVERS["exact"], "outcome": outcome, "holdout": 0.3, "per_site": True}
+        for outcome in ("number", "count", "time")
+    ),
 ]
+IDS = ["exact spreads", "noisy", "fine", "exact", "cv", "number", "count", "time"]
 
 
-@pytest.fixture(scope="module", params=CASES, ids=["exact spreads", "noisy", "fine", "exact", "cv"])
+@pytest.fixture(scope="module", params=CASES, ids=IDS)
 def case(request: pytest.FixtureRequest) -> tuple[dict[str, Table], Seen]:
-    study = make_study(rounds=4, **request.param)
+    study = make_study(**{"rounds": 4, **request.param})
     tables = make_tables(study)
     sites = {
         name: Site(name, table, study, noise=UnsafeSeededLaplace(7, name))
@@ -69,6 +78,7 @@ def case(request: pytest.FixtureRequest) -> tuple[dict[str, Table], Seen]:
     assert {type(request) for _, request, _ in seen} == spreads | {
         m.JoinRequest, m.GridRequest, m.RulesRequest, m.TermsRequest, fitted, m.SlopesRequest,
         m.SummaryRequest, m.BetweenRequest,
+        *([m.EvaluateRequest, m.OfferRequest, m.ResultsRequest] if study.settings.holdout else []),
     }  # fmt: skip
     return tables, seen
 
@@ -118,8 +128,10 @@ def test_replies_hold_no_bytes_of_a_patient_s_value(case: tuple[dict[str, Table]
     for name, data in sent.items():
         # As doubles at any offset; cheaper than one search per value and reply.
         windows = {data[k : k + 8] for k in range(len(data) - 7)}
-        columns = tables[name].values[:, :2]  # age and lactate: values with many digits
-        for value in np.unique(columns[~np.isnan(columns)]):
+        # Age and lactate, and of outcomes stays, exposures and times: values with many digits.
+        columns = np.column_stack([tables[name].values[:, :2], tables[name].outcome])
+        digits = columns[~np.isnan(columns) & (columns != np.rint(columns))]
+        for value in np.unique(digits):
             for code in ("<d", ">d"):
                 assert struct.pack(code, value) not in windows, code
             text = repr(float(value)).encode()
@@ -163,11 +175,11 @@ def test_only_declared_fields_leave(case: tuple[dict[str, Table], Seen]) -> None
         assert not isinstance(reply, m.Refusal)
 
 
-def test_the_ledger_holds_no_value(case: tuple[dict[str, Table], Seen]) -> None:
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_the_ledger_holds_no_value(outcome: str) -> None:
     """A digest, shapes and names: nothing to read a patient from."""
-    tables, _ = case
-    study = make_study(rounds=2)
-    site = Site("north", tables["north"], study)
+    study = make_study(outcome, **SOLVERS["exact"], holdout=0.3)
+    site = Site("north", make_tables(study)["north"], study)
     record(Coordinator(study, ["north"]), {"north": site})
     for release in site.ledger.releases:
         kinds = {type(value) for value in dataclasses.asdict(release).values()}

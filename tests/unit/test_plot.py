@@ -14,9 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedrulefit import Model, RuleFitClassifier, plot
+from fedrulefit.errors import FedRuleFitError
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
-from tests.reports import evaluated_model
+from tests.reports import evaluated_model, time_model
 from tests.samples import fit_model, make_frame, make_study, make_tables, study_facts
 
 FUNCTIONS = [plot.rules, plot.importance, plot.subgroups, plot.history]
@@ -235,3 +236,45 @@ def test_what_is_no_model_is_refused(draw: Draw, wrong: Any, message: str) -> No
     with pytest.raises(TypeError, match=message) as caught:
         draw(wrong)
     assert f"plot.{draw.__name__} takes a Model" in str(caught.value)
+
+
+# --- survival -----------------------------------------------------------------------------
+
+
+def legend(ax: Axes) -> list[str]:
+    drawn = ax.get_legend()
+    assert drawn is not None
+    return [text.get_text() for text in drawn.get_texts()]
+
+
+def test_survival_of_patients_and_of_groups() -> None:
+    model, frame = time_model(), make_frame(90, seed=8)
+    few = plot.survival(model, frame.head(4))
+    assert legend(few) == ["patient 1", "patient 2", "patient 3", "patient 4"]
+    times, shown = (np.asarray(part) for part in few.lines[0].get_data())
+    alive = model.predict_survival(frame.head(1), times)[0]
+    np.testing.assert_allclose(shown, 100 * alive)
+    assert few.get_xlabel() == "Time (days)"
+    thirds = plot.survival(model, frame)
+    assert [text.split("(")[1] for text in legend(thirds)] == ["n = 30)"] * 3
+    ends = [line.get_ydata()[-1] for line in thirds.lines[:3]]
+    assert ends == sorted(ends, reverse=True), "the lowest risk first"
+    assert np.average(ends) == pytest.approx(100 - 100 * model.predict(frame).mean())
+    wards = plot.survival(model, frame, groups=np.where(frame["sex"] == "f", "women", "men"))
+    assert sorted(text.split(" (")[0] for text in legend(wards)) == ["men", "women"]
+    assert len(legend(plot.survival(model, frame, groups=5))) == 5
+
+
+def test_survival_says_what_it_cannot_draw(model: Model) -> None:
+    frame = make_frame(5)
+    with pytest.raises(FedRuleFitError, match="no horizons"):
+        plot.survival(model, frame)
+    with pytest.raises(ValueError, match="each of 5 patients"):
+        plot.survival(time_model(), frame, groups=["a", "b"])
+    with pytest.raises(ValueError, match="at least 1"):
+        plot.survival(time_model(), frame, groups=0)
+    none = frame.assign(gcs=np.nan)
+    ax = plot.survival(time_model(), none)
+    assert [text.get_text() for text in ax.texts] == ["No patient has a prediction"]
+    some = frame.assign(gcs=frame["gcs"].where(frame.index != 1))
+    assert legend(plot.survival(time_model(), some))[:2] == ["patient 1", "patient 3"]

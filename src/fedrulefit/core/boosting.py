@@ -80,7 +80,7 @@ class Units:
         """Return units in which residuals are about 1, and leaves are Newton's."""
         if not family.newton_leaves:
             return cls()
-        predictor = np.tile(start, (len(outcome), 1))
+        predictor = np.tile(start, (len(weights), 1))
         slope, curvature = (
             _add_parts(each, predictor, outcome) for each in (family.slope, family.curvature)
         )
@@ -178,6 +178,7 @@ def grow_trees(
     matrix = _lightgbm_matrix(codes, columns)
     if not _varies(matrix):
         return []
+    outcome = family.prepare(outcome)
     units = Units.of(family, outcome, weights, start)
     booster = _make_booster(
         matrix,
@@ -337,7 +338,7 @@ def _add_parts(
 
     The predictors have shape (n_rows, n_baseline).
     """
-    alone = np.ones(len(outcome))
+    alone = np.ones(len(predictor))
     if predictor.shape[1] == 1:
         return derivative(predictor[:, 0], outcome, alone)
     summed: Floats = derivative(predictor, outcome, alone).sum(axis=1)

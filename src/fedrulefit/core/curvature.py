@@ -144,7 +144,7 @@ def sum_curvature(
     training = folds != query.fold
     columns = design.take(query.terms)
     old, new = columns.predictor(query.start), columns.predictor(query.end)
-    counted = round_units(weights).astype(np.int64)
+    counted, outcome = round_units(weights).astype(np.int64), family.prepare(outcome)
     along = [_along(old, new, t) for t in STEPS]
     scaled = weights / bounds.unit
     losses = [

@@ -22,6 +22,8 @@ from fedrulefit.model import frames
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedrulefit.core.families.time_horizons import Scores
+
 ALL_SITES: Final = "all sites"
 _YES_NO: Final = make_family("yes/no")
 
@@ -45,6 +47,8 @@ class Evaluation:
         How coarse the model was when it was judged; what is rounded later was judged before.
     family : Family
         Of the outcome.
+    over_time : Scores or None
+        Of a time to an event: how far off risks by each horizon are.
     """
 
     overall: Any
@@ -53,6 +57,7 @@ class Evaluation:
     within: Any = None
     judged: Rounding = EXACT
     family: Family = _YES_NO
+    over_time: Scores | None = None
 
     @classmethod
     def of_predictions(
@@ -128,7 +133,17 @@ class Evaluation:
         if rounding != EXACT:
             sites = {site: judge.round(found, rounding, unit) for site, found in sites.items()}
         within = self.within and self.within.rounded(rounding, unit)
-        return replace(self, overall=sums, sites=sites, measures=measures, within=within)
+        over_time = self.over_time
+        if rounding != EXACT:
+            over_time = over_time and over_time.rounded()
+        return replace(
+            self,
+            overall=sums,
+            sites=sites,
+            measures=measures,
+            within=within,
+            over_time=over_time,
+        )
 
     def metrics_frame(self) -> pd.DataFrame:
         """Return a row for all sites, and for each that can be seen.
@@ -169,4 +184,5 @@ class Evaluation:
         """Return the evaluation in a sentence or two."""
         judge = self.family.judge
         within = "" if self.within is None else f" {judge.tell_within(self.total, self.within)}"
-        return judge.tell(self.total) + within
+        over_time = "" if self.over_time is None else f" {judge.tell_over_time(self.over_time)}"
+        return judge.tell(self.total) + within + over_time

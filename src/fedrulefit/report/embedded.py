@@ -16,6 +16,7 @@ from typing import Any
 
 from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.families import Family
+from fedrulefit.core.families.survival import Timeline
 from fedrulefit.core.grid import RULE_SPREAD
 from fedrulefit.model import LinearTerm, Model, Term
 from fedrulefit.model.unforeseen import Flag, list_flags
@@ -35,6 +36,16 @@ def island_facts(model: Model) -> dict[str, Any]:
         "axes": [_axis_facts(model, j) | _flag_facts(found) for j, found in enumerate(flags)],
         "terms": [_term_facts(model, term) for term in model.terms],
         **({"reaches": [*map(list, reaches.items())]} if reaches else {}),
+        **({} if model.timeline is None else {"timeline": _timeline_facts(model.timeline)}),
+    }
+
+
+def _timeline_facts(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "ends": timeline.ends.tolist(),
+        "shares": timeline.shares.tolist(),
+        "unit": timeline.unit,
+        "horizons": [[h.time, h.by, h.shift] for h in timeline.horizons],
     }
 
 

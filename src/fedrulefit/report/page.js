@@ -46,7 +46,8 @@
     });
   }
 
-  const risk = (values) => family.inverse(addends(values).reduce((a, b) => a + b, island.intercept));
+  const predictor = (values) => addends(values).reduce((a, b) => a + b, island.intercept);
+  const risk = (values) => family.inverse(predictor(values));
 
   // ---- words and elements ------------------------------------------------
 
@@ -118,13 +119,17 @@
     return [x < axis.range[0] ? "below" : x > axis.range[1] ? "above" : "known", x];
   }
 
-  /** A control's value (null for missing, undefined where it leaves no prediction), kind and flag. */
+  /** A text's value (null for missing, undefined where it leaves no prediction), kind and flag. */
+  function readText(axis, text) {
+    const [kind, x] = look(axis, text.trim()), flag = axis.flags[kind];
+    return { value: flag ? (flag.refused ? undefined : flag.value) : x, kind, flag };
+  }
+
   function read(j) {
-    const axis = island.axes[j], control = controls[j];
-    const [kind, x] = look(axis, control.value.trim()), flag = axis.flags[kind];
+    const control = controls[j], cell = readText(island.axes[j], control.value), { kind, flag } = cell;
     if (kind === "unreadable") control.setAttribute("aria-invalid", "true"); else control.removeAttribute("aria-invalid");
     byId("x" + j + "-hint").querySelector(".problem").textContent = flag && kind !== "missing" ? flag.text + "." : "";
-    return { value: flag ? (flag.refused ? undefined : flag.value) : x, kind, flag };
+    return cell;
   }
 
   function update() {
@@ -153,7 +158,15 @@
       tellRange(p);
       showParts(values);
     }
+    if (overTime) showOverTime(values);
     showCurve(values);
+  }
+
+  /** Risks by horizon and the survival curve, beside that with the value before it was moved. */
+  function showOverTime(values) {
+    const before = values.map((x, k) => (moved !== null && moved.j === k ? readText(island.axes[k], moved.text).value : x));
+    const known = (all) => !all.includes(undefined);
+    overTime(known(values) ? predictor(values) : undefined, moved !== null && known(before) ? predictor(before) : null);
   }
 
   function setBar(share) {
@@ -337,7 +350,10 @@
     return found;
   }
 
-  const form = byId("patient");
+  const overTime = island.timeline && makeOverTime(island.timeline, { byId, draw, make, format, roundTicks });
+  const form = byId("patient"), forget = () => { moved = null; back.hidden = true; };
+  for (const kind of ["input", "reset"]) form.addEventListener(kind, forget);
+  vary.addEventListener("change", forget);
   form.addEventListener("input", update);
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(update, 0));
@@ -351,16 +367,12 @@
     back.hidden = false;
     update();
   });
-  const forget = () => { moved = null; back.hidden = true; };
   back.addEventListener("click", () => {
     if (moved !== null) controls[moved.j].value = moved.text;
     forget();
     update();
     move.focus();
   });
-  form.addEventListener("input", forget);
-  form.addEventListener("reset", forget);
-  vary.addEventListener("change", forget);
   update();
 
   // ---- long tables -------------------------------------------------------

@@ -74,7 +74,8 @@ def render_report(model: Model, *, file: str = "FILE") -> str:
 
 def _frame(model: Model) -> dict[str, Any]:
     """Return what holds the page together: style, program, the calculator's facts."""
-    style, program = _read("page.css"), write_family(model.study.family) + _read("page.js")
+    style, over_time = _read("page.css"), "" if model.timeline is None else _read("survival.js")
+    program = write_family(model.study.family) + over_time + _read("page.js")
     return {
         "style": _Markup(style),
         "program": _Markup(program),
@@ -100,6 +101,7 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "additive": model.study.family.additive,
         "has_bar": model.study.family.share_javascript != "null",
         "reaches": model.reaches,
+        "timeline": model.timeline,
         "hidden": model.hidden,
         "few_held_out": model.few_held_out,
         "of_missing": model.of_missing,

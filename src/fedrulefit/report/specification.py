@@ -6,6 +6,7 @@ prediction by hand is right to about 0.001 of a percentage point; the model file
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -17,6 +18,7 @@ DIGITS: Final = 6
 """Significant digits of a number that people compute with."""
 
 RULE_COLUMNS: Final = ("Rule", "Coefficient")
+OVER_TIME: Final = "Over time: for the risk by another time, add the logarithm"
 LINEAR_COLUMNS: Final = ("Variable", "Coefficient", "Centre", "Spread", "Limits", "Fill")
 
 
@@ -63,7 +65,25 @@ def list_specification(model: Model) -> Mapping[str, Numbers]:
     rules += [[model.describe(term), _number(term.coefficient)] for term in model.rule_terms]
     linear = [_linear(model, term) for term in model.linear_terms]
     tables = {"Starting point and rules": Numbers(RULE_COLUMNS, rules)}
-    return tables | ({"Linear terms": Numbers(LINEAR_COLUMNS, linear)} if linear else {})
+    tables |= {"Linear terms": Numbers(LINEAR_COLUMNS, linear)} if linear else {}
+    return tables | _over_time(model)
+
+
+def _over_time(model: Model) -> dict[str, Numbers]:
+    """Return what is added to F for the risk by a time, where the outcome is a time to an event.
+
+    Between two of these times the share of the hazard grows evenly.
+    """
+    if model.timeline is None:
+        return {}
+    ends, shares = model.timeline.ends[1:].tolist(), model.timeline.shares[1:].tolist()
+    rows = [
+        [_number(end), _number(share), _number(math.log(share))]
+        for end, share in zip(ends, shares, strict=True)
+    ]
+    unit = f" ({model.timeline.unit})" if model.timeline.unit else ""
+    columns = (f"Time{unit}", "Share of the hazard before it", "Its logarithm")
+    return {OVER_TIME: Numbers(columns, rows)}
 
 
 def _linear(model: Model, term: LinearTerm) -> list[str]:

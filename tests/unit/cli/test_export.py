@@ -40,7 +40,7 @@ def test_a_graph(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
     assert run("--onnx", "-o", tmp_path / "model.onnx").exit_code == 0
     loaded = onnx.load(tmp_path / "model.onnx")
-    assert [entry.name for entry in loaded.graph.output] == ["log_odds", "probability"]
+    assert [entry.name for entry in loaded.graph.output] == ["log_odds", "probability", "flags"]
 
 
 @pytest.mark.parametrize(

@@ -195,3 +195,20 @@ def test_trees_move_all_parts_alike() -> None:
     gains = [gain(hits[:, k]) for k in range(N_RULES)]
     assert tree.root is not None
     assert tree.root.left.feature == int(np.argmax(gains))
+
+
+def test_products_of_parts_are_those_of_one_column_at_a_time() -> None:
+    """The naive twin: baseline k and every other term, the patients' part k summed by itself."""
+    hits, linear, *_ = draw(12, 700)
+    design = in_parts(hits, linear)
+    rng = np.random.default_rng(12)
+    curvature = rng.uniform(0, 1, (700, K)) * (rng.random((700, K)) < 0.7)
+    bounds = bounds_of([(design, np.zeros(700), np.ones(700))]).terms
+    found = design.sum_products(curvature, bounds)
+    whole = curvature.sum(axis=1)
+    counted = np.rint(np.sqrt(whole) * 2.0**20) ** 2 / np.maximum(whole, 1e-300)
+    for k in range(K):
+        column = np.rint(curvature[:, k] * counted)
+        alone = design.sum_columns(column, bounds)
+        assert found[k, K:].tolist() == found[K:, k].tolist() == alone[K:].tolist()
+        assert found[k, :K].tolist() == [int(column.sum()) * (k == other) for other in range(K)]

@@ -410,3 +410,12 @@ def test_information_is_the_curvature_of_as_many_expected_events() -> None:
     curvature = FAMILY.curvature(np.tile(start, (3000, 1)), outcome, ones).sum()
     mean = float(outcome[:, 2].mean())
     assert FAMILY.information(3000.0, mean) == pytest.approx(curvature, rel=1e-4)
+
+
+def test_an_outcome_may_be_prepared_once() -> None:
+    """Follow-up by interval was worked out anew for every loss, slope and curvature."""
+    predictor, outcome, weights = draw(5)
+    prepared = FAMILY.prepare(outcome)
+    for each in (FAMILY.value, FAMILY.slope, FAMILY.curvature):
+        once, again = (each(predictor, told, weights) for told in (outcome, prepared))
+        assert once.tobytes() == again.tobytes()

@@ -20,6 +20,7 @@ from fedrulefit.cli.app import app
 from fedrulefit.errors import FedRuleFitError
 from tests.predictors import as_frame
 from tests.random_models import GOLDEN, over_time, plain_columns, random_model
+from tests.reports import time_model
 from tests.samples import fit_model, make_frame, make_study, make_tables
 
 COLUMNS = ["risk_0_5", "risk_90", "risk_365"]
@@ -149,3 +150,46 @@ def test_what_is_refused(model: Model) -> None:
     for ask in (other.predict_risks, other.predict_survival):
         with pytest.raises(FedRuleFitError, match="'yes/no' has no horizons"):
             ask(frame)
+
+
+# --- how far off they are -----------------------------------------------------------------
+
+
+def test_the_evaluation_scores_every_horizon(tmp_path: Path) -> None:
+    model = time_model()
+    judged = model.evaluation
+    assert judged is not None
+    scores = judged.over_time
+    assert scores is not None
+    assert scores.times == (90, 365)
+    assert scores.brier[-1] == pytest.approx(judged.total.brier, abs=1e-3)
+    assert all(0.1 < score < 0.2 for score in (*scores.brier, scores.integrated))
+    told = f"{scores.brier[0]:.3f} by 90 days, {scores.brier[1]:.3f} by 365 days"
+    assert f"Brier score over time: {told}, " in judged.words()
+    path = tmp_path / "model.json"
+    rounded = model.rounded()
+    for one in (model, rounded):
+        one.save(path)
+        again = Model.load(path).evaluation
+        assert again is not None
+        assert again.over_time == (one.evaluation and one.evaluation.over_time)
+    assert rounded.evaluation is not None
+    assert rounded.evaluation.over_time == scores.rounded()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"times": [30, 365]}, "not the study's horizons"),
+        ({"brier": [0.1]}, "lacks its score"),
+        ({"integrated": -0.1}, "below 0"),
+    ],
+)
+def test_scores_that_do_not_fit_are_refused(change: Any, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    time_model().save(path)
+    facts = json.loads(path.read_text())
+    facts["evaluation"]["over_time"] |= change
+    path.write_text(json.dumps(facts))
+    with pytest.raises(FedRuleFitError, match=why):
+        Model.load(path)

@@ -10,9 +10,9 @@ import pytest
 
 from fedrulefit.core.grid import encode
 from fedrulefit.model import Model
-from fedrulefit.report.specification import list_covariates, list_specification
+from fedrulefit.report.specification import OVER_TIME, list_covariates, list_specification
 from fedrulefit.study import Study
-from tests.reports import draw_patients, empty_model, path_model, sample_model
+from tests.reports import draw_patients, empty_model, path_model, sample_model, time_model
 from tests.samples import study_facts
 
 
@@ -20,7 +20,7 @@ def read(text: str) -> float:
     return float(text.replace("−", "-").replace(" ", ""))
 
 
-@pytest.mark.parametrize("make", [sample_model, path_model, empty_model])
+@pytest.mark.parametrize("make", [sample_model, path_model, empty_model, time_model])
 def test_predictions_follow_from_the_printed_numbers(make: Callable[[], Model]) -> None:
     model = make()
     patients = draw_patients(model, 200, seed=4)
@@ -40,8 +40,15 @@ def test_predictions_follow_from_the_printed_numbers(make: Callable[[], Model]) 
         value = patients[:, model.study.names.index(name)]
         value = np.clip(np.where(np.isnan(value), read(fill), value), low, high)
         predictor += coefficient * 0.4 * (value - centre) / spread
-    shown = 1 / (1 + np.exp(-predictor))
-    np.testing.assert_allclose(shown, model.predict_proba(patients), rtol=0, atol=1e-5)
+    if model.timeline is None:
+        shown = 1 / (1 + np.exp(-predictor))
+        np.testing.assert_allclose(shown, model.predict_proba(patients), rtol=0, atol=1e-5)
+        return
+    for time, share, logarithm in tables[OVER_TIME].rows:
+        survival = model.predict_survival(patients, [read(time)])[:, 0]
+        by_hand = np.exp(-np.exp(predictor + read(logarithm)))
+        np.testing.assert_allclose(by_hand, survival, rtol=0, atol=1e-5)
+        assert read(share) == pytest.approx(np.exp(read(logarithm)), abs=1e-5)
 
 
 def test_numbers_are_rounded_where_people_read_them() -> None:

@@ -310,6 +310,13 @@ class Family(ABC):
         (intercept,) = baseline.tolist()
         return float(intercept)
 
+    def prepare(self, outcome: Floats) -> Any:
+        """Return what loss, slopes and curvature may be given in place of the outcome.
+
+        For those who ask many times: what does not depend on predictors is worked out once.
+        """
+        return outcome
+
     def predict(self, predictor: Floats) -> Floats:
         """Return the predictions that are judged, from each patient's F.
 

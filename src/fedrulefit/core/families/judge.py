@@ -25,12 +25,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.heterogeneity import Across
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.sums import Packing, Sum
+
+if TYPE_CHECKING:
+    from fedrulefit.core.families.survival import Timeline
+    from fedrulefit.core.families.time_horizons import Scores
 
 Facts = Mapping[str, Any]
 """Numbers, lists of numbers, and rows of named numbers: what a model file can hold."""
@@ -254,6 +258,15 @@ class Judge(ABC, Generic[Sums, Measures]):
     @abstractmethod
     def tell(self, found: Measures) -> str:
         """Return the measures in a sentence."""
+
+    def score_over_time(self, sums: Sums, timeline: Timeline | None) -> Scores | None:
+        """Return how far off risks by earlier times are; None where time has no part in it."""
+        del sums, timeline
+        return None
+
+    def tell_over_time(self, scores: Scores) -> str:
+        """Return these scores in a sentence."""
+        raise NotImplementedError
 
     def find_reaches(self, found: Measures) -> Mapping[int, float]:
         """Return how far a new patient may be from the prediction, by percent of patients."""

@@ -60,7 +60,7 @@ from fedrulefit.core.families.ratios import (
 from fedrulefit.core.families.side_risks import RiskLevels
 from fedrulefit.core.families.survival import Timeline, follow_baseline, tell_time
 from fedrulefit.core.families.tells import Tells
-from fedrulefit.core.families.time_at_risk import at_risk, check_ends
+from fedrulefit.core.families.time_at_risk import AtRisk, at_risk, check_ends
 from fedrulefit.core.families.time_judge import TimeJudge
 
 PACE: Final = 8.0
@@ -263,27 +263,27 @@ class Time(Family):
 
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
         """Return w·Σ_k e_k·{ψ(F_k) − εF_k} − d_k·F_k, shape (n_rows,)."""
-        at, parts = at_risk(outcome, self.ends), self._part(predictor)
+        at, parts = self.prepare(outcome), self._part(predictor)
         events = at.event + FEWEST_EVENTS * at.exposure
         losses: Floats = weights * (at.exposure * _height(parts) - events * parts).sum(axis=1)
         return losses
 
     def slope(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
         """Return w·{e_k·(ψ'(F_k) − ε) − d_k}, of the shape of `predictor`."""
-        at, parts = at_risk(outcome, self.ends), self._part(predictor)
+        at, parts = self.prepare(outcome), self._part(predictor)
         slope = at.exposure * (_pace(parts) - FEWEST_EVENTS) - at.event
         return (weights[:, None] * slope).reshape(predictor.shape)
 
     def curvature(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
         """Return w·e_k·ψ''(F_k), of the shape of `predictor`."""
-        at, parts = at_risk(outcome, self.ends), self._part(predictor)
+        at, parts = self.prepare(outcome), self._part(predictor)
         return (weights[:, None] * at.exposure * _bend(parts)).reshape(predictor.shape)
 
     def conjugate(
         self, predictor: Floats, outcome: Floats, weights: Floats, shrink: Floats
     ) -> Floats:
         """Return w·Σ_k e_k·ψ*(m_k) with m = a·ψ'(F) + (1 − a)·(d/e + ε), shape (n_rows,)."""
-        at, parts = at_risk(outcome, self.ends), self._part(predictor)
+        at, parts = self.prepare(outcome), self._part(predictor)
         observed = at.event / np.where(at.exposure > 0, at.exposure, 1.0) + FEWEST_EVENTS
         share = shrink[:, None]
         depth = _depth(share * _pace(parts) + (1 - share) * observed)
@@ -323,7 +323,7 @@ class Time(Family):
 
         That is log((events + ε·exposure) / exposure), bent where more than 8 per interval.
         """
-        at = at_risk(outcome, self.ends)
+        at = self.prepare(outcome)
         events, exposure = weights @ at.event, weights @ at.exposure
         if events.sum() <= 0:
             return None
@@ -365,6 +365,10 @@ class Time(Family):
         """
         present: Bools = at_risk(outcome, self.ends).exposure > 0
         return present
+
+    def prepare(self, outcome: Floats | AtRisk) -> AtRisk:
+        """Return the follow-up by interval."""
+        return outcome if isinstance(outcome, AtRisk) else at_risk(outcome, self.ends)
 
     def _part(self, predictor: Floats) -> Floats:
         """Return F by interval, shape (n_rows, K); of a single interval it may be flat."""

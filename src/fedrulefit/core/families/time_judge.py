@@ -19,9 +19,10 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import time_groups, time_hospitals, time_within
 from fedrulefit.core.families.file_rows import check_ends as check_ends_meet
 from fedrulefit.core.families.judge import Column, Facts, Judge, Summary
-from fedrulefit.core.families.survival import tell_time
+from fedrulefit.core.families.survival import Timeline, tell_time
 from fedrulefit.core.families.time_at_risk import check_ends
 from fedrulefit.core.families.time_groups import Decision, Group, Told
+from fedrulefit.core.families.time_horizons import Scores, score_over_time
 from fedrulefit.core.families.time_measures import FEWEST, Measures, bin_means, measure
 from fedrulefit.core.families.time_sums import TimeSums, add_times, count_times, find_times
 from fedrulefit.core.families.time_within import WITHIN_WORDS, TimeWithin, TimeWithinSums
@@ -137,6 +138,7 @@ class TimeJudge(Judge[TimeSums, Measures]):
 
     def __init__(self, cuts: Sequence[float], horizons: Sequence[float], *, unit: str = "") -> None:
         self.times = find_times(check_ends(cuts, horizons), horizons)
+        self.unit = unit
         self.by = tell_time(horizons[-1], unit)
 
     def packing(self) -> Packing[TimeSums]:
@@ -167,6 +169,19 @@ class TimeJudge(Judge[TimeSums, Measures]):
     def measure(self, sums: TimeSums) -> Measures:
         """Return all measures: :func:`measure`."""
         return measure(sums)
+
+    def score_over_time(self, sums: TimeSums, timeline: Timeline | None) -> Scores | None:
+        """Return Brier scores by each horizon and over time: :func:`score_over_time`."""
+        return None if timeline is None else score_over_time(sums, timeline)
+
+    def tell_over_time(self, scores: Scores) -> str:
+        """Return the Brier scores over time in a sentence."""
+        told = [
+            f"{_tell_number(brier, 3)} by {tell_time(time, self.unit)}"
+            for time, brier in zip(scores.times, scores.brier, strict=True)
+        ]
+        whole = f"{_tell_number(scores.integrated, 3)} on average over time (integrated)"
+        return f"Brier score over time: {', '.join([*told, whole])}."
 
     def publish(
         self, sums: TimeSums, measures: Measures, rounding: Rounding, unit: float

@@ -14,6 +14,7 @@ from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import Family
 from fedrulefit.core.families.judge import Judge
 from fedrulefit.core.families.sides import MeasuredLevels, Side, Sides
+from fedrulefit.core.families.time_horizons import Scores
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Condition, Rule, check_rules, interval
@@ -25,6 +26,7 @@ from fedrulefit.model.file.parts import (
     EvaluationPart,
     FilePart,
     LinearPart,
+    OverTimePart,
     RoundingPart,
     RulePart,
     SidesPart,
@@ -123,7 +125,21 @@ def _evaluation(
         None if part.within is None else _read_within(part.within, judge),
         EXACT if judged is None else _rounding(judged),
         family,
+        _read_over_time(part.over_time, family),
     )
+
+
+def _read_over_time(part: OverTimePart | None, family: Family) -> Scores | None:
+    """Return scores by each horizon, of the horizons that the study has."""
+    if part is None:
+        return None
+    times, brier, bounds = map(tuple, (part.times, part.brier, part.bounds))
+    if times != getattr(family, "horizons", ()):
+        raise ModelFileError("evaluation.over_time: times that are not the study's horizons")
+    try:
+        return Scores(times, brier, bounds, part.integrated, part.integrated_bound)
+    except ValueError as error:
+        raise ModelFileError(f"evaluation.over_time: {error}") from None
 
 
 def read_measures(facts: Mapping[str, float | None], judge: Judge[Any, Any], where: str) -> Any:

@@ -313,6 +313,16 @@ class RoundingPart(Part):
     )
 
 
+class OverTimePart(Part):
+    """How far off risks by each horizon are: Brier scores, by inverse probability of censoring."""
+
+    times: list[float] = Field(description="The horizons.")
+    brier: list[float] = Field(description="The Brier score by each.")
+    bounds: list[float] = Field(description="The most that counting in bins can shift each.")
+    integrated: float = Field(description="The mean Brier score up to the last horizon.")
+    integrated_bound: float = Field(description="The most that counting in bins can shift it.")
+
+
 class EvaluationPart(Part):
     """How well held-out patients are predicted."""
 
@@ -340,6 +350,11 @@ class EvaluationPart(Part):
         default=None,
         description="How coarse the model was when it was judged, as in `rounding`. Where that "
         "is finer than the model's own, it was judged before it was rounded.",
+    )
+    over_time: OverTimePart | None = Field(
+        default=None,
+        description="Of a time to an event, scores by each horizon; left out where patients came "
+        "under observation late, or nobody was followed to the last.",
     )
 
 

@@ -100,6 +100,7 @@ def evaluation_facts(evaluation: Evaluation | None) -> dict[str, Any] | None:
         "sites": {site: _measure_facts(found) for site, found in evaluation.sites.items()},
         "within": None if evaluation.within is None else asdict(evaluation.within),
         "judged": asdict(evaluation.judged),
+        **({"over_time": asdict(evaluation.over_time)} if evaluation.over_time else {}),
     }
 
 

@@ -44,7 +44,13 @@ def judge(
         question = partial(m.EvaluateRequest, terms=terms, coef=coef)
         scores, placed, subgroups = yield from asker.sum(question, public)
         within = public.family.judge.measure_within(placed)
-        evaluation = Evaluation(scores, within=within, judged=rounding, family=public.family)
+        evaluation = Evaluation(
+            scores,
+            within=within,
+            judged=rounding,
+            family=public.family,
+            over_time=public.family.judge.score_over_time(scores, told.timeline),
+        )
         model = _with_subgroups(model, public.rules_of(terms), subgroups)
         model = replace(model, evaluation=evaluation)
     if m.ResultsRequest.asked_in(asker.settings):
@@ -59,7 +65,9 @@ def told_coef(told: Model, terms: Ints, public: Public) -> Floats:
     """
     left = {term.key: term.coefficient for term in told.terms}
     coef = [left.get(key, 0.0) for key in _keys_of(terms, public)]
-    baseline = [told.intercept + own for own in told.baseline or (0.0,)]
+    baseline = told.intercept + np.array(told.baseline or (0.0,))
+    # Rounded one by one, they may not join to the intercept that the model predicts with.
+    baseline -= public.family.join_baseline(baseline) - told.intercept
     return np.array([*baseline, *coef])
 
 

@@ -88,6 +88,17 @@ def test_coefficients_are_told_in_the_order_of_the_terms() -> None:
     assert left_out.tolist() == [0.5, 0.0, -2.0, 0.0], "0 for what rounding left out"
 
 
+def test_a_rounded_baseline_is_judged_as_the_model_predicts() -> None:
+    """Baselines that are rounded one by one do not add up to the whole hazard: sites judged
+    another intercept than the published model has."""
+    study = make_study("time", **SOLVERS["exact"])
+    public, rounded = make_public(study), (-1.4, -2.7, -2.1, -2.2, -0.6)
+    model = dataclasses.replace(fit_model(study), intercept=-1.5, baseline=rounded, terms=())
+    told = told_coef(model, np.arange(5), public)
+    assert public.family.join_baseline(told) == pytest.approx(-1.5, abs=1e-12)
+    np.testing.assert_allclose(np.diff(told), np.diff(rounded), atol=1e-12)
+
+
 def test_a_study_that_holds_nobody_out_asks_nothing() -> None:
     model, asked, _ = play_judge(make_study(), add_up({}))
     assert asked == []

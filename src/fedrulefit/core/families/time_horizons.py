@@ -1,0 +1,144 @@
+r"""How far off risks by every horizon are, and over all of the time: Brier scores.
+
+In: :class:`~fedrulefit.core.families.time_sums.TimeSums` of held-out patients, and the timeline of
+the model (:class:`~fedrulefit.core.families.survival.Timeline`), which is public. Out: the Brier
+score by each horizon, and the integrated one. Nothing leaves a site here, and nothing more than for
+the other measures is asked for: with p the risk by the last horizon, that by t is
+:math:`p_t = 1 - (1 - p)^{S(t)}`, which grows with p, and so a bin of p is one of :math:`p_t`.
+
+.. math:: B(t) = \frac1n\Bigl\{\sum_{\text{event by } t} \frac{(1 - p_t)^2}{G(T)} +
+   \sum_{\text{at risk after } t} \frac{p_t^2}{G(t)}\Bigr\},\quad
+   \frac1h\int_0^h B(t)\,dt
+
+with G the chance to be under observation still (IPCW, Graf 1999), so without late entry only. The
+integral is by trapezoids between public times. By the last horizon the score is that of
+:func:`~fedrulefit.core.families.time_measures.score`.
+
+What bins and intervals cost
+    Patients stand at the mean of their bin. The bounds hold wherever in it they are, and whenever
+    in an interval events and losses were.
+
+Oracle: scikit-survival on the patients themselves (``tests/properties/test_time_horizons.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.survival import Timeline, bound_survival, estimate_survival
+from fedrulefit.core.families.time_measures import bin_means, score
+from fedrulefit.core.families.time_sums import TimeSums
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Brier scores over time, each with the most that bins and intervals can shift it.
+
+    Parameters
+    ----------
+    times, brier, bounds : tuple of float
+        By each horizon.
+    integrated, integrated_bound : float
+        The mean over the time up to the last horizon.
+    """
+
+    times: tuple[float, ...]
+    brier: tuple[float, ...]
+    bounds: tuple[float, ...]
+    integrated: float
+    integrated_bound: float
+
+    def __post_init__(self) -> None:
+        numbers = [*self.brier, *self.bounds, self.integrated, self.integrated_bound]
+        if not {len(self.times)} == {len(self.brier), len(self.bounds)}:
+            raise ValueError("a horizon lacks its score")
+        if not all(number >= 0 for number in numbers):
+            raise ValueError("a Brier score lies below 0")
+
+    def rounded(self) -> Scores:
+        """Return the same with three decimals."""
+        brier, bounds = (
+            tuple(round(number, 3) for number in own) for own in (self.brier, self.bounds)
+        )
+        whole, bound = round(self.integrated, 3), round(self.integrated_bound, 3)
+        return Scores(self.times, brier, bounds, whole, bound)
+
+
+def score_over_time(sums: TimeSums, timeline: Timeline) -> Scores | None:
+    """Return the scores of a model with this timeline.
+
+    None with late entry, and where nobody was followed to the last horizon.
+    """
+    sums = sums.fine
+    last, bound = score(sums)
+    if np.isnan(last):
+        return None
+    low, found, high = _follow(sums, timeline.share(sums.times))
+    off = np.maximum(high - found, found - low)
+    found[-1], off[-1] = last, bound
+    at = np.searchsorted(sums.times, [horizon.time for horizon in timeline.horizons])
+    span = float(sums.times[-1])
+    return Scores(
+        tuple(horizon.time for horizon in timeline.horizons),
+        tuple(found[at].tolist()),
+        tuple(off[at].tolist()),
+        float(np.trapezoid(found, sums.times)) / span,
+        float(np.trapezoid(off, sums.times)) / span,
+    )
+
+
+def _follow(sums: TimeSums, shares: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the least, the likely and the most score by each public time, (n_times,) each."""
+    table, pool = sums.table, sums.table.pooled()
+    kept = estimate_survival(pool.left, pool.through, pool.events / 2).survival[0]
+    least, most = (part[0] for part in bound_survival(pool.left, pool.through, pool.events))
+    middle = np.sqrt(kept[:-1] * kept[1:])
+    first, means, second = sums.ends[:-1], bin_means(sums), sums.ends[1:]
+    # What the events weigh, what their risk is, and those who go on: of all three the same case.
+    cases = (
+        (most[:-1], second, first, most),
+        (middle, means, means, kept),
+        (least[1:], first, second, least),
+    )
+    low, likely, high = (
+        _score(sums, shares, table.events / held, of_events, of_others, under)
+        for held, of_events, of_others, under in cases
+    )
+    return low, likely, high
+
+
+def _score(
+    sums: TimeSums,
+    shares: Floats,
+    events: Floats,
+    of_events: Floats,
+    of_others: Floats,
+    kept: Floats,
+) -> Floats:
+    """Return B at each public time.
+
+    Parameters
+    ----------
+    events : (n_bins, T) float64
+        Weighed by one over G.
+    of_events, of_others : (n_bins,) float64
+        Risks by the last horizon of those with the event and of those at risk still.
+    kept : (T + 1,) float64
+        G.
+    """
+    happened = np.column_stack([np.zeros(len(events)), np.cumsum(events, axis=1)])
+    missed = _by_then(of_events, shares, survive=True) ** 2 * happened
+    feared = _by_then(of_others, shares, survive=False) ** 2 * sums.table.started / kept
+    found: Floats = (missed + feared).sum(axis=0) / float(sums.patients.sum())
+    return found
+
+
+def _by_then(risk: Floats, shares: Floats, *, survive: bool) -> Floats:
+    """Return the risk by each time, or the chance to survive it, (n_bins, n_times)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.where(shares > 0, np.log1p(-risk)[:, None] * shares, 0.0)
+    found: Floats = np.exp(logs) if survive else -np.expm1(logs)
+    return found
