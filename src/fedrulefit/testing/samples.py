@@ -134,7 +134,7 @@ def add_outcomes(frame: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     due, news = rng.exponential(600 * np.exp(-ill)), rng.uniform(50, 500, n_rows)
     chance = np.random.default_rng([seed, 2])
     steps = np.array(["none", "mild", "severe", "dead"], dtype=object)
-    place = np.digitize(ill + chance.logistic(size=n_rows), [-0.5, 1.0, 2.5])
+    place = np.digitize(ill + chance.logistic(size=n_rows), [-0.4, 0.7, 1.8])
     ways = np.array(["home", "rehab", "hospice"], dtype=object)
     pull = np.column_stack([0.5 - 0 * ill, 1.5 * (frame["gcs"] < 9) - 0.3, 0.8 * ill - 0.3])
     way = (pull + chance.gumbel(size=(n_rows, 3))).argmax(axis=1)
