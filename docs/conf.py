@@ -34,7 +34,7 @@ CHAPTERS: Final = {
     "How to": ["scikit-learn", "howto-consortium", "howto-data-protection", "export"],
     "Reference": ["tables", "api", "protocol", "model-file"],
     "Method": ["method", "statistics", "defaults"],
-    "Results": ["real-data", "paper-study", "benchmarks", "coverage"],
+    "Results": ["real-data", "outcomes-results", "paper-study", "benchmarks", "coverage"],
     "Development": ["site/contributing", "architecture", "site/changes"],
 }
 

@@ -23,8 +23,10 @@ OUTCOMES: Final[dict[str, dict[str, Any]]] = {
     "time": {"kind": "time", "time": "days", "event": "event", "horizons": [90, 365]},
 }  # fmt: skip
 
-SHARE: Final = 0.03
-"""λ as a share of the largest that keeps a term, so that all models are about as large."""
+PENALTIES: Final = {
+    "yes/no": 0.004, "number": 8e-4, "number, robust": 4e-4, "count": 3e-4, "time": 0.004,
+}  # fmt: skip
+"""λ: so that all models have 20 to 80 terms (what it is a multiple of: docs/method.md)."""
 
 
 def _draw(n_rows: int) -> Any:
@@ -49,8 +51,8 @@ def _draw(n_rows: int) -> Any:
     )
 
 
-def prepare(kind: str, penalty: Any) -> Callable[[], dict[str, Any]]:
-    """Return the fit of a kind of outcome, at λ or by cross-validation (``"cv"``)."""
+def prepare(kind: str) -> Callable[[], dict[str, Any]]:
+    """Return the fit of a kind of outcome."""
     import lightgbm  # noqa: F401 - loaded before the clock starts
     import opendp.prelude  # noqa: F401
 
@@ -63,7 +65,7 @@ def prepare(kind: str, penalty: Any) -> Callable[[], dict[str, Any]]:
             "name": "cost",
             "outcome": OUTCOMES[kind],
             "covariates": {f"x{j}": {"kind": "number", "range": [-4, 4]} for j in range(10)},
-            "settings": {"penalty": penalty},
+            "settings": {"penalty": PENALTIES[kind]},
         }
     )
     frame = _draw(N_ROWS)
@@ -75,40 +77,23 @@ def prepare(kind: str, penalty: Any) -> Callable[[], dict[str, Any]]:
     def work() -> dict[str, Any]:
         model = inprocess.fit(study, tables).model
         found = model.provenance
-        first = model.path_frame()["penalty"].iloc[0] if penalty == "cv" else None
-        return {
-            "rounds": found.rounds,
-            "candidates": found.candidates,
-            "terms": len(model.terms),
-            "largest": first,
-        }
+        return {"rounds": found.rounds, "candidates": found.candidates, "terms": len(model.terms)}
 
     return work
 
 
 def print_costs() -> None:
-    """Print the table: λ given, and λ by cross-validation."""
-    print(f"Machine: {machine()}\n\n{N_ROWS:,} patients, 10 covariates, {N_SITES} sites\n")
-    largest: dict[str, float] = {}
-    for title in ("λ by CV", "λ given"):
-        print(f"| {title} | CPU s | × yes/no | rounds | candidate rules | terms |")
-        print("|---|---:|---:|---:|---:|---:|", flush=True)
-        base = None
-        for kind in OUTCOMES:
-            penalty: Any = SHARE * largest[kind] if kind in largest else "cv"
-            runs = [measure(prepare, kind, penalty) for _ in range(TIMES if kind in largest else 1)]
-            found = min((run for run in runs if run), key=lambda run: run.cpu)
-            base, facts = base or found.cpu, found.facts
-            print(
-                f"| {kind} | {found.cpu:.2f} | {found.cpu / base:.1f} | {facts['rounds']} "
-                f"| {facts['candidates']} | {facts['terms']} |",
-                flush=True,
-            )
-            if title == "λ by CV":
-                largest_now = facts["largest"]
-                _FOUND[kind] = largest_now
-        largest = dict(_FOUND)
-        print()
-
-
-_FOUND: Final[dict[str, float]] = {}
+    """Print the table."""
+    print(f"Machine: {machine()}\n\n{N_ROWS:,} patients, 10 covariates, {N_SITES} sites, λ given\n")
+    print("| outcome | CPU s | × yes/no | rounds | candidate rules | terms |")
+    print("|---|---:|---:|---:|---:|---:|", flush=True)
+    base = None
+    for kind in OUTCOMES:
+        runs = [measure(prepare, kind) for _ in range(TIMES)]
+        found = min((run for run in runs if run), key=lambda run: run.cpu)
+        base, facts = base or found.cpu, found.facts
+        print(
+            f"| {kind} | {found.cpu:.2f} | {found.cpu / base:.1f} | {facts['rounds']} "
+            f"| {facts['candidates']} | {facts['terms']} |",
+            flush=True,
+        )

@@ -117,7 +117,7 @@ DATA: Final[Mapping[str, Callable[[], Drawn]]] = {
     "friedman": _friedman,
     "randhie": _randhie,
     "visits": _visits,
-    "veterans": lambda: _survival("load_veterans_lung_cancer", [90, 365]),
+    "veterans": lambda: _survival("load_veterans_lung_cancer", [90, 180]),
     "whas500": lambda: _survival("load_whas500", [365, 1461]),
     "gbsg2": lambda: _survival("load_gbsg2", [730, 1826]),
     "flchain": lambda: _survival(

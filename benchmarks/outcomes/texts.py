@@ -17,7 +17,7 @@ TITLES: Final[Mapping[str, str]] = {
     "friedman": "friedman: simulated (number)",
     "randhie": "randhie: visits to a doctor (count)",
     "visits": "visits: simulated, with exposure (count)",
-    "veterans": "veterans: death (time, horizon 365 days)",
+    "veterans": "veterans: death (time, horizon 180 days)",
     "whas500": "whas500: death (time, horizon 1,461 days)",
     "gbsg2": "gbsg2: recurrence or death (time, horizon 1,826 days)",
     "flchain": "flchain: death (time, horizon 3,652 days)",

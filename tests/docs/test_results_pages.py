@@ -1,4 +1,4 @@
-"""The pages on coverage, the defaults and real data say what their rows say."""
+"""The pages on coverage, the defaults, real data and outcomes say what their rows say."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from benchmarks import peers
 from benchmarks.compare import by_method, compare, is_clear, tell
 from benchmarks.defaults import draws
 from benchmarks.defaults import tables as defaults
+from benchmarks.outcomes import texts as outcomes
 from benchmarks.real import splits
 from benchmarks.real import tables as real
 
@@ -28,6 +29,7 @@ TEXTS: Mapping[str, MakeTexts] = {
     "coverage": lambda rows: {"tables": coverage_table(summarise(rows))},
     "defaults": defaults.make_texts,
     "real": real.make_texts,
+    "outcomes": outcomes.make_texts,
 }
 
 
