@@ -27,6 +27,8 @@ from fedrulefit.experiments.units import Row
 
 SPLITS: Final = 5
 SEED: Final = 2026
+MEASURES: Final = ("r2", "rmse", "d2", "deviance", "c", "brier", "ibs")
+"""Those of other kinds of outcome are not a number: all rows have the same columns."""
 N_TIMES: Final = 20
 """Times over which the integrated Brier score is a mean."""
 
@@ -106,6 +108,7 @@ class SplitUnit:
                 "kind": data.kind,
                 "split": self.split,
                 "method": self.method,
+                **dict.fromkeys(MEASURES, float("nan")),
                 **judge(data, train, test, predict(test)),
                 "terms": terms,
                 "n_train": len(train),
