@@ -177,6 +177,24 @@ class PathSearch:
             chosen=choose(deviance, error, rules, rule=rule, max_rules=max_rules),
         )
 
+    def held(self, at: int) -> Floats:
+        """Return the folds' held-out losses at a λ of the path, shape (n_folds,)."""
+        losses: Floats = self._held()[:, at]
+        return losses
+
+    def starts(self, at: int, share: float) -> list[Floats]:
+        """Return coefficients of all patients' fit, and of each fold's, with fewer terms.
+
+        Those that have about `share` of the terms that they have at a λ of the path.
+        """
+        effects = self._layout.effects
+        found = []
+        for track in self._tracks:
+            counts = [int((point.coef[effects] != 0).sum()) for point in track.points[: at + 1]]
+            near = [abs(count - share * counts[-1]) for count in counts]
+            found.append(track.points[len(near) - 1 - int(np.argmin(near[::-1]))].coef)
+        return found
+
     def _open(self) -> list[_Track]:
         length, _ = self._shape
         return [track for track in self._tracks if len(track.held) < length]

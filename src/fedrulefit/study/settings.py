@@ -267,12 +267,21 @@ class Settings(Frozen):
         gt=0,
         lt=1,
     )
-    selection: Literal["min", "1se"] = setting(
+    selection: Literal["min", "1se", "pruned"] = setting(
         "min",
         paper=UNUSED,
         group="Cross-validation",
-        meaning="`min`: λ of least cross-validated deviance. `1se`: the largest λ within one "
-        "standard error of it.",
+        meaning="`min`: the lasso at the λ of least cross-validated deviance. `1se`: at the "
+        "largest λ within one standard error of it. `pruned`: the fewest terms, dropped and moved "
+        "one by one from there, that cost hardly anything in the cross-validation.",
+    )
+    max_terms: int | None = setting(
+        None,
+        paper=UNUSED,
+        group="Cross-validation",
+        meaning="Most terms of a `pruned` model, linear terms counted; it is kept even where more "
+        "would predict better.",
+        ge=1,
     )
     max_rules: int | None = setting(
         None,
@@ -379,10 +388,20 @@ class Settings(Frozen):
         lt=2**63,
     )
 
+    @property
+    def prunes(self) -> bool:
+        """Whether terms are pruned after the path."""
+        return self.selection == "pruned" and self.penalty == "cv" and self.solver == "exact"
+
     @model_validator(mode="after")
     def _check(self) -> Settings:
         if self.solver == "fedda" and self.penalty == "cv":
             raise ValueError("FedDA needs a number as 'penalty': cross-validation is exact only")
+        if self.max_terms is not None and not self.prunes:
+            raise ValueError(
+                "'max_terms' is kept by pruning: set 'selection' to \"pruned\" (and leave "
+                "'penalty' to the cross-validation), or use 'max_rules'"
+            )
         return self
 
 

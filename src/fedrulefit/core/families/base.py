@@ -399,6 +399,15 @@ class Family(ABC):
         ℓ* is the convex conjugate of ℓ in F. Shrunk slopes are the certificate's dual point.
         """
 
+    def dispersion(self, mean_loss: float) -> float:
+        """Return by what a mean loss is divided to be one of a log-likelihood, per patient.
+
+        1 where the loss is one; of errors whose spread is not known before, as large as they are
+        at a good fit.
+        """
+        del mean_loss
+        return 1.0
+
     @abstractmethod
     def information(self, patients: float, mean: float) -> float:
         """Return the summed ∂²ℓ/∂F² of so many patients for whom this is predicted, rightly."""

@@ -177,6 +177,10 @@ class Number(Family):
         scaled: Floats = np.clip((outcome - self.middle) / self.half, -1.0, 1.0)
         return scaled
 
+    def dispersion(self, mean_loss: float) -> float:
+        """Return the variance of errors, in squared half ranges: a loss is half of it."""
+        return max(2 * mean_loss, 1e-12)
+
     def events(self, outcome: Floats, weights: Floats) -> Floats:
         """Return who is above the median of these patients, shape (n_rows,)."""
         return above_median(outcome, weights)

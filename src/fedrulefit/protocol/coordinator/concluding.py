@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -47,20 +48,24 @@ class Found:
     min_votes: int
 
     @property
+    def public(self) -> Public:
+        """What everybody in the run knows by now."""
+        return self.solution.public
+
+    @property
     def terms(self) -> Ints:
         """The terms that stayed, and the baseline."""
-        kept = np.flatnonzero(self.solution.coef != 0)
-        return self.candidates.public.layout.with_baseline(kept)
+        return self.public.layout.with_baseline(np.flatnonzero(self.solution.coef != 0))
 
     @property
     def penalties(self) -> Floats:
         """λ·π, shape (n_terms,)."""
-        return self.solution.penalty * self.candidates.factors[0]
+        return self.solution.penalty * self.solution.factors
 
 
 def conclude(asker: Asker, found: Found) -> Talk[Model]:
     """Paper 2.3: support and importance of the terms that stayed; the certificate."""
-    solution, public, terms = found.solution, found.candidates.public, found.terms
+    solution, public, terms = found.solution, found.public, found.terms
     coef, n_rounds = solution.coef, len(solution.history)
     asker.progress = Progress("summary", n_rounds, n_rounds, last_of(solution.history))
     question = partial(m.SlopesRequest, terms=terms, coef=coef[terms])
@@ -109,7 +114,7 @@ def _check_totals(family: Family, sums: TermSums) -> None:
 
 def _find_between(asker: Asker, found: Found, sums: TermSums) -> Talk[Floats]:
     """Return which share of each term's variance lies between sites, (n_kept,); NaN if untold."""
-    public, terms = found.candidates.public, found.terms
+    public, terms = found.public, found.terms
     own, pooled = public.among(terms), Moments.of(sums)
     shares = np.full(own.n_terms, np.nan)
     kind, n_sites = m.BetweenRequest, len(asker.sites)
@@ -142,7 +147,7 @@ def _build_model(
     objective: float,
     certificate: Certificate,
 ) -> Model:
-    solution, public = found.solution, found.candidates.public
+    solution, public = found.solution, found.public
     n_rounds, by_code = len(solution.history), found.counted.by_code(asker.study)
     family, baseline = public.family, solution.coef[public.layout.baseline]
     intercept = family.join_baseline(baseline)
@@ -156,7 +161,10 @@ def _build_model(
         privacy=make_bill(
             asker.study,
             found.counted.protection,
-            n_rounds,
+            {
+                m.Turn.FIT: n_rounds,
+                m.Turn.REFIT: solution.selection.rounds if solution.selection else 0,
+            },
             n_sites=len(asker.sites),
             sum_of=len(asker.sites) if asker.secure else None,
             votes=found.min_votes > 0,
@@ -181,7 +189,7 @@ def _build_model(
 
 def _make_terms(found: Found, sums: TermSums, between: Floats) -> tuple[Term, ...]:
     """Return the terms that stayed, most important first."""
-    solution, public, terms = found.solution, found.candidates.public, found.terms
+    solution, public, terms = found.solution, found.public, found.terms
     own, coef, places = public.layout.among(terms), solution.coef[terms], public.places_of(terms)
     columns = public.among(terms)
     squares = squares_of(columns, sums, public.bounds_of(terms))[places]
@@ -223,7 +231,7 @@ def _make_terms(found: Found, sums: TermSums, between: Floats) -> tuple[Term, ..
 def make_bill(
     study: Study,
     protection: Protection | None,
-    rounds: int,
+    rounds: Mapping[m.Turn, int],
     *,
     n_sites: int,
     sum_of: int | None,
@@ -235,8 +243,8 @@ def make_bill(
     ----------
     protection : Protection or None
         Of the histograms; None where none left a site.
-    rounds : int
-        Of the fit.
+    rounds : mapping of Turn to int
+        Of the fit, and of refits.
     n_sites : int
         In the run, at its end.
     sum_of : int or None
@@ -250,6 +258,7 @@ def make_bill(
         m.GridRequest: private or protection is None,
         m.SpreadsRequest: protection is None,
         m.VoteRequest: not votes,
+        m.VariantVoteRequest: not votes,
     }
     asked = [
         kind
@@ -271,13 +280,13 @@ def make_bill(
     )
 
 
-def _in_rounds(kind: type[m.Request], study: Study, rounds: int) -> str:
+def _in_rounds(kind: type[m.Request], study: Study, rounds: Mapping[m.Turn, int]) -> str:
     """Return what a sum tells, and how often."""
     words, settings = kind.tells(study), study.settings
-    if kind.turn != m.Turn.FIT:
+    if kind.turn is None or not kind.turn.repeats:
         return words
     folds = f", of all patients and without each of {settings.folds} folds"
-    return f"{words} in each of {rounds} rounds" + folds * (settings.penalty == "cv")
+    return f"{words} in each of {rounds[kind.turn]} rounds" + folds * (settings.penalty == "cv")
 
 
 def _path_points(path: Path | None) -> tuple[PathPoint, ...]:

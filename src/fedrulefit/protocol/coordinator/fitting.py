@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
@@ -17,14 +18,13 @@ from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Candidates
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk, diverged
+from fedrulefit.protocol.coordinator.pruning import Choose, Selection, prune
+from fedrulefit.protocol.public import Public
 from fedrulefit.protocol.solver_settings import make_schedule
 from fedrulefit.study import Settings
 
 DIVERGED = 10.0
 """A loss so many times the first one will not come back."""
-
-Choose = Callable[[Sequence[Newton]], Sequence[Query]]
-"""Names the next point of each solver."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,10 @@ class Solution:
 
     Parameters
     ----------
+    public : Public
+        What was agreed on by then.
+    factors : (n_terms,) float64
+        Penalty factors of the fit.
     coef : (n_terms,) float64
     penalty : float
         λ.
@@ -41,13 +45,18 @@ class Solution:
     history : list of float
         Penalised mean loss, round by round.
     path : Path or None
+    selection : Selection or None
+        How terms were pruned, where they were.
     """
 
+    public: Public
+    factors: Floats
     coef: Floats
     penalty: float
     weight: float
     history: list[float]
     path: Path | None = None
+    selection: Selection | None = None
 
 
 def fit_by_averaging(asker: Asker, candidates: Candidates) -> Talk[Solution]:
@@ -66,7 +75,7 @@ def fit_by_averaging(asker: Asker, candidates: Candidates) -> Talk[Solution]:
         check_converges(history[-1], history[0], round_, asker.settings)
         dual = server_update(dual, sums.increment / weight, schedule.server_step)
     coef = soft_threshold(dual, schedule.threshold(schedule.rounds), factors)
-    return Solution(coef, schedule.penalty, weight, history)
+    return Solution(candidates.public, factors, coef, schedule.penalty, weight, history)
 
 
 def check_converges(objective: float, first: float, round_: int, settings: Settings) -> None:
@@ -76,12 +85,14 @@ def check_converges(objective: float, first: float, round_: int, settings: Setti
         raise diverged(how, settings)
 
 
-def fit_exactly(asker: Asker, candidates: Candidates, choose: Choose) -> Talk[Solution]:
+def fit_exactly(
+    asker: Asker, candidates: Candidates, choose: Choose, min_votes: int
+) -> Talk[Solution]:
     """Proximal Newton, after cross-validation where λ is not given."""
     settings, penalty = asker.settings, asker.settings.penalty
+    public, factors = candidates.public, candidates.factors[0]
     if isinstance(penalty, float):
-        return (yield from _solve(asker, candidates, choose, penalty, None, []))
-    public = candidates.public
+        return (yield from _solve(asker, public, factors, choose, penalty, None, []))
     search = PathSearch(
         public.family,
         public.layout,
@@ -94,39 +105,52 @@ def fit_exactly(asker: Asker, candidates: Candidates, choose: Choose) -> Talk[So
     history: list[float] = []
     while not search.done and len(history) < settings.max_rounds:
         asker.progress = Progress("path", len(history), 0, last_of(history))
-        search.update((yield from _evaluate(asker, candidates, choose(search.solvers))))
+        search.update((yield from _evaluate(asker, public, choose(search.solvers))))
         history.append(search.objective)
     if not search.done:
         raise FitError(
             f"cross-validation did not end within {settings.max_rounds} rounds: raise "
             "'max_rounds', or make 'path_length' shorter"
         )
-    path = search.finish(rule=settings.selection, max_rules=settings.max_rules)
+    rule: Literal["min", "1se"] = "1se" if settings.selection == "1se" else "min"
+    path = search.finish(rule=rule, max_rules=settings.max_rules)
+    selection = None
+    if settings.prunes:
+        chosen = yield from prune(asker, public, factors, search, path, choose, min_votes)
+        public, path, selection = chosen.public, chosen.path, chosen.selection
+        if chosen.fewer is not None:
+            few = chosen.fewer
+            solution = yield from _solve(
+                asker, public, few.factors, choose, few.penalty, few.start, history
+            )
+            return replace(solution, path=path, selection=selection)
+        factors = chosen.factors
     # The path is only near its optima: the exact fit may keep a rule more than allowed,
     # and then goes back up the path.
     back = [(path.penalties[k], path.points[k]) for k in range(path.chosen, -1, -1)]
     for at, start in (*back, (1.05 * path.penalties[0], path.points[0])):
-        solution = yield from _solve(asker, candidates, choose, float(at), start, history)
+        solution = yield from _solve(asker, public, factors, choose, float(at), start, history)
         kept = int((solution.coef[public.layout.rules] != 0).sum())
         if settings.max_rules is None or kept <= settings.max_rules:
             break
-    return replace(solution, path=path)
+    return replace(solution, path=path, selection=selection)
 
 
 def _solve(
     asker: Asker,
-    candidates: Candidates,
+    public: Public,
+    factors: Floats,
     choose: Choose,
     penalty: float,
     start: Point | None,
     history: list[float],
 ) -> Talk[Solution]:
     """Go to the optimum at one λ; `history` goes on."""
-    settings, public = asker.settings, candidates.public
+    settings = asker.settings
     newton = Newton(
         public.family,
         public.layout,
-        candidates.factors[0],
+        factors,
         penalty,
         bounds=public.bounds.terms,
         start=start,
@@ -136,19 +160,17 @@ def _solve(
     weight = 0.0
     while not newton.converged and newton.rounds < settings.max_rounds:
         asker.progress = Progress("fit", len(history), 0, last_of(history))
-        (sums,) = yield from _evaluate(asker, candidates, choose((newton,)))
+        (sums,) = yield from _evaluate(asker, public, choose((newton,)))
         newton.update(sums)
         history.append(newton.point.objective)
         weight = sums.weight
-    return Solution(newton.point.coef, penalty, weight, history)
+    return Solution(public, factors, newton.point.coef, penalty, weight, history)
 
 
-def _evaluate(
-    asker: Asker, candidates: Candidates, queries: Sequence[Query]
-) -> Talk[list[CurvatureSums]]:
+def _evaluate(asker: Asker, public: Public, queries: Sequence[Query]) -> Talk[list[CurvatureSums]]:
     """Sum the curvature at all points over the sites."""
     question = partial(m.CurvatureRequest, queries=tuple(queries))
-    found: list[CurvatureSums] = yield from asker.sum(question, candidates.public)
+    found: list[CurvatureSums] = yield from asker.sum(question, public)
     for sums in found:
         judged = sums.query.fold >= 0
         if not sums.weight > 0 or (judged and not sums.held_weight > 0):

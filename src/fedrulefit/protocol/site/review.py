@@ -82,10 +82,10 @@ class Review:
         if self.sites and request.masked:
             under = f"inside secure sums over {', '.join(self.sites)}"
         lines = [f"They leave {under}."]
-        if request.turn == m.Turn.FIT:
+        if request.turn is not None and request.turn.repeats:
             lines.append(f"Up to {self.most_sums} rounds.")
             lines.append(f"They are of {public.columns.n_rules} rules.")
-        if isinstance(request, m.VoteRequest):
+        if isinstance(request, m.VoteRequest | m.VariantVoteRequest):
             lines.append(f"There are {n_candidates} candidate rules.")
         return lines
 
