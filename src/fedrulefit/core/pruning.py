@@ -185,17 +185,19 @@ class Track:
         self.stages.append(Stage(price, fit.terms, fit.coef, fit.objective, fit.held_loss))
 
     def _stage(self, fit: Fitted, price: float) -> Generator[RefitQuery, RefitSums, Fitted]:
-        """Drop what is not worth its price, then polish what is left."""
-        while True:
-            left = drop(self._problem, fit, price)
-            if left is None:
-                break
-            fit = yield from self._refit(left)
+        """Drop what is not worth its price and polish what is left, a few times."""
         for _ in range(POLISHES):
+            fit = yield from self._drop(fit, price)
             better = yield from self._polish(fit, price)
             if better is None:
-                break
+                return fit
             fit = better
+        return (yield from self._drop(fit, price))
+
+    def _drop(self, fit: Fitted, price: float) -> Generator[RefitQuery, RefitSums, Fitted]:
+        """Drop terms and refit, until each is worth its price."""
+        while (left := drop(self._problem, fit, price)) is not None:
+            fit = yield from self._refit(left)
         return fit
 
     def _polish(self, fit: Fitted, price: float) -> Generator[RefitQuery, RefitSums, Fitted | None]:
