@@ -61,7 +61,7 @@ class Handed:
         *,
         counts: Ints | None,
         candidates: tuple[Rule, ...],
-        bases: Ints,
+        bases: Ints | None = None,
     ) -> None:
         """Refuse a grid or rules that do not follow from what the sites sent.
 
@@ -71,7 +71,7 @@ class Handed:
             The summed histograms, as handed out with the grid.
         candidates : tuple of Rule
             What was voted on.
-        bases : (n_bases,) int64
+        bases : (n_bases,) int64, optional
             The rules whose variants that was, if it was variants.
         """
         match request:
@@ -153,11 +153,11 @@ class Handed:
             self._check_dealing(tally.holdout, advice)
 
     def _check_variants(
-        self, request: m.VariantsRequest, candidates: tuple[Rule, ...], bases: Ints
+        self, request: m.VariantsRequest, candidates: tuple[Rule, ...], bases: Ints | None
     ) -> None:
         """Refuse variants that nobody voted on, or that fewer votes let in than the policy asks."""
         own = self.memory.get("votes")
-        if own is None or not np.array_equal(request.bases, bases):
+        if own is None or bases is None or not np.array_equal(request.bases, bases):
             raise ProtocolError("variants are handed out that nobody voted on", "votes")
         if request.min_votes < self.policy.min_votes:
             raise ProtocolError(

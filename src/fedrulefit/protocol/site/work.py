@@ -7,7 +7,7 @@ histograms, rules, votes, and the site's own results.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -58,14 +58,14 @@ class Known:
         The histograms of all sites, summed; known where they were handed out.
     candidates : tuple of Rule
         What was voted on.
-    bases : (n_bases,) int64
+    bases : (n_bases,) int64 or None
         The rules whose variants were voted on.
     """
 
     patients: Patients
     counts: Ints | None = None
     candidates: tuple[Rule, ...] = ()
-    bases: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    bases: Ints | None = None
 
     def take_in(self, request: m.Request) -> Known:
         """Return what the site knows once a checked request has been answered."""
@@ -150,7 +150,9 @@ class Work:
                 return self._count(header)
             case m.RulesRequest():
                 return self._grow(request, patients)
-            case m.VoteRequest(header) | m.VariantVoteRequest(header):
+            case m.VoteRequest(header):
+                return self._vote(header, request.rules, patients)
+            case m.VariantVoteRequest(header):
                 return self._vote(header, known.candidates, patients)
             case m.TermsRequest(header) | m.VariantsRequest(header):
                 return m.TermsReply(header, patients.design.n_terms)
