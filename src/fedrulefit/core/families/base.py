@@ -129,6 +129,8 @@ class Words:
         How F becomes a prediction, in numbers, for who computes by hand: a sentence.
     calculator : str
         The calculator's name.
+    one_of : str
+        What one of several levels is called: ``level``, ``class``.
     """
 
     predictor: str
@@ -162,6 +164,7 @@ class Words:
     little: str = "of 1.00 when rounded"
     by_hand: str = ""
     calculator: str = "Risk calculator"
+    one_of: str = "level"
 
 
 class Family(ABC):
@@ -237,6 +240,10 @@ class Family(ABC):
 
     share_javascript: str = "null"
     """A JavaScript function from a prediction to how far a bar goes, 0 to 1; null for no bar."""
+
+    levels_javascript: str = "null"
+    """A JavaScript function from a patient's predictors to the probability of each level; null
+    without several levels."""
 
     averages: bool = False
     """Whether FedDA can fit it: slopes are bounded by 1 for any F."""
