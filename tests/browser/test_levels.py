@@ -1,4 +1,4 @@
-"""The calculator of several levels: the probability of each, as the model has it, and its reasons."""
+"""The calculator of several levels: the probability of each, as the model has it, and why."""
 
 from __future__ import annotations
 
