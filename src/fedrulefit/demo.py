@@ -239,7 +239,7 @@ _STEPS: Final = (0.0, -0.6, -1.2)
 """How much less likely each further step of the scale is, in log-odds."""
 
 _DISCHARGE: Final = ("home", "rehabilitation", "nursing home", "died")
-_PULLS: Final = (0.0, -1.2, -1.6, -2.4)
+_PULLS: Final = (0.0, -1.0, -1.3, -1.4)
 """Log-odds of each class against the first where no planted rule holds."""
 
 
@@ -357,7 +357,7 @@ levels = ["home", "rehabilitation", "nursing home", "died"]
 """,
         columns=("discharge",),
         baseline=0.0,
-        planted=(_badly_hurt(30, 2.0), _frail(70, 2.4), _coma(6, 3.2, "died")),
+        planted=(_badly_hurt(30, 2.0), _frail(65, 2.2), _coma(6, 2.6, "died")),
         draw=_draw_discharge,
         tell=lambda d: _tell_levels(d["discharge"], _DISCHARGE),
         levels=_DISCHARGE,

@@ -28,6 +28,7 @@ what is counted as an event      :meth:`Family.events`       (n_rows,)
 what is added up inside rules    :meth:`Family.tallies`      (n_rows, n_tallies)
 what one could outweigh all in   :meth:`Family.magnitudes`   (n_rows, any)
 in which parts a patient is      :meth:`Family.present`      (n_rows, any)
+of which kinds patients are      :meth:`Family.kinds`        (n_rows, any)
 ===============================  ==========================  ===========
 
 Oracles: numerical differentiation, the definition of the conjugate, and scikit-learn
@@ -375,6 +376,13 @@ class Family(ABC):
 
         Where only some are in each. Sums of single parts leave, and would be of these few
         alone. Shape (n_rows, any).
+        """
+        return np.empty((len(outcome), 0), dtype=np.bool_)
+
+    def kinds(self, outcome: Floats) -> Bools:
+        """Return of which kinds patients are that sums inside rules count apart.
+
+        Beside those of :meth:`events`: the levels of an outcome of several. Shape (n_rows, any).
         """
         return np.empty((len(outcome), 0), dtype=np.bool_)
 

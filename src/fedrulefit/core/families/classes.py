@@ -25,7 +25,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import xlogy
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.base import Family, Words
 from fedrulefit.core.families.levels_judge import LevelsJudge
 from fedrulefit.core.families.positions import are_level, check_levels, tell_unseen_levels
@@ -128,6 +128,14 @@ class Classes(Family):
         """Return the baselines that predict the same and add up to 0, shape (C,)."""
         centred: Floats = baseline - baseline.mean()
         return centred
+
+    def kinds(self, outcome: Floats) -> Bools:
+        """Return who is of each class, shape (n_rows, C).
+
+        A term's slopes are summed for each class apart: they tell how many of it are inside a
+        rule, and of a single one whether the rule holds for that patient.
+        """
+        return are_level(outcome, len(self.names)) > 0
 
     def tallies(self, outcome: Floats) -> Floats:
         """Return whether a patient is of the second, third … class, shape (n_rows, C − 1)."""

@@ -30,10 +30,11 @@ from typing import Final
 import numpy as np
 from scipy.special import expit
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.base import Family, Words
 from fedrulefit.core.families.levels_judge import LevelsJudge
 from fedrulefit.core.families.positions import (
+    are_level,
     check_levels,
     reach_level,
     tell_unseen_levels,
@@ -128,6 +129,14 @@ class Ordered(Family):
     def join_baseline(self, baseline: Floats) -> float:
         """Return a_1, the intercept of P(y ≥ 1)."""
         return float(baseline[0])
+
+    def kinds(self, outcome: Floats) -> Bools:
+        """Return who is at each level, shape (n_rows, C).
+
+        Second derivatives tell how many inside a rule try each step, so how many stay at each
+        level: of a single one whether the rule holds for that patient.
+        """
+        return are_level(outcome, len(self.names)) > 0
 
     def tallies(self, outcome: Floats) -> Floats:
         """Return whether the level is at least 1 … C − 1, shape (n_rows, C − 1)."""
