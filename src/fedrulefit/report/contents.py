@@ -366,9 +366,12 @@ def tell_groups(model: Model) -> str:
     rounded = (
         " Their counts are rounded, and need not add up to the totals." if model.is_rounded else ""
     )
+    one, many = words.level, f"{words.level}s"
+    if family.names:
+        one, many = words.prediction, words.predictions
     return (
-        f"Groups of the predicted {words.level} are merged until each holds enough patients"
-        f"{apart}.{rounded} Of a group's predicted {words.level}s the range is known{mean}."
+        f"Groups of the predicted {one} are merged until each holds enough patients"
+        f"{apart}.{rounded} Of a group's predicted {many} the range is known{mean}."
         f"{dots if family.judge.decision_columns else ''}"
     )
 
