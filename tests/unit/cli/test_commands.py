@@ -123,7 +123,8 @@ def test_demo_learns_any_kind_of_outcome(kind: str, tmp_path: Path) -> None:
     told = demo.OUTCOMES[kind].tell(demo.draw_registry(kind=kind)["academic"])
     assert f"academic   1500 patients, {told}" in text
     for planted in demo.OUTCOMES[kind].planted:
-        assert f"  {planted.words:<20} " in text
+        name = f"{planted.level}: {planted.words}" if planted.level else planted.words
+        assert f"  {name:<20} " in text
     assert (tmp_path / "report.html").stat().st_size > 0
 
 

@@ -29,6 +29,7 @@ from fedrulefit.model.file.parts import (
     OverTimePart,
     RoundingPart,
     RulePart,
+    SidePart,
     SidesPart,
     ValidationPart,
 )
@@ -227,6 +228,10 @@ def _side_pairs(part: SidesPart | None, judged: Evaluation | None) -> Iterator[t
         raise ModelFileError("a rule tells of held-out patients what its outcome does not have")
     for side in (part.inside, part.outside):
         yield side.patients, judged.total.patients
+        if side.at_levels and len(side.at_levels) != len(judged.family.names):
+            raise ModelFileError("a rule counts patients at other levels than the outcome has")
+        for patients in side.at_levels:
+            yield patients, judged.total.patients
 
 
 def _distribution(parts: Sequence[AxisPart], grid: Grid) -> tuple[Floats, ...] | None:
@@ -294,8 +299,12 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
 
 
 def _sides(part: SidesPart) -> Sides:
-    inside, outside = (Side(**side.model_dump()) for side in (part.inside, part.outside))
+    inside, outside = map(_side, (part.inside, part.outside))
     return inside, outside
+
+
+def _side(part: SidePart) -> Side:
+    return Side(part.patients, part.level, part.error, part.events, tuple(part.at_levels))
 
 
 def _condition(part: ConditionPart, places: dict[str, int]) -> Condition:
