@@ -21,6 +21,6 @@ Oracles: :meth:`Model.predict` for the calculator, in a real browser
 
 from __future__ import annotations
 
-from fedrulefit.report.page import render_report, write_report
+from fedrulefit.report.page import render_report, why_no_page, write_report
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_report", "why_no_page", "write_report"]

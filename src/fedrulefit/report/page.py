@@ -56,11 +56,11 @@ def render_report(model: Model, *, file: str = "FILE") -> str:
         outcome has terms of its own: the page has one sum of terms.
     """
     check_rounding(model)
-    if model.study.family.own_terms:
+    reason = why_no_page(model)
+    if reason:
         raise FedRuleFitError(
-            "there is no page of a model of classes yet: 'fedrulefit rules' prints its terms, "
-            "'fedrulefit explain' and 'predict' what it says of patients, and fedrulefit.plot "
-            "draws it"
+            f"{reason}: 'fedrulefit rules' prints its terms, 'fedrulefit explain' and 'predict' "
+            "what it says of patients, and fedrulefit.plot draws it"
         )
     from jinja2 import Environment, StrictUndefined
 
@@ -70,6 +70,13 @@ def render_report(model: Model, *, file: str = "FILE") -> str:
     environment.filters["number"] = lambda value, digits=0: f"{value:.{digits}f}"
     page = environment.from_string(_read("page.html"))
     return page.render(_frame(model) | _told(model, file) | _drawn(model))
+
+
+def why_no_page(model: Model) -> str:
+    """Return why a model has no page, or an empty text."""
+    if model.study.family.own_terms:
+        return "there is no page of a model of classes yet"
+    return ""
 
 
 def _frame(model: Model) -> dict[str, Any]:

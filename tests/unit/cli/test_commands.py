@@ -21,6 +21,7 @@ from fedrulefit import Model, demo
 from fedrulefit.cli.app import app
 from fedrulefit.report import render_report
 from fedrulefit.study import Study
+from fedrulefit.testing.samples import add_outcomes, make_frame
 
 runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"})
 QUICK = [
@@ -160,6 +161,23 @@ def test_fit_writes_a_report_where_asked(tables: Path, tmp_path: Path) -> None:
     assert "report.html" in text
     error = fail("fit", *options, "--report", tmp_path / "absent" / "report.html")
     assert "cannot write" in error
+
+
+def test_a_fit_of_classes_ends_without_a_report(tmp_path: Path) -> None:
+    """It learnt and wrote the model, and then ended with an error: there was no page to write."""
+    for k in range(2):
+        frame = make_frame(300, seed=k)
+        chosen = [*frame.columns.drop("died"), "goes"]
+        add_outcomes(frame, seed=k)[chosen].to_csv(tmp_path / f"s{k}.csv", index=False)
+    study, out = tmp_path / "study.toml", tmp_path / "model.json"
+    succeed("study", "draft", tmp_path / "s0.csv", "--outcome", "goes", "-o", study)
+    quick = ("--set", "n_trees=5", "--set", "penalty=0.01")
+    options = ("-s", study, *sites(tmp_path, "s0", "s1"), "-o", out, *quick)
+    flat = " ".join(succeed("fit", *options).stdout.split())
+    assert Model.load(out).terms
+    assert "model.json, and no report: there is no page of a model of classes yet" in flat
+    assert not (tmp_path / "model.html").exists()
+    assert "there is no page" in fail("report", out)
 
 
 def test_fit_as_json(tables: Path, tmp_path: Path) -> None:
