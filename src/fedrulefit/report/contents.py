@@ -329,6 +329,9 @@ def list_origin(model: Model, file: str) -> list[Fact]:
         share = 100 * counts.rate if counts.patients else 0.0
         told = f"; {format_count(counts.events)} {words.with_outcome} ({share:.0f} %)"
         facts.append((f"Of {site}", format_count(counts.patients) + told * counted))
+    if model.evaluation is not None:
+        counted_are = f"{name_rows(model.study)} that the model was learnt from, none held out"
+        facts.append(("Counted are", counted_are))
     if model.study.weight is not None:
         facts.append(("Weights", f"patients count by their {model.study.weight.column!r}"))
     if tell_rows(model.study):
