@@ -55,6 +55,7 @@ def assemble(file: FilePart, study: Study) -> Model:
         raise ModelFileError("a term's path does not fit the path of the model")
     _check_terms(terms, study.family, grid)
     bill, origin = file.privacy, file.provenance
+    family = _family(file.dispersion, study)
     model = Model(
         study=study,
         grid=grid,
@@ -76,7 +77,8 @@ def assemble(file: FilePart, study: Study) -> Model:
                 "by_site": tuple(Counts(*counts) for counts in origin.by_site),
             }
         ),
-        evaluation=_evaluation(file.evaluation, file.rounding, study.family),
+        dispersion=file.dispersion,
+        evaluation=_evaluation(file.evaluation, file.rounding, family),
         validation=_validation(file.validation, study.family),
         rounding=None if file.rounding is None else _rounding(file.rounding),
         distribution=_distribution(file.grid, grid),
@@ -94,6 +96,13 @@ def _check_terms(terms: Sequence[Term], family: Family, grid: Grid) -> None:
     for level in levels:
         own = [term for term in terms if term.level == level]
         check_rules([term.rule for term in own if isinstance(term, RuleTerm)], grid)
+
+
+def _family(dispersion: float | None, study: Study) -> Family:
+    """Return what F means, with the dispersion of the file where the outcome has one."""
+    if (dispersion is not None) != study.family.disperses:
+        raise ModelFileError("a dispersion belongs to negative binomial counts, and to no others")
+    return study.family.with_dispersion(dispersion)
 
 
 def _baseline(baseline: Sequence[float], family: Family) -> tuple[float, ...]:

@@ -176,6 +176,7 @@ def _build_model(
             software=_software(),
         ),
         distribution=None if by_code is None else estimate_shares(by_code),
+        dispersion=public.dispersion,
     )
 
 
@@ -274,7 +275,7 @@ def make_bill(
 def _in_rounds(kind: type[m.Request], study: Study, rounds: int) -> str:
     """Return what a sum tells, and how often."""
     words, settings = kind.tells(study), study.settings
-    if kind.turn != m.Turn.FIT:
+    if not kind.in_rounds:
         return words
     folds = f", of all patients and without each of {settings.folds} folds"
     return f"{words} in each of {rounds} rounds" + folds * (settings.penalty == "cv")

@@ -95,6 +95,9 @@ class Request:
     masked: ClassVar[bool] = False
     """Whether it is answered under masks, where there are some."""
 
+    in_rounds: ClassVar[bool] = False
+    """Whether it is asked again and again, of all terms: a round of the fit."""
+
     least_sites: ClassVar[int] = 1
     """Fewest sites of a run that ever asks it."""
 
