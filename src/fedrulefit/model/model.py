@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from onnx import ModelProto
 
-    from fedrulefit.core.families import Family
     from fedrulefit.model.prediction import Patients
     from fedrulefit.table.sources import Source
 
@@ -76,8 +75,7 @@ class Model(Shown, Said, OverTime):
         Where patients have several predictors (:attr:`Family.n_baseline`), each one's baseline
         less the intercept; empty with one.
     dispersion : float or None
-        Of negative binomial counts, α = 1/θ, by which they vary more than Poisson's:
-        μ + αμ²; 0 where they do not. None of other outcomes.
+        α = 1/θ of negative binomial counts, 0 where Poisson's do; None of other outcomes.
     """
 
     study: Study
@@ -92,21 +90,6 @@ class Model(Shown, Said, OverTime):
     distribution: tuple[Floats, ...] | None = None
     baseline: tuple[float, ...] = ()
     dispersion: float | None = None
-
-    @cached_property
-    def family(self) -> Family:
-        """What F means, with the dispersion that was learnt."""
-        return self.study.family.with_dispersion(self.dispersion)
-
-    @property
-    def theta(self) -> float:
-        """θ of negative binomial counts, which vary by μ + μ²/θ about their mean μ.
-
-        Infinite where they vary no more than Poisson's; NaN of other outcomes.
-        """
-        if self.dispersion is None:
-            return float("nan")
-        return 1 / self.dispersion if self.dispersion > 0 else float("inf")
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:

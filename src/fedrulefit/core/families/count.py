@@ -187,9 +187,7 @@ class Count(Family):
         self.rate = most * per / max_exposure
         self.link = _make_link(self.rate)
         self.start_javascript = self.link.javascript
-        self.words = _make_words(
-            unit, self.suffix, self.rate, negative_binomial=negative_binomial
-        )
+        self.words = _make_words(unit, self.suffix, self.rate, negative_binomial=negative_binomial)
         self.levels = RateLevels(self.rate, most, self.suffix, unit or "events")
         facts = {"unit": unit, "exposure_unit": exposure_unit}
         self.judge = (

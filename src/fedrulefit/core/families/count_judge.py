@@ -237,7 +237,7 @@ class CountJudge(Judge[CountSums, Measures]):
         )
 
     def _tell_spread(self, found: Measures) -> str:
-        """Return how counts vary about the predictions, in a sentence with its blank; maybe none."""
+        """Return how counts vary about the predictions, with a blank before it; maybe nothing."""
         if not found.dispersion > 1.1:
             return ""
         return (

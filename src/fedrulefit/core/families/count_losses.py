@@ -41,7 +41,7 @@ from fedrulefit.core.arrays import Floats
 BEND: Final = 3.0
 """From here on losses are straight lines."""
 
-LARGE: Final = 1e4
+LARGE: Final = 1e3
 """From here on a size θ needs formulas of its own."""
 
 

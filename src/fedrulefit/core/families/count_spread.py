@@ -1,4 +1,4 @@
-r"""How well negative binomial counts are judged: beside what all counts are judged by, their spread.
+r"""How negative binomial counts are judged: as all counts are, and by their spread.
 
 The rates are judged as of any count (:mod:`fedrulefit.core.families.count_judge`): Poisson's
 deviance is a fair judge of a mean whatever counts vary by, so D² can be held against that of a

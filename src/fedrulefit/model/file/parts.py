@@ -388,8 +388,8 @@ class FilePart(Part):
     dispersion: float | None = Field(
         default=None,
         ge=0,
-        description="Of negative binomial counts, α = 1/θ: they vary about their mean μ by μ + αμ²; "
-        "0 where no more than Poisson's. Left out of other outcomes.",
+        description="Of negative binomial counts, α = 1/θ: they vary about their mean μ by "
+        "μ + αμ²; 0 where no more than Poisson's. Left out of other outcomes.",
     )
     terms: list[Annotated[RulePart | LinearPart, Field(discriminator="kind")]] = Field(
         description="Terms with a coefficient other than 0, most important first."

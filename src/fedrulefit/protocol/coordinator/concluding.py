@@ -245,7 +245,6 @@ def make_bill(
     votes : bool
         Whether rules were voted on.
     """
-    settings = study.settings
     private = protection is not None and protection.private
     left_out = {
         m.GridRequest: private or protection is None,
@@ -255,7 +254,7 @@ def make_bill(
     asked = [
         kind
         for kind in m.REQUESTS
-        if kind.asked_in(settings)
+        if kind.asked_by(study)
         and kind.least_sites <= n_sites
         and not left_out.get(kind, False)
         and kind.tells(study)

@@ -27,7 +27,7 @@ __all__ = [
     "blank_header",
 ]
 
-PROTOCOL_VERSION: Final = 6
+PROTOCOL_VERSION: Final = 7
 
 NO_PATIENT_DATA: Final = "no patient data"
 """The mechanism of fields that tell nothing of patients."""
@@ -111,6 +111,15 @@ class Request:
         """Whether a run with these settings ever asks it."""
         del settings
         return True
+
+    of_dispersion: ClassVar[bool] = False
+    """Whether only a study asks it whose outcome has a dispersion that is learnt."""
+
+    @classmethod
+    def asked_by(cls, study: Study) -> bool:
+        """Whether a run of this study ever asks it."""
+        may = study.family.disperses or not cls.of_dispersion
+        return may and cls.asked_in(study.settings)
 
     by_family: ClassVar[bool] = False
     """Whether what its answer tells depends on the kind of outcome."""

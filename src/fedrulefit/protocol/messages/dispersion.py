@@ -26,7 +26,7 @@ class DispersionRequest(SumRequest):
 
     turn = Turn.FIT
     release = "curvature"
-    by_family = True
+    by_family = of_dispersion = True
     sums = (DispersionSums,)
 
     terms: Ints
@@ -36,8 +36,7 @@ class DispersionRequest(SumRequest):
     @classmethod
     def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        if not study.family.disperses:
-            return ""
+        del study
         return (
             "how much outcomes vary about the predictions: two sums at each of a few dispersions, "
             "until the likeliest is found"
@@ -82,7 +81,7 @@ class ShareDispersionRequest(Request):
     """Hand out the dispersion with which the run goes on; 0 for none."""
 
     turn = Turn.FIT
-    hands_out = True
+    hands_out = of_dispersion = True
 
     dispersion: float
 
