@@ -1,10 +1,14 @@
-"""``python -m benchmarks.outcomes cost``, or ``accuracy``: see :mod:`benchmarks.outcomes`."""
+"""``python -m benchmarks.outcomes cost``, ``accuracy`` or ``dispersion``.
+
+See :mod:`benchmarks.outcomes`.
+"""
 
 from __future__ import annotations
 
 import sys
 
 from benchmarks.outcomes.cost import print_costs
+from benchmarks.outcomes.dispersion import print_gains
 from benchmarks.outcomes.splits import SEED, SPLITS, make_units
 from benchmarks.outcomes.texts import make_texts
 from benchmarks.studies import make_parser, run_study
@@ -14,6 +18,9 @@ def main() -> None:
     part, *rest = sys.argv[1:] or ["cost"]
     if part == "cost":
         print_costs()
+        return
+    if part == "dispersion":
+        print_gains()
         return
     parser = make_parser("outcomes")
     parser.add_argument("--splits", type=int, default=SPLITS, help="of every data set")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.dispersion import DispersionSums, sum_dispersion
 from fedrulefit.core.sums import Packing
@@ -63,17 +65,13 @@ class DispersionRequest(SumRequest):
         public.check_coefs(self.terms, self.coef)
 
     def add_up(self, patients: Patients) -> tuple[Ints]:
-        """Return the site's two sums."""
+        """Return the site's two sums; zeros where they would be nearly one patient's."""
         predictor = patients.design.take(self.terms).predictor(self.coef)
-        return (
-            sum_dispersion(
-                patients.public.family,
-                predictor,
-                patients.outcome,
-                patients.scaled_weights,
-                self.dispersion,
-            ),
-        )
+        family, weights = patients.public.family, patients.scaled_weights
+        if not patients.hides_spread:
+            weights = np.zeros_like(weights)
+        found = sum_dispersion(family, predictor, patients.outcome, weights, self.dispersion)
+        return (found,)
 
 
 @dataclass(frozen=True, eq=False)
