@@ -20,7 +20,7 @@ from fedrulefit.experiments.units import machine
 N_ROWS: Final = 2_000
 N_NEW: Final = 20_000
 N_SITES: Final = 5
-N_SETS: Final = 10
+N_SETS: Final = 5
 SIZES: Final = (0.5, 1.0, 2.0, np.inf)
 """θ of the truth; infinite: Poisson's."""
 

@@ -17,6 +17,7 @@ import pytest
 
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families.count_judge import CountJudge
+from fedrulefit.core.families.count_spread import SpreadJudge
 from fedrulefit.core.families.number_judge import NumberJudge
 from fedrulefit.core.families.time_horizons import Scores
 from fedrulefit.core.families.time_judge import TimeJudge
@@ -90,6 +91,7 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "Evaluation.decision_frame": lambda: columns(judged().decision_frame()),
     "NumberJudge.measures": lambda: judged_by(NumberJudge),
     "CountJudge.measures": lambda: judged_by(CountJudge),
+    "SpreadJudge.measures": lambda: judged_by(SpreadJudge) - judged_by(CountJudge),
     "TimeJudge.measures": lambda: judged_by(TimeJudge),
     "Evaluation.over_time": lambda: {field.name for field in fields(Scores)},
     "SiteValidation.metrics_frame": lambda: columns(left_out().metrics_frame()),
