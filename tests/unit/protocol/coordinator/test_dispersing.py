@@ -14,11 +14,16 @@ from fedrulefit.core.dispersion import STEPS_PER_OCTAVE, DispersionSums, stand_o
 from fedrulefit.core.families.count import Count
 from fedrulefit.core.families.count_losses import log_gain
 from fedrulefit.engines.inprocess import fit
-from fedrulefit.errors import FitError
+from fedrulefit.errors import FitError, ModelFileError
 from fedrulefit.model import Model
-from fedrulefit.model.file import model_facts
+from fedrulefit.model.file import build_model, model_facts
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.retrace import Retracer
+from fedrulefit.protocol.site import Site
+from fedrulefit.protocol.store import Transient
+from fedrulefit.protocol.wire import to_bytes
+from fedrulefit.report import render_report
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from fedrulefit.testing.samples import add_outcomes
@@ -203,3 +208,88 @@ def test_rounds_of_all_fits_are_counted() -> None:
         if site == "north" and CurvatureSums in getattr(request, "sums", ())
     ]
     assert len(rounds) == model.provenance.rounds == len(model.provenance.history)
+
+
+def lead_again(change: Any) -> set[str]:
+    """Follow a recorded run whose questions were changed; return the kinds that do not follow."""
+    _, seen = run("exact")
+    study = study_of()
+    asked = {r.header.step: change(r) for site, r, _ in seen if site == "north"}
+    replies: dict[int, dict[str, Any]] = {}
+    for site, request, reply in seen:
+        replies.setdefault(request.header.step, {})[site] = reply
+    lead = Retracer(asked.get, study, sorted(replies[0]))
+    beside, requests = set(), lead.step()
+    while not isinstance(requests, Model):
+        own = requests["north"]
+        if not lead.follows(own, asked[own.header.step]):
+            beside.add(type(own).__name__)
+        requests = lead.step(replies[own.header.step])
+    return beside
+
+
+def test_an_audit_finds_another_dispersion_than_the_sums_give() -> None:
+    def share_more(request: m.Request) -> m.Request:
+        if not isinstance(request, m.ShareDispersionRequest):
+            return request
+        return dataclasses.replace(request, dispersion=2 * request.dispersion)
+
+    assert lead_again(lambda request: request) == set()
+    assert lead_again(share_more) == {"ShareDispersionRequest"}
+
+
+def test_under_masks_and_without_it_is_the_same_model() -> None:
+    study = study_of(holdout=0.2)
+    models = []
+    for secure in (True, False):
+        sites = make_sites(study, make_tables(study, SIZES), secure=secure)
+        model, _ = record(Coordinator(study, list(sites), secure=secure, run="r"), sites)
+        models.append(model_facts(model))
+    for facts in models:
+        del facts["privacy"]
+    assert models[0] == models[1]
+
+
+def test_a_restarted_site_knows_the_dispersion_again() -> None:
+    """What was handed out is read again, in the order in which it came: the last one counts."""
+    model, seen = run("exact")
+    study = study_of()
+    tables = make_tables(study, SIZES)
+    memory = Transient()
+    asked = [request for site, request, _ in seen if site == "north"]
+    last = max(k for k, r in enumerate(asked) if isinstance(r, m.ShareDispersionRequest))
+    north = Site("north", tables["north"], study, memory=memory)
+    for request in asked[: last + 1]:
+        assert not isinstance(north.handle(request), m.Refusal)
+    again = Site("north", tables["north"], study, memory=memory)
+    assert again.patients.public.dispersion == model.dispersion
+    replies = [reply for site, _, reply in seen if site == "north"]
+    for request, reply in zip(asked[last + 1 :], replies[last + 1 :], strict=True):
+        assert to_bytes(again.handle(request)) == to_bytes(reply)
+
+
+def test_it_stands_in_the_file_and_nowhere_else(tmp_path: Any) -> None:
+    model, _ = run("exact")
+    facts = model_facts(model)
+    assert facts["dispersion"] == model.dispersion
+    model.save(tmp_path / "m.json")
+    again = Model.load(tmp_path / "m.json")
+    assert model_facts(again) == facts
+    assert again.theta == model.theta
+    plain = model_facts(fit(with_poisson(study_of()), make_tables(study_of(), SIZES)).model)
+    assert "dispersion" not in plain
+    assert "dispersion" not in plain["study"]["outcome"], "an older version reads it"
+    without = {name: value for name, value in facts.items() if name != "dispersion"}
+    for wrong in (without, {**plain, "dispersion": 0.5}, {**facts, "dispersion": -1.0}):
+        with pytest.raises(ModelFileError):
+            build_model(wrong, source="m.json")
+
+
+def test_people_are_told_it() -> None:
+    model, _ = run("exact")
+    assert f"θ = {model.theta:.3g}" in model.of_dispersion
+    page = render_report(model)
+    assert model.of_dispersion in page
+    assert f"θ = {model.theta:.4g}" in page
+    assert "negative binomial regression" in page
+    assert model.of_dispersion in model._repr_html_()
