@@ -3,10 +3,10 @@
 One truth of five covariates in ten, over exposures of 0.1 to 1 year; counts are Poisson's, or
 negative binomial with θ of 2 and 0.5. 1,500 patients of five sites are learnt from, with Poisson's
 dispersion and with a learnt one, 60 trees, λ by cross-validation in 3 folds, no noise; 20,000 new
-ones judge both. *Log-likelihood* is theirs, per patient, each model's own: of Poisson counts, or of negative
-binomial ones with the θ that it learnt. *Spread* is the mean of (y − μ)² over the variance that the
-model tells: 1 is right. D² is of Poisson's deviance for both. Standard errors of differences are
-over the data sets.
+ones judge both. *Log-likelihood* is theirs, per patient, each model's own: of Poisson counts, or
+of negative binomial ones with the θ that it learnt. *Spread* is the mean of (y − μ)² over the
+variance that the model tells: 1 is right. D² is of Poisson's deviance for both. Standard errors of
+differences are over the data sets.
 """
 
 from __future__ import annotations

@@ -62,11 +62,11 @@ class CountJudge(Judge[CountSums, Measures]):
     """
 
     sums = CountSums
-    measures = Measures
+    measures: type[Measures] = Measures
     within_sums = ExplainedSums
     within = Within
 
-    measure_columns = (
+    measure_columns: tuple[Column, ...] = (
         Column("patients", "Patients"),
         Column("patients_with", "With an event"),
         Column("events", "Events"),

@@ -89,7 +89,7 @@ def fit_exactly(
     settings, penalty = asker.settings, asker.settings.penalty
     history = [] if earlier is None else list(earlier.history)
     if isinstance(penalty, float):
-        start = earlier and earlier.point
+        start = None if earlier is None else earlier.point
         return (yield from solve_at(asker, candidates, choose, penalty, start, history))
     public = candidates.public
     search = PathSearch(
