@@ -64,12 +64,13 @@ EXAMPLES: dict[str, m.Message] = {
         m.RefitRequest(
             HEADER,
             (
-                RefitQuery(
-                    -1, np.array([0, 2]), np.zeros(2), np.array([0.5, -1.0]), np.array([1])
-                ),
+                RefitQuery(-1, np.array([0, 2]), np.zeros(2), np.array([0.5, -1.0]), np.array([1])),
                 RefitQuery(1, np.array([0]), np.zeros(1), np.ones(1), np.empty(0, np.int64)),
             ),
         ),
+        m.DispersionRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2]), 0.5),
+        m.ShareDispersionRequest(HEADER, 0.5),
+        m.ShareDispersionReply(HEADER, 0.5),
         m.SlopesRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
         m.SummaryRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2]), np.array([0.5, 1.0])),
         m.BetweenRequest(HEADER, 3, np.array([0, 2]), 150.0, np.array([0.25]), np.empty(0)),

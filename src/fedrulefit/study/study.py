@@ -115,6 +115,12 @@ class Study(Frozen):
                 f"the paper's solver, Federated Dual Averaging, cannot learn an outcome of the "
                 f'kind {self.outcome.kind!r}, whose slopes have no bound: choose solver = "exact"'
             )
+        spread = getattr(self.outcome, "dispersion", "poisson")
+        if self.settings.prunes and spread == "negative-binomial":
+            raise ValueError(
+                "terms of negative binomial counts cannot be pruned yet, since their dispersion is "
+                "learnt in turns with the coefficients: choose another 'selection'"
+            )
         if self.settings.per_site and not (self.outcome.counts_events or self.settings.holdout):
             raise ValueError(
                 f"of an outcome of the kind {self.outcome.kind!r} a site tells how well it is "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -48,9 +47,15 @@ class Found:
     min_votes: int
 
     @property
+    def fitted(self) -> Candidates:
+        """What was fitted: the candidates, or with variants of their rules."""
+        pruning = self.solution.pruning
+        return self.candidates if pruning is None else pruning.fitted
+
+    @property
     def public(self) -> Public:
         """What everybody in the run knows by now."""
-        return self.solution.public
+        return self.fitted.public
 
     @property
     def terms(self) -> Ints:
@@ -60,7 +65,7 @@ class Found:
     @property
     def penalties(self) -> Floats:
         """λ·π, shape (n_terms,)."""
-        return self.solution.penalty * self.solution.factors
+        return self.solution.penalty * self.fitted.factors[0]
 
 
 def conclude(asker: Asker, found: Found) -> Talk[Model]:
@@ -161,13 +166,11 @@ def _build_model(
         privacy=make_bill(
             asker.study,
             found.counted.protection,
-            {
-                m.Turn.FIT: n_rounds,
-                m.Turn.REFIT: solution.selection.rounds if solution.selection else 0,
-            },
+            n_rounds,
             n_sites=len(asker.sites),
             sum_of=len(asker.sites) if asker.secure else None,
             votes=found.min_votes > 0,
+            refits=0 if solution.pruning is None else solution.pruning.rounds,
         ),
         provenance=Provenance(
             sites=asker.sites,
@@ -184,6 +187,7 @@ def _build_model(
             software=_software(),
         ),
         distribution=None if by_code is None else estimate_shares(by_code),
+        dispersion=public.dispersion,
     )
 
 
@@ -231,11 +235,12 @@ def _make_terms(found: Found, sums: TermSums, between: Floats) -> tuple[Term, ..
 def make_bill(
     study: Study,
     protection: Protection | None,
-    rounds: Mapping[m.Turn, int],
+    rounds: int,
     *,
     n_sites: int,
     sum_of: int | None,
     votes: bool,
+    refits: int = 0,
 ) -> PrivacyBill:
     """Return what the releases of a run cost each patient, and what has no price.
 
@@ -243,16 +248,17 @@ def make_bill(
     ----------
     protection : Protection or None
         Of the histograms; None where none left a site.
-    rounds : mapping of Turn to int
-        Of the fit, and of refits.
+    rounds : int
+        Of the fit.
     n_sites : int
         In the run, at its end.
     sum_of : int or None
         Sites in the masked sums.
     votes : bool
         Whether rules were voted on.
+    refits : int
+        Rounds in which terms were pruned.
     """
-    settings = study.settings
     private = protection is not None and protection.private
     left_out = {
         m.GridRequest: private or protection is None,
@@ -263,7 +269,7 @@ def make_bill(
     asked = [
         kind
         for kind in m.REQUESTS
-        if kind.asked_in(settings)
+        if kind.asked_by(study)
         and kind.least_sites <= n_sites
         and not left_out.get(kind, False)
         and kind.tells(study)
@@ -276,17 +282,18 @@ def make_bill(
         sum_of=sum_of,
         max_rows=study.max_rows,
         exact=tuple(kind.tells(study) for kind in asked if not kind.masked),
-        sums=tuple(_in_rounds(kind, study, rounds) for kind in asked if kind.masked),
+        sums=tuple(_in_rounds(kind, study, rounds, refits) for kind in asked if kind.masked),
     )
 
 
-def _in_rounds(kind: type[m.Request], study: Study, rounds: Mapping[m.Turn, int]) -> str:
+def _in_rounds(kind: type[m.Request], study: Study, rounds: int, refits: int) -> str:
     """Return what a sum tells, and how often."""
     words, settings = kind.tells(study), study.settings
-    if kind.turn is None or not kind.turn.repeats:
+    if not kind.in_rounds:
         return words
     folds = f", of all patients and without each of {settings.folds} folds"
-    return f"{words} in each of {rounds[kind.turn]} rounds" + folds * (settings.penalty == "cv")
+    often = refits if kind.turn == m.Turn.REFIT else rounds
+    return f"{words} in each of {often} rounds" + folds * (settings.penalty == "cv")
 
 
 def _path_points(path: Path | None) -> tuple[PathPoint, ...]:

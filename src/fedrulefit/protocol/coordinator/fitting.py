@@ -18,8 +18,7 @@ from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Candidates
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk, diverged
-from fedrulefit.protocol.coordinator.pruning import Choose, Selection, prune
-from fedrulefit.protocol.public import Public
+from fedrulefit.protocol.coordinator.pruning import Choose, Pruning, prune
 from fedrulefit.protocol.solver_settings import make_schedule
 from fedrulefit.study import Settings
 
@@ -33,10 +32,6 @@ class Solution:
 
     Parameters
     ----------
-    public : Public
-        What was agreed on by then.
-    factors : (n_terms,) float64
-        Penalty factors of the fit.
     coef : (n_terms,) float64
     penalty : float
         λ.
@@ -45,18 +40,19 @@ class Solution:
     history : list of float
         Penalised mean loss, round by round.
     path : Path or None
-    selection : Selection or None
-        How terms were pruned, where they were.
+    point : Point or None
+        Where the exact solver ended.
+    pruning : Pruning or None
+        How terms were pruned, where they were: rules are then more than the candidates.
     """
 
-    public: Public
-    factors: Floats
     coef: Floats
     penalty: float
     weight: float
     history: list[float]
     path: Path | None = None
-    selection: Selection | None = None
+    point: Point | None = None
+    pruning: Pruning | None = None
 
 
 def fit_by_averaging(asker: Asker, candidates: Candidates) -> Talk[Solution]:
@@ -75,7 +71,7 @@ def fit_by_averaging(asker: Asker, candidates: Candidates) -> Talk[Solution]:
         check_converges(history[-1], history[0], round_, asker.settings)
         dual = server_update(dual, sums.increment / weight, schedule.server_step)
     coef = soft_threshold(dual, schedule.threshold(schedule.rounds), factors)
-    return Solution(candidates.public, factors, coef, schedule.penalty, weight, history)
+    return Solution(coef, schedule.penalty, weight, history)
 
 
 def check_converges(objective: float, first: float, round_: int, settings: Settings) -> None:
@@ -86,13 +82,24 @@ def check_converges(objective: float, first: float, round_: int, settings: Setti
 
 
 def fit_exactly(
-    asker: Asker, candidates: Candidates, choose: Choose, min_votes: int
+    asker: Asker,
+    candidates: Candidates,
+    choose: Choose,
+    earlier: Solution | None = None,
+    *,
+    min_votes: int = 0,
 ) -> Talk[Solution]:
-    """Proximal Newton, after cross-validation where λ is not given."""
+    """Proximal Newton, after cross-validation where λ is not given.
+
+    `earlier` is a solution of nearly the same problem: its history goes on. `min_votes` sites
+    must have enough patients in the variants of rules, where terms are pruned.
+    """
     settings, penalty = asker.settings, asker.settings.penalty
-    public, factors = candidates.public, candidates.factors[0]
+    history = [] if earlier is None else list(earlier.history)
     if isinstance(penalty, float):
-        return (yield from _solve(asker, public, factors, choose, penalty, None, []))
+        start = None if earlier is None else earlier.point
+        return (yield from solve_at(asker, candidates, choose, penalty, start, history))
+    public = candidates.public
     search = PathSearch(
         public.family,
         public.layout,
@@ -102,10 +109,9 @@ def fit_exactly(
         ratio=settings.path_ratio,
         max_active=settings.max_active,
     )
-    history: list[float] = []
-    while not search.done and len(history) < settings.max_rounds:
+    while not search.done and search.rounds < settings.max_rounds:
         asker.progress = Progress("path", len(history), 0, last_of(history))
-        search.update((yield from _evaluate(asker, public, choose(search.solvers))))
+        search.update((yield from _evaluate(asker, candidates, choose(search.solvers))))
         history.append(search.objective)
     if not search.done:
         raise FitError(
@@ -114,43 +120,48 @@ def fit_exactly(
         )
     rule: Literal["min", "1se"] = "1se" if settings.selection == "1se" else "min"
     path = search.finish(rule=rule, max_rules=settings.max_rules)
-    selection = None
-    if settings.prunes:
-        chosen = yield from prune(asker, public, factors, search, path, choose, min_votes)
-        public, path, selection = chosen.public, chosen.path, chosen.selection
-        if chosen.fewer is not None:
-            few = chosen.fewer
-            solution = yield from _solve(
-                asker, public, few.factors, choose, few.penalty, few.start, history
-            )
-            return replace(solution, path=path, selection=selection)
-        factors = chosen.factors
+    if not settings.prunes:
+        return (yield from _solve_on_path(asker, candidates, choose, path, history))
+    pruning = yield from prune(asker, candidates, search, path, choose, min_votes)
+    if pruning.few is None:
+        lasso = pruning.lasso
+        solution = yield from _solve_on_path(asker, lasso, choose, pruning.path, history)
+    else:
+        fixed, few = pruning.few.candidates, pruning.few
+        solution = yield from solve_at(asker, fixed, choose, few.penalty, few.start, history)
+    return replace(solution, path=pruning.path, pruning=pruning)
+
+
+def _solve_on_path(
+    asker: Asker, candidates: Candidates, choose: Choose, path: Path, history: list[float]
+) -> Talk[Solution]:
+    """Go to the optimum at the λ that was chosen."""
+    settings, public = asker.settings, candidates.public
     # The path is only near its optima: the exact fit may keep a rule more than allowed,
     # and then goes back up the path.
     back = [(path.penalties[k], path.points[k]) for k in range(path.chosen, -1, -1)]
     for at, start in (*back, (1.05 * path.penalties[0], path.points[0])):
-        solution = yield from _solve(asker, public, factors, choose, float(at), start, history)
+        solution = yield from solve_at(asker, candidates, choose, float(at), start, history)
         kept = int((solution.coef[public.layout.rules] != 0).sum())
         if settings.max_rules is None or kept <= settings.max_rules:
             break
-    return replace(solution, path=path, selection=selection)
+    return replace(solution, path=path)
 
 
-def _solve(
+def solve_at(
     asker: Asker,
-    public: Public,
-    factors: Floats,
+    candidates: Candidates,
     choose: Choose,
     penalty: float,
     start: Point | None,
     history: list[float],
 ) -> Talk[Solution]:
     """Go to the optimum at one λ; `history` goes on."""
-    settings = asker.settings
+    settings, public = asker.settings, candidates.public
     newton = Newton(
         public.family,
         public.layout,
-        factors,
+        candidates.factors[0],
         penalty,
         bounds=public.bounds.terms,
         start=start,
@@ -160,17 +171,19 @@ def _solve(
     weight = 0.0
     while not newton.converged and newton.rounds < settings.max_rounds:
         asker.progress = Progress("fit", len(history), 0, last_of(history))
-        (sums,) = yield from _evaluate(asker, public, choose((newton,)))
+        (sums,) = yield from _evaluate(asker, candidates, choose((newton,)))
         newton.update(sums)
         history.append(newton.point.objective)
         weight = sums.weight
-    return Solution(public, factors, newton.point.coef, penalty, weight, history)
+    return Solution(newton.point.coef, penalty, weight, history, point=newton.point)
 
 
-def _evaluate(asker: Asker, public: Public, queries: Sequence[Query]) -> Talk[list[CurvatureSums]]:
+def _evaluate(
+    asker: Asker, candidates: Candidates, queries: Sequence[Query]
+) -> Talk[list[CurvatureSums]]:
     """Sum the curvature at all points over the sites."""
     question = partial(m.CurvatureRequest, queries=tuple(queries))
-    found: list[CurvatureSums] = yield from asker.sum(question, public)
+    found: list[CurvatureSums] = yield from asker.sum(question, candidates.public)
     for sums in found:
         judged = sums.query.fold >= 0
         if not sums.weight > 0 or (judged and not sums.held_weight > 0):

@@ -20,7 +20,7 @@ from fedrulefit.core.variants import find_places, index_rules
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import list_variants, with_variants
-from fedrulefit.protocol.coordinator.agreeing import FORBIDDEN, ask_ballots
+from fedrulefit.protocol.coordinator.agreeing import FORBIDDEN, Candidates, ask_ballots
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
 from fedrulefit.protocol.public import Public
 
@@ -32,115 +32,110 @@ MOST_BASES: Final = 1_000
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
-    """How terms were pruned.
-
-    Parameters
-    ----------
-    rounds : int
-        Of refits.
-    stages : tuple of Pruned
-        What the folds say of every stage; empty where the lasso stays.
-    """
-
-    rounds: int
-    stages: tuple[Pruned, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Fewer:
+class Few:
     """Where the exact fit of few terms starts.
 
     Parameters
     ----------
-    factors : (n_terms,) float64
-        Penalty factors, such that no other term enters.
+    candidates : Candidates
+        With penalty factors such that no other term enters.
     penalty : float
     start : Point
     """
 
-    factors: Floats
+    candidates: Candidates
     penalty: float
     start: Point
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
-    """What pruning came to.
+class Pruning:
+    """How terms were pruned.
 
     Parameters
     ----------
-    public : Public
-        With the variants among the rules.
-    factors : (n_terms,) float64
-        Of the lasso, which has none of them.
+    lasso : Candidates
+        What the lasso fits, with variants among the rules, none of which enters.
     path : Path
         With coefficients for them.
-    selection : Selection
-    fewer : Fewer or None
+    rounds : int
+        Of refits.
+    stages : tuple of Pruned
+        What the folds say of every stage.
+    few : Few or None
         None where fewer terms would predict worse: then the lasso stays.
     """
 
-    public: Public
-    factors: Floats
+    lasso: Candidates
     path: Path
-    selection: Selection
-    fewer: Fewer | None
+    rounds: int
+    stages: tuple[Pruned, ...]
+    few: Few | None
+
+    @property
+    def fitted(self) -> Candidates:
+        """What was fitted in the end."""
+        return self.lasso if self.few is None else self.few.candidates
 
 
 def prune(
     asker: Asker,
-    public: Public,
-    factors: Floats,
+    candidates: Candidates,
     search: PathSearch,
     path: Path,
     choose: Choose,
     min_votes: int,
-) -> Talk[Choice]:
-    """Drop terms of the lasso, and move cut-offs, as far as the folds let it.
-
-    `factors` are the penalty factors of the lasso.
-    """
+) -> Talk[Pruning]:
+    """Drop terms of the lasso, and move cut-offs, as far as the folds let it."""
+    public, settings = candidates.public, asker.settings
     starts = [search.starts(path.chosen, share) for share in SHARES]
     bases = find_bases(public, [coef for start in reversed(starts) for coef in start])
     wider = yield from _agree_on_variants(asker, public, bases, min_votes)
     places = _place_terms(public, wider)
     penalty = HALF * float(path.penalties[path.chosen])
     lasso = search.held(path.chosen)
-    problem = _pose(wider, penalty, float(lasso.mean()))
     walk = PruneSearch(
-        problem,
+        _pose(wider, penalty, float(lasso.mean())),
         [[_spread(coef, places, wider.n_terms) for coef in start] for start in starts],
         lasso,
-        most=asker.settings.max_terms,
+        most=settings.max_terms,
     )
+    rounds = yield from _walk(asker, wider, walk, choose)
+    chosen = walk.choose(partial(_is_allowed, wider.layout, settings.max_rules))
+    factors = np.full(wider.n_terms, FORBIDDEN)
+    factors[places] = candidates.factors[0]
+    return Pruning(
+        lasso=Candidates(wider, [factors]),
+        path=_widen(path, places, wider.n_terms),
+        rounds=rounds,
+        stages=tuple(walk.found()),
+        few=None if chosen is None else _fix(wider, chosen.stage, penalty),
+    )
+
+
+def _walk(asker: Asker, public: Public, walk: PruneSearch, choose: Choose) -> Talk[int]:
+    """Ask for sums until all walks are over; return how often."""
     rounds = 0
     while not walk.done and rounds < asker.settings.max_rounds:
         asker.progress = Progress("pruning", rounds)
         question = partial(m.RefitRequest, queries=tuple(choose(walk.tracks)))
-        found: list[RefitSums] = yield from asker.sum(question, wider)
+        found: list[RefitSums] = yield from asker.sum(question, public)
         walk.update(found)
         rounds += 1
-    chosen = walk.choose(partial(_is_allowed, wider.layout, asker.settings.max_rules))
-    same = np.full(wider.n_terms, FORBIDDEN)
-    same[places] = factors
-    return Choice(
-        public=wider,
-        factors=same,
-        path=replace(
-            path,
-            points=tuple(
-                replace(
-                    point,
-                    coef=_spread(point.coef, places, wider.n_terms),
-                    gradient=_spread(point.gradient, places, wider.n_terms),
-                )
-                for point in path.points
-            ),
-        ),
-        selection=Selection(rounds, tuple(walk.found())),
-        fewer=None if chosen is None else _fix(wider, chosen.stage, penalty),
+    return rounds
+
+
+def _widen(path: Path, places: Ints, n_terms: int) -> Path:
+    """Return a path with coefficients, and slopes, for all terms: 0 for the new ones."""
+    points = (
+        replace(
+            point,
+            coef=_spread(point.coef, places, n_terms),
+            gradient=_spread(point.gradient, places, n_terms),
+        )
+        for point in path.points
     )
+    return replace(path, points=tuple(points))
 
 
 def find_bases(public: Public, coefs: Sequence[Floats]) -> Ints:
@@ -247,11 +242,11 @@ def _is_allowed(layout: Layout, max_rules: int | None, stage: Stage) -> bool:
     return max_rules is None or int(layout.are_rules(stage.terms).sum()) <= max_rules
 
 
-def _fix(public: Public, stage: Stage, penalty: float) -> Fewer:
+def _fix(public: Public, stage: Stage, penalty: float) -> Few:
     """Return the problem in which only the terms of a stage may have a coefficient."""
     factors = np.full(public.n_terms, FORBIDDEN)
     factors[stage.terms] = public.factors[stage.terms]
     coef = np.zeros(public.n_terms)
     coef[stage.terms] = stage.coef
     start = Point(coef, stage.objective, np.zeros(public.n_terms), np.inf, float("nan"))
-    return Fewer(factors, penalty, start)
+    return Few(Candidates(public, [factors]), penalty, start)

@@ -75,6 +75,7 @@ class DualRequest(SumRequest):
 
     turn = Turn.FIT
     release = "dual"
+    in_rounds = True
     sums = (RoundSums,)
 
     round: int
@@ -136,6 +137,7 @@ class CurvatureRequest(SumRequest):
 
     turn = Turn.FIT
     release = "curvature"
+    in_rounds = True
     by_family = True
     sums = (CurvatureSums,)
 
@@ -210,6 +212,7 @@ class RefitRequest(SumRequest):
     turn = Turn.REFIT
     release = "curvature"
     by_family = True
+    in_rounds = True
     sums = (RefitSums,)
 
     queries: tuple[RefitQuery, ...]

@@ -87,6 +87,9 @@ class Known:
                 return replace(self, candidates=asked, bases=request.bases)
             case m.VariantsRequest():
                 return replace(self, patients=patients.with_terms(with_variants(request, public)))
+            case m.ShareDispersionRequest():
+                shared = public.with_dispersion(request.dispersion)
+                return replace(self, patients=replace(patients, public=shared))
         return self
 
 
@@ -156,6 +159,8 @@ class Work:
                 return self._vote(header, known.candidates, patients)
             case m.TermsRequest(header) | m.VariantsRequest(header):
                 return m.TermsReply(header, patients.design.n_terms)
+            case m.ShareDispersionRequest(header):
+                return m.ShareDispersionReply(header, request.dispersion)
             case m.ResultsRequest():
                 return self._tell_results(request, patients)
         raise ProtocolError(f"no answer to a {type(request).__name__}")
