@@ -139,8 +139,7 @@ def test_what_is_masked_and_what_is_handed_out() -> None:
     }
     assert [kind for kind in m.REQUESTS if kind.hands_out] == [
         m.JoinRequest, m.KeyRequest, m.PeersRequest, m.RulesRequest, m.VoteRequest, m.TermsRequest,
-        m.VariantVoteRequest, m.VariantsRequest,
-        m.ShareDispersionRequest,
+        m.ShareDispersionRequest, m.VariantVoteRequest, m.VariantsRequest,
     ]  # fmt: skip
     assert not any(kind.hands_out for kind in m.SUM_REQUESTS), "a sum changes nothing"
 

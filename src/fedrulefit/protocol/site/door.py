@@ -65,8 +65,9 @@ class Door:
         if request.turn is None:
             return
         # Once refits have chosen the terms, rounds of the fit find their coefficients.
-        repeated = place.turn in (m.Turn.FIT, m.Turn.REFIT) and request.turn <= place.turn
-        fitting = request.turn.repeats and repeated
+        back = (request.turn, place.turn) == (m.Turn.FIT, m.Turn.REFIT)
+        back = back and self._study.settings.prunes
+        fitting = back or (request.turn == place.turn and request.turn.repeats)
         leaving = isinstance(request, m.PeersRequest) and self._masking.active
         given_up = request.masked and request.turn == place.turn and self._masking.given_up
         if not (request.turn > place.turn or fitting or leaving or given_up):
