@@ -149,10 +149,17 @@ class PathSearch:
         for track in self._open():
             track.advance(self._penalties)
 
-    def finish(self, *, rule: Literal["min", "1se"], max_rules: int | None = None) -> Path:
+    def finish(
+        self,
+        *,
+        rule: Literal["min", "1se"],
+        max_rules: int | None = None,
+        max_terms: int | None = None,
+    ) -> Path:
         """Choose λ: least deviance, or the largest λ within one standard error of it.
 
-        With `max_rules`, among the λs that keep at most so many rules.
+        With `max_rules`, among the λs that keep at most so many rules; with `max_terms`, at
+        most so many rules and linear terms.
         """
         walked = min(len(track.held) for track in self._tracks)
         if self._penalties is None or walked == 0:
@@ -174,7 +181,9 @@ class PathSearch:
             n_terms=tuple(effects),
             n_rules=tuple(rules),
             points=tuple(points),
-            chosen=choose(deviance, error, rules, rule=rule, max_rules=max_rules),
+            chosen=choose(
+                deviance, error, rules, effects, rule=rule, max_rules=max_rules, max_terms=max_terms
+            ),
         )
 
     def held(self, at: int) -> Floats:
@@ -253,14 +262,17 @@ def choose(
     deviance: Floats,
     error: Floats,
     n_rules: Sequence[int],
+    n_terms: Sequence[int],
     *,
     rule: Literal["min", "1se"],
-    max_rules: int | None,
+    max_rules: int | None = None,
+    max_terms: int | None = None,
 ) -> int:
     """Return the position of the chosen λ."""
     allowed = np.ones(len(deviance), dtype=np.bool_)
-    if max_rules is not None:
-        allowed = np.asarray(n_rules) <= max_rules
+    for counts, most in ((n_rules, max_rules), (n_terms, max_terms)):
+        if most is not None:
+            allowed &= np.asarray(counts) <= most
     best = int(np.argmin(np.where(allowed, deviance, np.inf)))
     if rule == "min":
         return best

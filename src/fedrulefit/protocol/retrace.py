@@ -21,7 +21,6 @@ from fedrulefit.core.curvature import Query
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.newton import Newton, near_coef
 from fedrulefit.core.pruning import Track
-from fedrulefit.core.refit import RefitQuery
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import same_grid
 from fedrulefit.protocol.coordinator import Coordinator, Talk
@@ -62,7 +61,7 @@ class Retracer(Coordinator):
         asked = self._recorded(step)
         if not isinstance(asked, m.CurvatureRequest | m.RefitRequest):
             return super()._choose(solvers)
-        queries: Sequence[Query | RefitQuery] = asked.queries
+        queries: Sequence[Any] = asked.queries
         if not _fit(queries, solvers):
             return super()._choose(solvers)
         pairs = zip(solvers, queries, strict=True)
@@ -71,7 +70,7 @@ class Retracer(Coordinator):
         return queries
 
 
-def _fit(queries: Sequence[Query | RefitQuery], solvers: Sequence[Newton | Track]) -> bool:
+def _fit(queries: Sequence[Any], solvers: Sequence[Newton | Track]) -> bool:
     """Whether recorded points can be points of these solvers, or tracks, at all."""
     return len(queries) == len(solvers) and all(
         query.fold == solver.fold
@@ -82,7 +81,7 @@ def _fit(queries: Sequence[Query | RefitQuery], solvers: Sequence[Newton | Track
     )
 
 
-def _fit_beside(query: Query | RefitQuery, solver: Newton | Track) -> bool:
+def _fit_beside(query: Any, solver: Newton | Track) -> bool:
     """Whether what is asked beside the terms is of a kind that the solver can ask."""
     if isinstance(query, Query):
         return isinstance(solver, Newton) and solver.layout.holds(query.active)

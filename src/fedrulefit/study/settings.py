@@ -279,9 +279,9 @@ class Settings(Frozen):
         None,
         paper=UNUSED,
         group="Cross-validation",
-        meaning="Most terms of a `pruned` model, linear terms counted; it is kept even where more "
-        "would predict better.",
-        ge=1,
+        meaning="Most terms of the model, as `max_rules`, but linear terms are counted, too. "
+        "With `pruned` selection it is exact: the best terms of at most so many are sought.",
+        ge=0,
     )
     max_rules: int | None = setting(
         None,
@@ -397,11 +397,6 @@ class Settings(Frozen):
     def _check(self) -> Settings:
         if self.solver == "fedda" and self.penalty == "cv":
             raise ValueError("FedDA needs a number as 'penalty': cross-validation is exact only")
-        if self.max_terms is not None and not self.prunes:
-            raise ValueError(
-                "'max_terms' is kept by pruning: set 'selection' to \"pruned\" (and leave "
-                "'penalty' to the cross-validation), or use 'max_rules'"
-            )
         return self
 
 

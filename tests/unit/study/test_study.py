@@ -213,8 +213,8 @@ def test_preset_paper_is_the_paper() -> None:
     assert (paper.solver, paper.single_cutoffs) == ("fedda", False)
     assert (paper.linear_factor, paper.interaction_factor) == (1, 1)
     exact_only = {
-        "folds", "path_length", "path_ratio", "selection", "max_rules", "tolerance", "max_rounds",
-        "max_active",
+        "folds", "path_length", "path_ratio", "selection", "max_rules", "max_terms",
+        "tolerance", "max_rounds", "max_active",
     }  # fmt: skip
     unused = {"seed", "epsilon_total", *exact_only}
     assert set(PRESETS["paper"]) == set(Settings.model_fields) - unused

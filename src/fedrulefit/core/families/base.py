@@ -438,11 +438,7 @@ class Family(ABC):
         """
 
     def dispersion(self, mean_loss: float) -> float:
-        """Return by what a mean loss is divided to be one of a log-likelihood, per patient.
-
-        1 where the loss is one; of errors whose spread is not known before, as large as they are
-        at a good fit.
-        """
+        """Return by what a mean loss is divided to be one of a log-likelihood: 1 where it is."""
         del mean_loss
         return 1.0
 

@@ -12,6 +12,7 @@ import numpy as np
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.curvature import CurvatureSums, Query
 from fedrulefit.core.fedda import server_update, soft_threshold
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import Newton, Point
 from fedrulefit.core.path import Path, PathSearch
 from fedrulefit.errors import FitError, ProtocolError
@@ -119,7 +120,10 @@ def fit_exactly(
             "'max_rounds', or make 'path_length' shorter"
         )
     rule: Literal["min", "1se"] = "1se" if settings.selection == "1se" else "min"
-    path = search.finish(rule=rule, max_rules=settings.max_rules)
+    most = {"max_rules": settings.max_rules, "max_terms": settings.max_terms}
+    if settings.prunes:
+        most = {}  # pruning keeps to them by itself, from the best start
+    path = search.finish(rule=rule, **most)
     if not settings.prunes:
         return (yield from _solve_on_path(asker, candidates, choose, path, history))
     pruning = yield from prune(asker, candidates, search, path, choose, min_votes)
@@ -142,10 +146,17 @@ def _solve_on_path(
     back = [(path.penalties[k], path.points[k]) for k in range(path.chosen, -1, -1)]
     for at, start in (*back, (1.05 * path.penalties[0], path.points[0])):
         solution = yield from solve_at(asker, candidates, choose, float(at), start, history)
-        kept = int((solution.coef[public.layout.rules] != 0).sum())
-        if settings.max_rules is None or kept <= settings.max_rules:
+        if _keeps_to(settings, public.layout, solution.coef):
             break
     return replace(solution, path=path)
+
+
+def _keeps_to(settings: Settings, layout: Layout, coef: Floats) -> bool:
+    """Whether a fit has no more rules and terms than the study wants."""
+    rules, terms = (int((coef[own] != 0).sum()) for own in (layout.rules, layout.effects))
+    most_rules, most_terms = settings.max_rules, settings.max_terms
+    few = most_rules is None or rules <= most_rules
+    return few and (most_terms is None or terms <= most_terms)
 
 
 def solve_at(
