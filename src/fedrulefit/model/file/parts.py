@@ -354,7 +354,7 @@ class EvaluationPart(Part):
     over_time: OverTimePart | None = Field(
         default=None,
         description="Of a time to an event, scores by each horizon; left out where patients came "
-        "under observation late, or nobody was followed to the last.",
+        "nobody was followed to the last, or for a time nobody was at risk.",
     )
 
 
