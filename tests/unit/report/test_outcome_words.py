@@ -119,7 +119,8 @@ def test_parts_of_a_number_add_up_in_its_unit(tmp_path: object) -> None:
     model.save(path)
     patient = ["--value", "age=71", "--value", "gcs=9", "--value", "sex=f"]
     shown = CliRunner().invoke(app, ["explain", path, *patient], env={"COLUMNS": "200"}).output
-    parts = [float(x) for x in re.findall(r"([+-]?\d+\.\d+) days(?:\n| *$)", shown, re.MULTILINE)]
+    told = re.findall(r"([+−]?\d+\.\d+) days(?:\n| *$)", shown, re.MULTILINE)
+    parts = [float(x.replace("−", "-")) for x in told]
     _, *added, total = parts  # the value stands above, too
     assert sum(added) == pytest.approx(total, abs=0.02 * len(added))
 

@@ -1,8 +1,9 @@
 r"""What a patient weighs in a Brier score: one over the chance to be under observation still.
 
-In: the table of all patients by interval (:class:`~fedrulefit.core.families.time_sums.Counts`). Out:
-:class:`Weights`, of an event in each interval and of everybody at risk after each public time, with
-the least and the most that they can be.
+In: the table of all patients by interval
+(:class:`~fedrulefit.core.families.time_sums.Counts`). Out: :class:`Weights`, of an event in each
+interval and of everybody at risk after each public time, with the least and the most that they can
+be.
 
 Where all are followed from the start, n patients, the chance is :math:`G(t)`, Kaplan and Meier's
 curve of the losses, and the weights are :math:`1/(nG)` (IPCW, Graf 1999). That is

@@ -353,8 +353,8 @@ class EvaluationPart(Part):
     )
     over_time: OverTimePart | None = Field(
         default=None,
-        description="Of a time to an event, scores by each horizon; left out where patients came "
-        "nobody was followed to the last, or for a time nobody was at risk.",
+        description="Of a time to an event, scores by each horizon; left out where nobody was "
+        "followed to the last, or for a while nobody was at risk.",
     )
 
 
