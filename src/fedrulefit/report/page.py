@@ -100,7 +100,7 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "rules": len(model.rule_terms),
         "additive": model.study.family.additive,
         "has_bar": model.study.family.share_javascript != "null",
-        "reaches": model.reaches,
+        "reaches": model.range_facts,
         "timeline": model.timeline,
         "hidden": model.hidden,
         "few_held_out": model.few_held_out,
