@@ -267,7 +267,8 @@ class CountJudge(Judge[CountSums, Measures]):
         for dispersion in self.range_facts(found):
             for share in SHARES:
                 ends = find_count_range(np.array([prediction]), dispersion, share / 100)
-                told.append((share, *(f"{end:.0f}" for end in ends[0].tolist())))
+                low, high = ends[0].tolist()
+                told.append((share, f"{low:.0f}", f"{high:.0f}"))
         return told
 
     def tell_within(self, found: Measures, within: Within) -> str:

@@ -56,7 +56,8 @@ def find_count_range(mean: Floats, dispersion: float, share: float) -> Floats:
     ends = np.array([0.5 - share / 2, 0.5 + share / 2])
     means = np.asarray(mean, dtype=np.float64)[:, None]
     if dispersion <= 1:
-        found: Floats = poisson.ppf(ends, means)
+        found = poisson.ppf(ends, means)
     else:
         found = nbinom.ppf(ends, means / (dispersion - 1), 1 / dispersion)
-    return np.maximum(found, 0.0)
+    ranges: Floats = np.maximum(np.asarray(found, dtype=np.float64), 0.0)
+    return ranges
