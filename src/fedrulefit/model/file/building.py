@@ -29,6 +29,7 @@ from fedrulefit.model.file.parts import (
     OverTimePart,
     RoundingPart,
     RulePart,
+    SidePart,
     SidesPart,
     ValidationPart,
 )
@@ -76,7 +77,7 @@ def assemble(file: FilePart, study: Study) -> Model:
                 "by_site": tuple(Counts(*counts) for counts in origin.by_site),
             }
         ),
-        evaluation=_evaluation(file.evaluation, file.rounding, study.family),
+        evaluation=_evaluation(file.evaluation, file.rounding, study),
         validation=_validation(file.validation, study.family),
         rounding=None if file.rounding is None else _rounding(file.rounding),
         distribution=_distribution(file.grid, grid),
@@ -108,11 +109,11 @@ def _rounding(part: RoundingPart) -> Rounding:
 
 
 def _evaluation(
-    part: EvaluationPart | None, rounding: RoundingPart | None, family: Family
+    part: EvaluationPart | None, rounding: RoundingPart | None, study: Study
 ) -> Evaluation | None:
     if part is None:
         return None
-    judge = family.judge
+    family, judge = study.family, study.family.judge
     measures = read_measures(part.overall, judge, "evaluation.overall")
     sums = judge.read(part.model_dump(include={"groups", "sums"}), measures)
     if not measures.patients > 0:
@@ -126,6 +127,8 @@ def _evaluation(
         EXACT if judged is None else _rounding(judged),
         family,
         _read_over_time(part.over_time, family),
+        EXACT if rounding is None else _rounding(rounding),
+        study.most_weight,
     )
 
 
@@ -227,6 +230,10 @@ def _side_pairs(part: SidesPart | None, judged: Evaluation | None) -> Iterator[t
         raise ModelFileError("a rule tells of held-out patients what its outcome does not have")
     for side in (part.inside, part.outside):
         yield side.patients, judged.total.patients
+        if side.at_levels and len(side.at_levels) != len(judged.family.names):
+            raise ModelFileError("a rule counts patients at other levels than the outcome has")
+        for patients in side.at_levels:
+            yield patients, judged.total.patients
 
 
 def _distribution(parts: Sequence[AxisPart], grid: Grid) -> tuple[Floats, ...] | None:
@@ -294,8 +301,12 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
 
 
 def _sides(part: SidesPart) -> Sides:
-    inside, outside = (Side(**side.model_dump()) for side in (part.inside, part.outside))
+    inside, outside = map(_side, (part.inside, part.outside))
     return inside, outside
+
+
+def _side(part: SidePart) -> Side:
+    return Side(part.patients, part.level, part.error, part.events, tuple(part.at_levels))
 
 
 def _condition(part: ConditionPart, places: dict[str, int]) -> Condition:

@@ -103,6 +103,11 @@ class SidePart(Part):
         description="Their events, or what was counted; those beyond the first level; null of "
         "a number.",
     )
+    at_levels: list[Annotated[float, Field(ge=0)]] = Field(
+        default=[],
+        description="Of levels, ordered or not: patients at each. Left out where some level has "
+        "too few inside or outside, for outcomes of other kinds, and in older files.",
+    )
 
 
 class SidesPart(Part):
