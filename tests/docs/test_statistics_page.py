@@ -18,6 +18,7 @@ import pytest
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import FAMILIES
 from fedrulefit.core.families.count_judge import CountJudge
+from fedrulefit.core.families.count_spread import SpreadJudge
 from fedrulefit.core.families.levels_judge import LevelsJudge
 from fedrulefit.core.families.levels_measures import LevelRow
 from fedrulefit.core.families.number_judge import NumberJudge
@@ -121,6 +122,7 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "Evaluation.decision_frame": lambda: columns(judged().decision_frame()),
     "NumberJudge.measures": lambda: judged_by(NumberJudge),
     "CountJudge.measures": lambda: judged_by(CountJudge),
+    "SpreadJudge.measures": lambda: judged_by(SpreadJudge) - judged_by(CountJudge),
     "TimeJudge.measures": lambda: judged_by(TimeJudge),
     "LevelsJudge.measures": lambda: judged_by(LevelsJudge),
     "Evaluation.levels_frame": lambda: {field.name for field in fields(LevelRow)},

@@ -208,6 +208,7 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
         f"of {origin.candidates} candidate rules, after {origin.rounds} rounds "
         f"({origin.solver}, λ = {origin.penalty:.3g}{' by cross-validation' * bool(origin.path)}).",
         _certificate_line(model),
+        *([model.of_dispersion] if model.of_dispersion else []),
         *([f"Note: {warning}."] if warning else []),
         *([f"Note: {stand_ins}"] if stand_ins else []),
         *([f"Note: {tell_rows(model.study)}"] if tell_rows(model.study) else []),

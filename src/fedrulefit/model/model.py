@@ -74,6 +74,8 @@ class Model(Shown, Said, OverTime):
     baseline : tuple of float
         Where patients have several predictors (:attr:`Family.n_baseline`), each one's baseline
         less the intercept; empty with one.
+    dispersion : float or None
+        α = 1/θ of negative binomial counts, 0 where Poisson's do; None of other outcomes.
     """
 
     study: Study
@@ -87,6 +89,7 @@ class Model(Shown, Said, OverTime):
     rounding: Rounding | None = EXACT
     distribution: tuple[Floats, ...] | None = None
     baseline: tuple[float, ...] = ()
+    dispersion: float | None = None
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:

@@ -288,7 +288,7 @@ class _Cells:
             None if events is None else rounding.count(events, unit),
             rounding,
             unit,
-            model.study.family,
+            model.family,
             _baseline_means(model),
         )
 

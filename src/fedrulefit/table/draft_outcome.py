@@ -142,6 +142,7 @@ def _write_count(columns: Columns, roles: Mapping[str, str], said: Said) -> Iter
     most = max(5.0, widen(0.0, float(seen.x.max()))[1]) if seen.x.max() > 0 else 5.0
     yield f"most = {most:.0f}  # CHECK: largest count, public: agreed on, larger ones count as this"
     yield 'unit = ""  # what is counted, such as "admissions"'
+    yield '# dispersion = "negative-binomial"  # for counts that vary more than their mean: most do'
     if exposure is None:
         yield '# exposure = "days"  # a column, where patients were counted over different times'
     else:

@@ -41,6 +41,7 @@ from fedrulefit.core.families.telling import (
 from fedrulefit.core.heterogeneity import FEWEST as FEWEST_HOSPITALS
 from fedrulefit.core.heterogeneity import Across
 from fedrulefit.core.rounding import EXACT, Rounding
+from fedrulefit.core.sums import Packing
 from fedrulefit.numerals import format_number, write_minus
 
 MOST: Final = 2.0**20
@@ -62,11 +63,11 @@ class CountJudge(Judge[CountSums, Measures]):
     """
 
     sums = CountSums
-    measures = Measures
+    measures: type[Measures] = Measures
     within_sums = ExplainedSums
     within = Within
 
-    measure_columns = (
+    measure_columns: tuple[Column, ...] = (
         Column("patients", "Patients"),
         Column("patients_with", "With an event"),
         Column("events", "Events"),
@@ -123,6 +124,10 @@ class CountJudge(Judge[CountSums, Measures]):
         self.scale = Scale(float(most), float(max_exposure), float(per))
         self.unit = unit
         self.exposure_unit = exposure_unit
+
+    def packing(self) -> Packing[CountSums]:
+        """Return how the numbers lie that a site sends: without an α none is about it."""
+        return Packing(self.sums, {"n_θ": 0})
 
     def count(self, prediction: Floats, outcome: Floats, weights: Floats) -> CountSums:
         """Return the sums of some patients: :func:`count_events`.
@@ -226,17 +231,22 @@ class CountJudge(Judge[CountSums, Measures]):
         """Return the measures in a sentence or two."""
         what = self.unit or "events"
         known = not (math.isnan(found.ratio_low) and math.isnan(found.explained_low))
-        spread = (
-            f" Counts vary {found.dispersion:.2g} times as much about the predictions as Poisson's "
-            "would; intervals hold that."
-        )
         return (
             f"On {found.patients:g} patients that it was not learnt from, with {found.events:g} "
             f"{what}: observed over expected {_tell_ratio(found)}, D² {_tell_share(found)}, "
             f"mean deviance {tell_known(found.deviance, 3)}, calibration slope "
             f"{tell_interval(found.slope_low, found.slope, found.slope_high, 2)}"
             f"{'; in brackets 95 % intervals' * known}. {self._tell_rates(found)}."
-            f"{spread * (known and found.dispersion > 1.1)}"
+            f"{self._tell_spread(found) if known else ''}"
+        )
+
+    def _tell_spread(self, found: Measures) -> str:
+        """Return how counts vary about the predictions, with a blank before it; maybe nothing."""
+        if not found.dispersion > 1.1:
+            return ""
+        return (
+            f" Counts vary {found.dispersion:.2g} times as much about the predictions as Poisson's "
+            "would; intervals hold that."
         )
 
     def _tell_rates(self, found: Measures) -> str:

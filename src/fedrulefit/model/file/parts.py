@@ -390,6 +390,12 @@ class FilePart(Part):
         description="Where patients have several linear predictors, such as one for each "
         "interval of time: each one's baseline less β₀. Left out where there is one.",
     )
+    dispersion: float | None = Field(
+        default=None,
+        ge=0,
+        description="Of negative binomial counts, α = 1/θ: they vary about their mean μ by "
+        "μ + αμ²; 0 where no more than Poisson's. Left out of other outcomes.",
+    )
     terms: list[Annotated[RulePart | LinearPart, Field(discriminator="kind")]] = Field(
         description="Terms with a coefficient other than 0, most important first."
     )
