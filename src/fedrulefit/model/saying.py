@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedrulefit.model.dispersed import Dispersed
@@ -45,6 +46,15 @@ class Said(Dispersed):
     def of_missing(self: Model) -> str:  # type: ignore[misc]
         """What the terms make of a missing value, in sentences; empty where there is none."""
         return tell_missing(self.terms, self.grid)
+
+    @property
+    def reaches(self: Model) -> Mapping[int, float]:  # type: ignore[misc]
+        """How far a new patient may be from the prediction, by percent of patients.
+
+        As far as held-out patients tell; empty where the outcome's family knows no such reach.
+        """
+        judged = self.evaluation
+        return {} if judged is None else judged.family.judge.find_reaches(judged.total)
 
     @property
     def range_facts(self: Model) -> list[Any]:  # type: ignore[misc]
