@@ -112,6 +112,8 @@ def elect_variants(
 ) -> tuple[Rule, ...]:
     """Return the variants that are far enough from their rule, and from each other.
 
+    A variant of several rules is far enough from each of them.
+
     Parameters
     ----------
     passes : callable
@@ -123,14 +125,17 @@ def elect_variants(
         In canonical order.
     """
     elected: set[Rule] = set()
+    near: set[Rule] = set()
     for rule in rules:
         for ladder in find_ladders(rule, grid):
             last = rule
-            for variant in ladder:
-                if passes(variant) and any(map(passes, find_between(last, variant, grid))):
+            for variant in filter(passes, ladder):
+                if any(map(passes, find_between(last, variant, grid))):
                     elected.add(variant)
                     last = variant
-    return tuple(sorted(elected, key=lambda one: (len(one), one)))
+                else:
+                    near.add(variant)
+    return tuple(sorted(elected - near, key=lambda one: (len(one), one)))
 
 
 def add_variants(rules: Sequence[Rule], variants: Iterable[Rule], grid: Grid) -> tuple[Rule, ...]:

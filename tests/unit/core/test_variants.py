@@ -158,6 +158,15 @@ def test_a_variant_without_votes_stays_out_and_so_does_one_too_near_to_the_last(
     assert elect(first, both) == set()
 
 
+def test_a_variant_of_two_rules_must_be_far_enough_from_both() -> None:
+    one, other = rule_of((0, interval(0, 3))), rule_of((0, interval(0, 5)))
+    variant, near = rule_of((0, interval(0, 4))), rule_of((0, interval(4, 5)))
+    passing = set(list_asked([one, other], GRID))
+    assert variant in elect_variants([one, other], GRID, passing.__contains__)
+    assert variant in elect_variants([one], GRID, (passing - {near}).__contains__)
+    assert variant not in elect_variants([one, other], GRID, (passing - {near}).__contains__)
+
+
 def test_all_that_an_election_looks_up_was_asked() -> None:
     rule, asked = rule_of((0, interval(2, 5)), (1, interval(1, 3)), (3, 0b10)), set[Rule]()
 
