@@ -6,6 +6,7 @@ from typing import Final
 
 from fedrulefit.core.families import Family, YesNo
 from fedrulefit.core.families.classes import Classes
+from fedrulefit.core.families.competing import Competing
 from fedrulefit.core.families.count import Count
 from fedrulefit.core.families.number import Number
 from fedrulefit.core.families.ordered import Ordered
@@ -17,6 +18,7 @@ EXAMPLES: Final[dict[str, Family]] = {
     "number, robust": Number(-40.0, 120.0, robust=True),
     "count": Count(50, max_exposure=365.0, per=365.0, unit="visits", exposure_unit="days"),
     "time": Time((30.0, 120.0), (365.0,), unit="days"),
+    "competing": Competing((30.0, 120.0), (365.0,), ("death", "transplant"), unit="days"),
     "classes": Classes(("home", "rehab", "hospice")),
     "ordered": Ordered(("none", "mild", "severe", "dead")),
 }

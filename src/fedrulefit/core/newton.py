@@ -235,7 +235,7 @@ class Newton:
 
         Else they would drift, by rounding alone; so they go on to add up to 0.
         """
-        if self.family.own_terms:
+        if self.family.crossed:
             base = self.layout.baseline
             hessian[base, base] += float(np.trace(hessian)) / len(hessian)
         return hessian

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.model.matrix import term_matrix
+from fedrulefit.model.matrix import find_chances, term_matrix
 from fedrulefit.model.terms import RuleTerm
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ class Contribution:
 class Explanation:
     """One prediction taken apart: baseline + contributions = linear predictor.
 
-    Where each level of the outcome has terms of its own, ``level`` is the most likely one: terms
-    are its own, and the prediction its probability. ``flags`` say what of the patient the study
+    Where each level of the outcome has terms of its own, ``level`` is the most likely one, or the
+    cause of interest: terms are its own, and the prediction its probability. ``flags`` say what of the patient the study
     does not foresee. Where they leave no prediction, it is NaN, and there are no contributions.
-    ``horizons`` are the risks by each horizon of a time with several, under the names of their
-    columns (``risk_90``).
+    ``horizons`` are the risks by each horizon of a time with several, and those of competing
+    causes, under the names of their columns (``risk_90``).
     """
 
     baseline: float
@@ -59,11 +59,18 @@ def explain_rows(model: Model, patients: Patients) -> list[Explanation]:
     """Take predictions apart."""
     rows = term_matrix(model, patients)
     return [
-        Explanation(model.intercept, (), math.nan, math.nan, flags, _tell_horizons(model, math.nan))
+        Explanation(model.intercept, (), math.nan, math.nan, flags, _tell_nothing(model))
         if refused
         else _explain(model, row, flags)
         for row, refused, flags in zip(rows, patients.refused, patients.flags, strict=True)
     ]
+
+
+def _tell_nothing(model: Model) -> dict[str, float]:
+    """Return the risks by each horizon of a patient without a prediction."""
+    if model.incidence is not None:
+        return {own.column: math.nan for own in model.incidence.told[1:]}
+    return _tell_horizons(model, math.nan)
 
 
 def _explain(model: Model, row: Floats, flags: tuple[str, ...]) -> Explanation:
@@ -74,12 +81,14 @@ def _explain(model: Model, row: Floats, flags: tuple[str, ...]) -> Explanation:
         (prediction,) = family.link.inverse(np.array([total])).tolist()
         horizons = _tell_horizons(model, total)
         return Explanation(model.intercept, parts, total, prediction, flags, horizons)
-    starts = (model.intercept + np.array(model.baseline)).tolist()
+    starts = family.starts(model.intercept, model.baseline).tolist()
     found = [_add_up(model, row, *own) for own in zip(starts, family.names, strict=True)]
-    (chances,) = family.predict(np.array([[total for total, _ in found]]))
-    k = int(chances.argmax())
+    totals = np.array([[total for total, _ in found]])
+    (chances,) = find_chances(model, totals)
+    k = 0 if family.of_first else int(chances.argmax())
     total, parts = found[k]
-    return Explanation(starts[k], parts, total, float(chances[k]), flags, {}, family.names[k])
+    more = _tell_causes(model, totals)
+    return Explanation(starts[k], parts, total, float(chances[k]), flags, more, family.names[k])
 
 
 def _add_up(
@@ -99,6 +108,15 @@ def _add_up(
     ]
     parts.sort(key=lambda part: -abs(part.contribution))
     return start + sum(part.contribution for part in parts), tuple(parts)
+
+
+def _tell_causes(model: Model, totals: Floats) -> dict[str, float]:
+    """Return the risks of competing causes, but for the prediction, from F of each: (1, C)."""
+    if model.incidence is None:
+        return {}
+    (risks,) = model.incidence.told_risks(totals).tolist()
+    told = zip(model.incidence.told, risks, strict=True)
+    return dict((own.column, risk) for own, risk in list(told)[1:])
 
 
 def _tell_horizons(model: Model, total: float) -> dict[str, float]:

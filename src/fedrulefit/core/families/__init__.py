@@ -54,6 +54,7 @@ FAMILIES: Final = _Families(
         "number": "fedrulefit.core.families.number:Number",
         "count": "fedrulefit.core.families.count:Count",
         "time": "fedrulefit.core.families.time:Time",
+        "competing": "fedrulefit.core.families.competing:Competing",
         "ordered": "fedrulefit.core.families.ordered:Ordered",
         "classes": "fedrulefit.core.families.classes:Classes",
     }

@@ -11,9 +11,10 @@ A patient may have several predictors, one for each baseline column: :math:`F_k 
 rules and linear terms f that all share (an interval of time, a step of a scale). Predictors,
 slopes and curvatures then have shape (n_rows, n_baseline), and the loss is a sum over k.
 
-Or each predictor has rules and linear terms of its own (:attr:`Family.own_terms`): then the loss
-depends on differences of predictors alone, and curvatures are crossed,
-:math:`w·∂^2ℓ/∂F_a∂F_b`, of shape (n_rows, n_baseline, n_baseline).
+Or predictors have rules and linear terms of their own (:attr:`Family.own_terms`). Of classes the
+loss depends on differences of predictors alone, and curvatures are crossed,
+:math:`w·∂^2ℓ/∂F_a∂F_b`, of shape (n_rows, n_baseline, n_baseline). Of causes of an event it is a
+sum over them; each owns a predictor for every interval of time.
 
 ===============================  ==========================  ===========
 mathematics                      here                        shape
@@ -45,6 +46,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
+from fedrulefit.core.families.incidence import Incidence
 from fedrulefit.core.families.judge import Judge
 from fedrulefit.core.families.recipes import Language
 from fedrulefit.core.families.sides import PERCENT, Levels
@@ -205,8 +207,17 @@ class Family(ABC):
     """The levels of an outcome of several, of each of which a probability is predicted."""
 
     own_terms: bool = False
-    """Whether each predictor has rules and linear terms of its own. The loss must not change where
-    all predictors of a patient move alike; curvatures of two different ones are never above 0."""
+    """Whether each of :attr:`names` has rules and linear terms of its own."""
+
+    crossed: bool = False
+    """Whether the loss does not change where all predictors of a patient move alike; curvatures of
+    two different ones are then never above 0."""
+
+    n_owners: int = 1
+    """How many have terms of their own; the baseline is theirs in equal parts, one by one."""
+
+    of_first: bool = False
+    """Whether people ask for the first of :attr:`names` above all, not for each alike."""
 
     counts_events: bool = False
     """Whether :meth:`events` are what people call events: they are then told, as counts."""
@@ -292,7 +303,7 @@ class Family(ABC):
         Parameters
         ----------
         falling, rising : (n_baseline,) float64
-            Summed slopes of patients whose loss falls, and rises, with each predictor.
+            Slopes of patients whose loss falls, and rises, with each predictor: summed, over all.
         """
         del falling, rising
         return ""
@@ -317,18 +328,37 @@ class Family(ABC):
         """
         return outcome
 
-    def predict(self, predictor: Floats) -> Floats:
-        """Return the predictions that are judged, from each patient's F.
+    @property
+    def baseline_levels(self) -> tuple[str | None, ...]:
+        """Whose each column of the baseline is, of :attr:`names`; None where terms are shared."""
+        return self.names if self.own_terms else (None,) * self.n_baseline
 
-        Shape (n_rows,). Of an outcome of several levels the probability of each, shape
+    def starts(self, intercept: float, baseline: Sequence[float]) -> Floats:
+        """Return the intercept of each owner's F, shape (n_owners,), where each has its own."""
+        return intercept + np.array(baseline)
+
+    def spread(self, predictor: Floats, baseline: Sequence[float]) -> Floats:
+        """Return all of a patient's predictors, shape (n_rows, n_baseline), from F of a model."""
+        if self.own_terms:
+            return predictor
+        return np.add.outer(predictor, np.array(baseline))
+
+    def predict(self, predictor: Floats) -> Floats:
+        """Return the prediction from each patient's F, shape (n_rows,).
+
+        Of an outcome of several levels or causes the probability of each, shape
         (n_rows, n_levels), from all of a patient's predictors.
         """
         return self.link.inverse(predictor)
 
+    def judged(self, predictor: Floats) -> Floats:
+        """Return the predictions that are judged: those of :meth:`predict`, or more of them."""
+        return self.predict(predictor)
+
     def write_levels(
         self, language: Language, predictors: Sequence[str], baseline: Sequence[float]
     ) -> list[str]:
-        """Return how :meth:`predict` is written in a language; empty without several levels.
+        """Return how levels are predicted, written in a language; empty without several levels.
 
         Parameters
         ----------
@@ -340,14 +370,6 @@ class Family(ABC):
         """
         del language, predictors, baseline
         return []
-
-    def predict_one(self, predictor: Floats) -> Floats:
-        """Return the prediction that people read first, from F of each patient.
-
-        Of shape (n_rows,), by the link; where each level has terms of its own, as
-        :meth:`predict`.
-        """
-        return self.predict(predictor) if self.own_terms else self.link.inverse(predictor)
 
     @abstractmethod
     def tallies(self, outcome: Floats) -> Floats:
@@ -427,6 +449,11 @@ class Family(ABC):
 
     def timeline(self, baseline: Sequence[float]) -> Timeline | None:
         """Return how the risk grows with time, from a model's baseline; None of other outcomes."""
+        del baseline
+        return None
+
+    def incidence(self, baseline: Sequence[float]) -> Incidence | None:
+        """Return how risks of competing causes grow with time; None of other outcomes."""
         del baseline
         return None
 

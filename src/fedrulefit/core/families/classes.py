@@ -78,7 +78,7 @@ class Classes(Family):
     kind = "classes"
     link = LOGISTIC  # of one class against the rest, where F_c is held against the others' sum
     judge_type = LevelsJudge
-    own_terms = True
+    own_terms = crossed = True
     effect_javascript = YesNo.effect_javascript
     tell_javascript = TELL_SHARE_JAVASCRIPT
     share_javascript = YesNo.share_javascript
@@ -94,7 +94,7 @@ class Classes(Family):
         self.words = _words(self.names)
         self.judge = LevelsJudge(self.names, ordered=False)
         self.levels = SplitLevels(f"of another class than {self.names[0]}", len(self.names) - 1)
-        self.n_baseline = len(self.names)
+        self.n_baseline = self.n_owners = len(self.names)
         self.n_tallies = len(self.names) - 1
         self.most_conjugate = math.log(len(self.names))
 

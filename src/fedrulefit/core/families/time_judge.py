@@ -188,7 +188,7 @@ class TimeJudge(Judge[TimeSums, Measures]):
     ) -> tuple[TimeSums, Measures] | None:
         """Return what may be published, None of too few: :func:`time_groups.publish`."""
         least = max(LEAST, rounding.smallest, rounding.multiple) * unit
-        return time_groups.publish(sums, measures, least, rounding, unit)
+        return time_groups.publish(sums, measures, least, rounding, unit, self.packing())
 
     def write(self, sums: TimeSums) -> Facts:
         """Return published sums as rows of a model file, one for each bin."""
@@ -224,7 +224,7 @@ class TimeJudge(Judge[TimeSums, Measures]):
             raise ValueError("a risk does not lie between 0 and 1")
         if not ((ends[:-1] <= means) & (means <= ends[1:])).all():
             raise ValueError("a mean lies outside of its group")
-        return time_groups.restore(Told(**parts, measures=measures), edges, means, self.times)
+        return time_groups.restore(Told(**parts, measures=measures), edges, means, self.packing())
 
     def place_within(self, sums: TimeSums, least: float) -> TimeWithinSums:
         """Return what one site adds: :func:`time_within.place_within`."""

@@ -91,7 +91,7 @@ def bin_means(sums: TimeSums) -> Floats:
 
 def follow(table: Counts) -> Curve:
     """Return the survival of the patients of each bin."""
-    return estimate_survival(table.events, table.through, table.partial)
+    return table.follow()
 
 
 # --- concordance ------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Concordance:
 
 def rank(sums: TimeSums) -> Concordance:
     """Return the concordance of risks and times."""
-    table = sums.table
+    table = sums.table.ranked
     events, partners = table.events, table.through
     cases, by_time = float(events.sum()), events.sum(axis=0)
     pairs = float(by_time @ partners.sum(axis=0))
@@ -191,7 +191,7 @@ def score(sums: TimeSums) -> tuple[float, float]:
     sums = sums.fine
     table, pool = sums.table, sums.table.pooled()
     n, followed = float(table.patients.sum()), float(pool.started[0, -1])
-    if n <= 0 or followed <= 0 or float(pool.entered.sum()) > _LATE:
+    if n <= 0 or followed <= 0 or is_late(table):
         return NAN, NAN
     kept = estimate_survival(pool.left, pool.through, pool.events / 2).survival[0]
     least, most = (part[0] for part in bound_survival(pool.left, pool.through, pool.events))
@@ -210,6 +210,11 @@ def score(sums: TimeSums) -> tuple[float, float]:
     upper = (high + of_others / least[-1]) / n
     lower = (low + of_others / most[-1]) / n
     return brier, float(max(upper - brier, brier - lower, 0.0) + STEP / kept[-1])
+
+
+def is_late(table: Counts) -> bool:
+    """Whether patients came under observation late: then nobody knows who would have been lost."""
+    return float(table.entered.sum()) > _LATE
 
 
 # --- calibration ------------------------------------------------------------------------------
@@ -254,7 +259,7 @@ def fit_slope(sums: TimeSums) -> Estimate:
     at = place_hazards(sums)[held]
     centre = float(sums.patients[held] @ at / sums.patients.sum())
     at = at - centre
-    stay, own = (table.through + table.partial)[held], table.events[held]
+    stay, own = table.exposed[held], table.events[held]
     waited, slope = own / 2, UNKNOWN
     for _ in range(_ROUNDS):
         slope = _climb(at, own, stay + waited)
@@ -384,8 +389,8 @@ class Measures:
     def rounded(self, base: float) -> Measures:
         """Return counts as multiples of `base` and the rest with three decimals."""
         facts = {name: round(value, 3) for name, value in vars(self).items()}
-        counts = round_to(np.array([self.patients, self.events]), base)
-        return Measures(**facts).with_counts(*counts.tolist())
+        counts = round_to(np.array(self.counts), base)
+        return replace(self, **facts).with_counts(*counts.tolist())
 
     def with_counts(self, *counts: float) -> Measures:
         """Return the same with rounded counts."""
@@ -409,21 +414,21 @@ def compare(sums: TimeSums) -> tuple[Estimate, float, float]:
 
 def measure(sums: TimeSums) -> Measures:
     """Return all measures."""
-    if sums.told:
-        return sums.told.measures
+    return sums.told.measures if sums.told else Measures(*list_measures(sums, score(sums)))
+
+
+def list_measures(sums: TimeSums, brier: tuple[float, float]) -> tuple[float, ...]:
+    """Return all measures in their order, the Brier score with its bound being known."""
     ranked, (ratio, observed, expected) = rank(sums), compare(sums)
-    brier, brier_bound = score(sums)
-    slope = fit_slope(sums)
-    return Measures(
+    return (
         float(sums.patients.sum()),
         float(sums.cases.sum()),
         ranked.value,
         ranked.low,
         ranked.high,
         ranked.bound,
-        brier,
-        brier_bound,
-        *slope,
+        *brier,
+        *fit_slope(sums),
         *ratio,
         observed,
         expected,

@@ -137,7 +137,8 @@ def _read_over_time(part: OverTimePart | None, family: Family) -> Scores | None:
     if times != getattr(family, "horizons", ()):
         raise ModelFileError("evaluation.over_time: times that are not the study's horizons")
     try:
-        return Scores(times, brier, bounds, part.integrated, part.integrated_bound)
+        whole, risks = (part.integrated, part.integrated_bound), (part.observed, part.expected)
+        return Scores(times, brier, bounds, *whole, *map(tuple, risks))
     except ValueError as error:
         raise ModelFileError(f"evaluation.over_time: {error}") from None
 

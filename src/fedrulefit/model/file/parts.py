@@ -319,8 +319,21 @@ class OverTimePart(Part):
     times: list[float] = Field(description="The horizons.")
     brier: list[float] = Field(description="The Brier score by each.")
     bounds: list[float] = Field(description="The most that counting in bins can shift each.")
-    integrated: float = Field(description="The mean Brier score up to the last horizon.")
-    integrated_bound: float = Field(description="The most that counting in bins can shift it.")
+    integrated: float | None = Field(
+        default=None,
+        description="The mean Brier score up to the last horizon; left out where events compete.",
+    )
+    integrated_bound: float | None = Field(
+        default=None, description="The most that counting in bins can shift it."
+    )
+    observed: list[float] = Field(
+        default=[],
+        description="Where events compete: the observed risk of the event of interest by each "
+        "horizon, by Aalen and Johansen.",
+    )
+    expected: list[float] = Field(
+        default=[], description="Where events compete: the mean predicted risk by each horizon."
+    )
 
 
 class EvaluationPart(Part):

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fedrulefit.core.families.time_horizons import Scores
 from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import ModelFileError
 from fedrulefit.files import write_whole
@@ -100,8 +101,13 @@ def evaluation_facts(evaluation: Evaluation | None) -> dict[str, Any] | None:
         "sites": {site: _measure_facts(found) for site, found in evaluation.sites.items()},
         "within": None if evaluation.within is None else asdict(evaluation.within),
         "judged": asdict(evaluation.judged),
-        **({"over_time": asdict(evaluation.over_time)} if evaluation.over_time else {}),
+        **({"over_time": _scores_facts(evaluation.over_time)} if evaluation.over_time else {}),
     }
+
+
+def _scores_facts(scores: Scores) -> dict[str, Any]:
+    """Return scores by each horizon, without what is not told of them."""
+    return {name: told for name, told in asdict(scores).items() if told not in (None, ())}
 
 
 def _validation_facts(validation: SiteValidation | None) -> dict[str, Any] | None:

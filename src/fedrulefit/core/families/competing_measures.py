@@ -1,0 +1,146 @@
+r"""How well the risk of a cause is predicted where other causes compete with it.
+
+In: :class:`~fedrulefit.core.families.competing_sums.CompetingSums`, of one site or of all. Out: the
+usual measures of the cause of interest. Nothing leaves a site here. Each is that of
+:mod:`fedrulefit.core.families.time_measures` with one change:
+
+====================  ==========================================================================
+concordance           Wolbers' (2009): who had a competing event has the event of interest never,
+                      so has it later than whoever had it, at any time
+Brier score           by each horizon, competing events being known non-events:
+                      :math:`\{\sum_{\text{event}} (1 - p)^2/G(T) + \sum_{\text{competing}} p^2/G(T)
+                      + \sum_{\text{at risk}} p^2/G(t)\}/n`
+observed risk         Aalen and Johansen's cumulative incidence
+ratio                 of it to the mean prediction
+calibration slope     of the log cumulative subdistribution hazard of a prediction,
+                      :math:`\log(-\log(1 - p))`, as Fine and Gray weigh patients: not told with
+                      late entry
+====================  ==========================================================================
+
+What bins and intervals cost is told there. A Brier score's bound holds whenever inside an interval
+events and losses were, and whosever a squared error is.
+
+Oracles: all pairs of patients, statsmodels, and sums over patients weighed by scikit-survival
+(``tests/properties/test_competing_measures.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.competing_sums import PARTS, CauseCounts, CompetingSums
+from fedrulefit.core.families.time_horizons import Scores
+from fedrulefit.core.families.time_measures import (
+    NAN,
+    UNKNOWN,
+    Measures,
+    bin_means,
+    is_late,
+    list_measures,
+)
+from fedrulefit.core.families.yesno_sums import STEP
+
+
+@dataclass(frozen=True)
+class CauseMeasures(Measures):
+    """The usual measures of the cause of interest; NaN where one is not known.
+
+    Parameters
+    ----------
+    patients, events, concordance, …
+        As of :class:`Measures`.
+    competing : float
+        Patients with a competing event by the last horizon; NaN where that is not told.
+    """
+
+    competing: float
+
+    @property
+    def counts(self) -> tuple[float, ...]:
+        """Patients, events, and competing ones."""
+        return self.patients, self.events, self.competing
+
+    def with_counts(self, *counts: float) -> CauseMeasures:
+        """Return the same with rounded counts."""
+        patients, events, competing = counts
+        facts = vars(self) | {"patients": patients, "events": events, "competing": competing}
+        return CauseMeasures(**facts)
+
+
+def measure_causes(sums: CompetingSums) -> CauseMeasures:
+    """Return all measures."""
+    if sums.told:
+        found: CauseMeasures = sums.told.measures  # type: ignore[assignment]
+        return found
+    brier = score_causes(sums)
+    last = (brier[-1, 0], brier[-1, 1]) if brier is not None else (NAN, NAN)
+    measures = CauseMeasures(*list_measures(sums, last), float(sums.others.sum()))
+    if is_late(sums.table):
+        low, value, high = UNKNOWN
+        facts = {"slope": low, "slope_low": value, "slope_high": high}
+        return CauseMeasures(**(vars(measures) | facts))
+    return measures
+
+
+def score_causes(sums: CompetingSums) -> Floats | None:
+    """Return the Brier score by each horizon and how far it can be off, (n_horizons, 2).
+
+    None with late entry, and where nobody was followed to the last horizon.
+    """
+    sums = sums.fine
+    table: CauseCounts = sums.table  # type: ignore[assignment]
+    n, followed = float(table.patients.sum()), float(table.started[:, -1].sum())
+    if n <= 0 or followed <= 0 or is_late(table):
+        return None
+    kept, (least, most), means = table.kept, table.bound_kept(), bin_means(sums)
+    rows = zip(sums.places.tolist(), sums.squares.reshape(-1, PARTS).tolist(), strict=True)
+    found = []
+    for place, (of_events, of_others, of_rest) in rows:
+        parts = (
+            (of_events, (1 - means) ** 2 @ table.events[:, :place]),
+            (of_others, means**2 @ table.others[:, :place]),
+        )
+        likely, low, high = of_rest / kept[place], of_rest / most[place], of_rest / least[place]
+        for errors, spread in parts:
+            mean, smallest, largest = _weigh(spread, kept, least, most)
+            likely, low, high = (
+                likely + errors * mean,
+                low + errors * smallest,
+                high + errors * largest,
+            )
+        bound = max(high - likely, likely - low, 0.0) / n + STEP / least[place]
+        found.append((likely / n, bound))
+    return np.array(found)
+
+
+def _weigh(spread: Floats, kept: Floats, least: Floats, most: Floats) -> tuple[float, float, float]:
+    """Return the mean of 1/G over events so spread over intervals, and its least and most."""
+    here = spread > 0
+    if not here.any():
+        return 1.0, 1.0, 1.0
+    middle = np.sqrt(kept[:-1] * kept[1:])[: len(spread)]
+    mean = float(spread[here] @ (1 / middle[here]) / spread[here].sum())
+    smallest = float((1 / most[:-1])[: len(spread)][here].min())
+    return mean, smallest, float((1 / least[1:])[: len(spread)][here].max())
+
+
+def score_by_horizon(sums: CompetingSums) -> Scores | None:
+    """Return Brier scores, observed and mean predicted risks by each horizon."""
+    brier = score_causes(sums)
+    if brier is None:
+        return None
+    sums = sums.fine
+    curve = sums.table.pooled().follow().survival[0]
+    expected = sums.expected / float(sums.patients.sum())
+    return Scores(
+        tuple(sums.horizons.tolist()),
+        tuple(brier[:, 0].tolist()),
+        tuple(brier[:, 1].tolist()),
+        None,
+        None,
+        tuple((1 - curve[sums.places]).tolist()),
+        tuple(expected.tolist()),
+    )
