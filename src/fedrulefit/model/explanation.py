@@ -116,7 +116,7 @@ def _tell_causes(model: Model, totals: Floats) -> dict[str, float]:
         return {}
     (risks,) = model.incidence.told_risks(totals).tolist()
     told = zip(model.incidence.told, risks, strict=True)
-    return dict((own.column, risk) for own, risk in list(told)[1:])
+    return {own.column: risk for own, risk in list(told)[1:]}
 
 
 def _tell_horizons(model: Model, total: float) -> dict[str, float]:
