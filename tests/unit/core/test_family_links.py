@@ -22,7 +22,7 @@ F = np.concatenate([np.linspace(-40, 40, 81), [-1e4, -709.0, 709.0, 1e4]])
 @every_family
 def test_forward_undoes_inverse(family: Family) -> None:
     # A capped rate, and a risk that is 1 to the last digits, cannot be undone.
-    middle = np.linspace(-10, 2 if family.kind in ("count", "time") else 10, 101)
+    middle = np.linspace(-10, 2 if family.kind in ("count", "time", "competing") else 10, 101)
     np.testing.assert_allclose(family.link.forward(family.link.inverse(middle)), middle, atol=1e-9)
 
 
@@ -86,10 +86,15 @@ def test_information_is_the_curvature_of_patients_with_that_mean(family: Family)
         "count": (np.array([[float(mean[0]), 365.0]]), np.full(1, -0.3)),
         # All the time at risk in one interval.
         "time": (np.array([[0.0, 30.0, 0.0]]), np.array([[np.log(mean[0]), 0.0, 0.0]])),
+        # And of one of two causes; the other's hazard is nothing.
+        "competing": (
+            np.array([[0.0, 30.0, 0.0]]),
+            np.array([[np.log(mean[0]), 0.0, 0.0, -80.0, 0.0, 0.0]]),
+        ),
         # At the first level: the first step alone is tried.
         "ordered": (np.zeros(1), np.array([[-0.3, 0.0, 0.0]])),
     }.get(family.kind, (mean, np.full(1, -0.3)))
-    if family.own_terms:  # of one class; crossed curvatures add up to 0
+    if family.crossed:  # of one class; crossed curvatures add up to 0
         others = np.log((1 - mean[0]) / 2)
         predictor = np.array([[np.log(mean[0]), others, others]])
         curvature = family.curvature(predictor, np.zeros(1), np.full(1, 12.0))[0, 0, 0]

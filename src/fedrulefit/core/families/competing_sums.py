@@ -126,7 +126,7 @@ def follow_incidence(events: Floats, others: Floats, stay: Floats) -> Curve:
         ended = np.where((size > 0) & (stay > 0), (events + others) / (size * stay), 0.0)
         noise = np.where(size > 0, rate * (1 - rate) / size, 0.0)
         mixed = np.where(size > 0, rate / size, 0.0)
-    found = np.cumsum(before * rate, axis=-1)
+    found = np.minimum(np.cumsum(before * rate, axis=-1), 1.0)  # sums of shares, in rounding
     sums = [
         np.cumsum(part, axis=-1)
         for part in (

@@ -192,7 +192,7 @@ class TimeJudge(Judge[TimeSums, Measures]):
 
     def write(self, sums: TimeSums) -> Facts:
         """Return published sums as rows of a model file, one for each bin."""
-        told = time_groups.tell_bins(sums, measure(sums))
+        told = time_groups.tell_bins(sums, self.measure(sums))
         ends = np.concatenate([[0.0], sums.edges, [1.0]])
         columns = [ends[:-1], ends[1:], bin_means(sums), *(getattr(told, name) for name in _TOLD)]
         rows = zip(*(_list(column) for column in columns), strict=True)
@@ -244,11 +244,11 @@ class TimeJudge(Judge[TimeSums, Measures]):
 
     def groups(self, sums: TimeSums, n_groups: int) -> list[Group]:
         """Return the calibration curve: :func:`time_groups.calibration_groups`."""
-        return time_groups.calibration_groups(sums, measure(sums), n_groups)
+        return time_groups.calibration_groups(sums, self.measure(sums), n_groups)
 
     def decisions(self, sums: TimeSums) -> list[Decision]:
         """Return a decision for each edge between the bins: :func:`time_groups.decide`."""
-        return time_groups.decide(sums, measure(sums))
+        return time_groups.decide(sums, self.measure(sums))
 
     def tell(self, found: Measures) -> str:
         """Return the measures in a sentence."""
