@@ -212,7 +212,8 @@ class Public:
     def check_size(self, terms: Ints, coef: Floats, *, most: float = math.inf) -> None:
         """Refuse coefficients with which a patient's numbers could outgrow a sum."""
         most = min(most, self.family.largest_predictor)
-        largest = largest_predictor(coef, self.bounds.terms[terms])
+        n_predictors = self.family.n_baseline
+        largest = largest_predictor(coef, self.bounds.terms[terms], n_predictors)
         if not largest <= most:
             raise ProtocolError(
                 f"the coefficients are too large: Σ |β|·(largest size of the term) must stay "

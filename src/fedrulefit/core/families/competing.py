@@ -135,7 +135,7 @@ class Competing(Family):
         # A term is part of one cause alone; a loss is a sum over all.
         self.most_slope, self.most_curvature = self.time.most_slope, self.time.most_curvature
         self.most_conjugate = self.n_owners * self.time.most_conjugate
-        self.unit = self.time.unit * 2.0 ** math.ceil(math.log2(self.n_owners))
+        self.unit = self.time.unit
 
     def most_value(self, predictor: float) -> float:
         """Return an upper bound of the sum over causes."""
