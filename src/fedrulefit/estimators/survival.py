@@ -285,8 +285,8 @@ def read_survival(y: Any) -> tuple[Ints, Floats]:
     several = np.array_equal(codes[codes > 0], np.arange(1, codes.max(initial=0) + 1))
     if not (np.isin(codes, (0, 1)).all() or (several and codes.min() == 0)):
         raise ValueError(
-            f"{_SHAPE}: events are true or false; or 0 for none, and 1, 2 and so on for events that "
-            "compete"
+            f"{_SHAPE}: events are true or false; or 0 for none, and 1, 2 and so on for events "
+            "that compete"
         )
     return event.astype(np.int64), read_numbers(times, "y (time)", example="time")
 

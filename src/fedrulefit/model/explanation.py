@@ -40,10 +40,10 @@ class Explanation:
     """One prediction taken apart: baseline + contributions = linear predictor.
 
     Where each level of the outcome has terms of its own, ``level`` is the most likely one, or the
-    cause of interest: terms are its own, and the prediction its probability. ``flags`` say what of the patient the study
-    does not foresee. Where they leave no prediction, it is NaN, and there are no contributions.
-    ``horizons`` are the risks by each horizon of a time with several, and those of competing
-    causes, under the names of their columns (``risk_90``).
+    event of interest: terms are its own, and the prediction its probability. ``flags`` say what of
+    the patient the study does not foresee. Where they leave no prediction, it is NaN, and there are
+    no contributions. ``horizons`` are the risks by each horizon of a time with several, and those
+    of competing events, under the names of their columns (``risk_90``).
     """
 
     baseline: float

@@ -20,6 +20,8 @@ from fedrulefit.core.families.survival import Horizon, Timeline
 from fedrulefit.errors import FedRuleFitError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from fedrulefit.model.model import Model
     from fedrulefit.table.sources import Source
 
@@ -132,6 +134,27 @@ class OverTime:
             return _grow(self.incidence, self.decision_function(source), np.atleast_1d(at))
         except ValueError as error:
             raise FedRuleFitError(str(error)) from None
+
+    def subgroup_curves_frame(  # type: ignore[misc]
+        self: Model, *, top: int | None = None, min_support: float = 0.0
+    ) -> pd.DataFrame:
+        """Return the observed risk over time inside and outside each rule, of a time to an event.
+
+        Columns ``rule``, ``side`` ("inside", "outside"), ``time``, ``risk`` of the event by then
+        (one minus Kaplan and Meier's curve, on the study's intervals; where events compete, the
+        cumulative incidence of that of interest), its 95 % interval ``low`` and ``high``, and
+        ``watched``, how many were at risk in the interval before. They are of patients that were
+        held out, and told at few times: at each, enough patients have had the event since the one
+        before, and enough are followed. Rules of which nothing is told have no rows.
+
+        Parameters
+        ----------
+        top, min_support
+            As for :meth:`rules_frame`.
+        """
+        from fedrulefit.model.frames import subgroup_curves_frame
+
+        return subgroup_curves_frame(self, top, min_support)
 
 
 def _grow(incidence: Incidence, predictor: Floats, times: Floats) -> Floats:

@@ -14,6 +14,7 @@ from fedrulefit.plot.drawing import of_model, shorten
 from fedrulefit.plot.fit import coefficients, history, path
 from fedrulefit.plot.levels import subgroups
 from fedrulefit.plot.performance import calibration, decision, hospitals
+from fedrulefit.plot.subgroup_curves import subgroup_curves
 from fedrulefit.plot.survival import survival
 from fedrulefit.plot.terms import importance, rules
 
@@ -31,6 +32,7 @@ __all__ = [
     "partial_dependence",
     "path",
     "rules",
+    "subgroup_curves",
     "subgroups",
     "survival",
 ]

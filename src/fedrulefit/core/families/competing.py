@@ -128,7 +128,7 @@ class Competing(Family):
         by = tell_time(self.horizons[-1], unit)
         self.words = _words(self.time.words, self.names[0], self.names[1:], by)
         self.n_owners, self._n_spans = len(self.names), self.time.n_baseline
-        self.levels = IncidenceLevels(by, self.names[0], self.n_owners)
+        self.levels = IncidenceLevels(by, self.ends[1:].tolist(), self.names[0], self.n_owners)
         self.judge = CompetingJudge(cuts, horizons, self.names, unit=unit)
         self.n_baseline = self.n_owners * self._n_spans
         self.n_tallies = self.n_baseline + self._n_spans

@@ -17,7 +17,7 @@ Oracle: Aalen and Johansen's curve, and simulated coverage (``tests/unit/core/te
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -38,14 +38,16 @@ class IncidenceLevels(RiskLevels):
     ----------
     by : str
         The horizon, with its unit.
+    ends : (K,) sequence of float
+        Where intervals end, the last at the horizon.
     cause : str
         The cause of interest.
     n_causes : int
     """
 
-    def __init__(self, by: str, cause: str, n_causes: int) -> None:
-        super().__init__(by)
-        self.n_causes = n_causes
+    def __init__(self, by: str, ends: Sequence[float], cause: str, n_causes: int) -> None:
+        super().__init__(by, ends)
+        self.event, self.n_causes = cause, n_causes
         self.words = replace(
             self.words,
             shown=f"and the risk of {cause} by {by} that was observed among them (cumulative "
@@ -56,26 +58,21 @@ class IncidenceLevels(RiskLevels):
     def find(self, patients: float, sums: Floats) -> Side:
         """Return the risk and the standard error of log H, from Σd and Σe by interval."""
         parts = sums.reshape(self.n_causes + 1, -1)
-        events, watched = parts[:-1], parts[-1]
-        total = float(events[0].sum())
-        if not (watched > 0).all():
-            return Side(patients, math.nan, math.nan, total)
+        return self.follow(patients, parts[:-1], parts[-1])
+
+    def grow(self, events: Floats, watched: Floats) -> tuple[Floats, Floats]:
+        """Return the risk by the end of each interval, and the standard error of log H."""
         hazards, variance = events / watched, events / watched**2
-        risk = _tell_risk(hazards)
-        if risk <= 0:
-            return Side(patients, 0.0, math.nan, total)
-        error = math.sqrt(float((_find_slopes(hazards) ** 2 * variance).sum()))
-        return Side(patients, risk, error / ((1 - risk) * -math.log1p(-risk)), total)
-
-
-def _tell_risk(hazards: Floats) -> float:
-    """Return the cumulative incidence of the first cause, from hazards (n_causes, K)."""
-    return float(accumulate(hazards)[0, -1])
+        risks = accumulate(hazards)[0]
+        errors = np.sqrt((_find_slopes(hazards) ** 2 * variance).sum(axis=(1, 2)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scaled = errors / ((1 - risks) * -np.log1p(-risks))
+        return risks, np.where(risks > 0, scaled, np.nan)
 
 
 def _find_slopes(hazards: Floats) -> Floats:
-    """Return the derivatives of the risk by each hazard, shape (n_causes, K)."""
+    """Return the derivatives of each risk by each hazard, shape (K, n_causes, K)."""
     moves = np.eye(hazards.size).reshape(-1, *hazards.shape) * _STEP
-    up, down = (accumulate(hazards + sign * moves)[:, 0, -1] for sign in (1, -1))
-    slopes: Floats = ((up - down) / (2 * _STEP)).reshape(hazards.shape)
-    return slopes
+    up, down = (accumulate(hazards + sign * moves)[:, 0] for sign in (1, -1))
+    slopes: Floats = ((up - down) / (2 * _STEP)).T
+    return slopes.reshape(-1, *hazards.shape)

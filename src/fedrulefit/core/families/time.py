@@ -247,7 +247,7 @@ class Time(Family):
         self.horizons = tuple(float(horizon) for horizon in horizons)
         self.time_unit = unit
         self.words = _words(tell_time(self.horizons[-1], unit))
-        self.levels = RiskLevels(tell_time(self.horizons[-1], unit))
+        self.levels = RiskLevels(tell_time(self.horizons[-1], unit), self.ends[1:].tolist())
         self.judge = TimeJudge(cuts, horizons, unit=unit)
         self.n_baseline = len(self.ends) - 1
         self.n_tallies = 2 * self.n_baseline

@@ -13,7 +13,7 @@ from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import Family
 from fedrulefit.core.families.judge import Judge
-from fedrulefit.core.families.sides import MeasuredLevels, Side, Sides
+from fedrulefit.core.families.sides import MeasuredLevels, Moment, Side, Sides
 from fedrulefit.core.families.time_horizons import Scores
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rounding import EXACT, Rounding
@@ -29,6 +29,7 @@ from fedrulefit.model.file.parts import (
     OverTimePart,
     RoundingPart,
     RulePart,
+    SidePart,
     SidesPart,
     ValidationPart,
 )
@@ -295,8 +296,14 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
 
 
 def _sides(part: SidesPart) -> Sides:
-    inside, outside = (Side(**side.model_dump()) for side in (part.inside, part.outside))
+    inside, outside = (_side(side) for side in (part.inside, part.outside))
     return inside, outside
+
+
+def _side(part: SidePart) -> Side:
+    facts = part.model_dump()
+    curve = tuple(Moment(**moment) for moment in facts.pop("curve"))
+    return Side(**facts, curve=curve)
 
 
 def _condition(part: ConditionPart, places: dict[str, int]) -> Condition:

@@ -85,6 +85,16 @@ def _between() -> Any:
 ShareBetween = Annotated[float, Field(ge=0, le=1)] | None
 
 
+class MomentPart(Part):
+    """The observed risk on one side of a rule by a time."""
+
+    time: float = Field(description="The time; one of the public ends of intervals.")
+    level: float = Field(ge=0, le=1, description="The risk by then.")
+    error: float = Field(ge=0, description="Its standard error, on the scale of `level`'s above.")
+    watched: float = Field(ge=0, description="Patients at risk in the interval that ends there.")
+    events: float = Field(ge=0, description="Those with the event by then.")
+
+
 class SidePart(Part):
     """The outcome of held-out patients on one side of a rule."""
 
@@ -102,6 +112,11 @@ class SidePart(Part):
         default=None,
         description="Their events, or what was counted; those beyond the first level; null of "
         "a number.",
+    )
+    curve: list[MomentPart] = Field(
+        default=[],
+        description="Of a time, the risk by earlier times than the last horizon, as far as enough "
+        "patients tell it; left out where there is none.",
     )
 
 

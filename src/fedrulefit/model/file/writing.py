@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fedrulefit.core.families.sides import Side
 from fedrulefit.core.families.time_horizons import Scores
 from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import ModelFileError
@@ -159,8 +160,15 @@ def _sides_facts(term: RuleTerm) -> dict[str, Any]:
     """Return the outcome of held-out patients on both sides, where that is told."""
     if term.sides is None:
         return {}
-    inside, outside = map(asdict, term.sides)
+    inside, outside = map(_side_facts, term.sides)
     return {"held_out_sides": {"inside": inside, "outside": outside}}
+
+
+def _side_facts(side: Side) -> dict[str, Any]:
+    """Return the outcome on one side, and its curve where there is one."""
+    facts = asdict(side)
+    curve = list(facts.pop("curve"))
+    return facts | ({"curve": curve} if curve else {})
 
 
 def _condition_facts(condition: Condition, model: Model) -> dict[str, Any]:
