@@ -84,11 +84,16 @@ def _explain(model: Model, row: Floats, flags: tuple[str, ...]) -> Explanation:
     starts = family.starts(model.intercept, model.baseline).tolist()
     found = [_add_up(model, row, *own) for own in zip(starts, family.names, strict=True)]
     totals = np.array([[total for total, _ in found]])
-    (chances,) = find_chances(model, totals)
-    k = 0 if family.of_first else int(chances.argmax())
+    if model.incidence is not None:
+        names = [own.column for own in model.incidence.told]
+        risks = dict(zip(names, model.incidence.told_risks(totals)[0].tolist(), strict=True))
+        prediction, k = risks.pop(names[0]), 0
+    else:
+        (chances,) = find_chances(model, totals)
+        k, risks = int(chances.argmax()), {}
+        prediction = float(chances[k])
     total, parts = found[k]
-    more = _tell_causes(model, totals)
-    return Explanation(starts[k], parts, total, float(chances[k]), flags, more, family.names[k])
+    return Explanation(starts[k], parts, total, prediction, flags, risks, family.names[k])
 
 
 def _add_up(
@@ -108,15 +113,6 @@ def _add_up(
     ]
     parts.sort(key=lambda part: -abs(part.contribution))
     return start + sum(part.contribution for part in parts), tuple(parts)
-
-
-def _tell_causes(model: Model, totals: Floats) -> dict[str, float]:
-    """Return the risks of competing causes, but for the prediction, from F of each: (1, C)."""
-    if model.incidence is None:
-        return {}
-    (risks,) = model.incidence.told_risks(totals).tolist()
-    told = zip(model.incidence.told, risks, strict=True)
-    return {own.column: risk for own, risk in list(told)[1:]}
 
 
 def _tell_horizons(model: Model, total: float) -> dict[str, float]:

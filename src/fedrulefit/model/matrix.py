@@ -100,8 +100,9 @@ def find_first(model: Model, predictor: Floats) -> Floats:
     family = model.study.family
     if not family.own_terms:
         return family.link.inverse(predictor)
-    chances = find_chances(model, predictor)
-    return chances[:, 0] if family.of_first else chances
+    if model.incidence is not None:
+        return model.incidence.told_risks(predictor)[:, 0]
+    return find_chances(model, predictor)
 
 
 def judge_values(model: Model, values: Floats) -> Floats:

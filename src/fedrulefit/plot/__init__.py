@@ -15,7 +15,7 @@ from fedrulefit.plot.fit import coefficients, history, path
 from fedrulefit.plot.levels import subgroups
 from fedrulefit.plot.performance import calibration, decision, hospitals
 from fedrulefit.plot.subgroup_curves import subgroup_curves
-from fedrulefit.plot.survival import survival
+from fedrulefit.plot.survival import incidence, survival
 from fedrulefit.plot.terms import importance, rules
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ __all__ = [
     "history",
     "hospitals",
     "importance",
+    "incidence",
     "overview",
     "partial_dependence",
     "path",
