@@ -1,4 +1,4 @@
-"""Numbers, counts and times to an event: what a fit costs, and how well it predicts, beside peers.
+"""What a fit of each kind of outcome costs, and how well it predicts, beside peers.
 
 ``python -m benchmarks.outcomes cost`` prints its table. ``python -m benchmarks.outcomes accuracy``
 leaves a folder from which ``python docs/make_results.py FOLDER`` fills a page.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from benchmarks.outcomes.cost import print_costs
 from benchmarks.outcomes.splits import SEED, SPLITS, make_units
@@ -17,14 +18,19 @@ def main() -> None:
         return
     parser = make_parser("outcomes")
     parser.add_argument("--splits", type=int, default=SPLITS, help="of every data set")
+    parser.add_argument("--kinds", nargs="*", default=[], help="of outcomes; all without it")
+    parser.add_argument("--earlier", type=Path, help="rows of an earlier run, for other kinds")
     options = parser.parse_args(rest)
+    only = f" --kinds {' '.join(options.kinds)}" if options.kinds else ""
+    only += " --earlier docs/results/outcomes.parquet" if options.earlier else ""
     run_study(
         "outcomes",
-        make_units(options.splits),
+        make_units(options.splits, kinds=options.kinds),
         options,
         seed=SEED,
-        command=f"python -m benchmarks.outcomes accuracy --splits {options.splits}",
+        command=f"python -m benchmarks.outcomes accuracy --splits {options.splits}{only}",
         make_texts=make_texts,
+        earlier=options.earlier,
     )
 
 

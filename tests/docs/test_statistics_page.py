@@ -17,6 +17,8 @@ import pytest
 
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families.count_judge import CountJudge
+from fedrulefit.core.families.levels_judge import LevelsJudge
+from fedrulefit.core.families.levels_measures import LevelRow
 from fedrulefit.core.families.number_judge import NumberJudge
 from fedrulefit.core.families.time_horizons import Scores
 from fedrulefit.core.families.time_judge import TimeJudge
@@ -91,6 +93,8 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "NumberJudge.measures": lambda: judged_by(NumberJudge),
     "CountJudge.measures": lambda: judged_by(CountJudge),
     "TimeJudge.measures": lambda: judged_by(TimeJudge),
+    "LevelsJudge.measures": lambda: judged_by(LevelsJudge),
+    "Evaluation.levels_frame": lambda: {field.name for field in fields(LevelRow)},
     "Evaluation.over_time": lambda: {field.name for field in fields(Scores)},
     "SiteValidation.metrics_frame": lambda: columns(left_out().metrics_frame()),
     "SiteValidation.summary_frame": lambda: columns(left_out().summary_frame()),

@@ -81,6 +81,10 @@ def _facts(explanation: Explanation, model: Model) -> dict[str, object]:
         words.predictor_column: _known(explanation.linear_predictor),
         words.prediction_column: _known(explanation.prediction),
         **{name: _known(risk) for name, risk in explanation.horizons.items()},
+        **{
+            f"{words.prediction_column}_{name}": _known(chance)
+            for name, chance in explanation.levels.items()
+        },
         "flags": explanation.flags,
     }
 
@@ -106,6 +110,9 @@ def _show(explanation: Explanation, model: Model) -> None:
         console.print(line(f"{label} by {horizon.by}: {risk}"))
     for name, by, column in _list_risks(model):
         console.print(line(f"{name} by {by}: {family.tell(explanation.horizons[column])}"))
+    if explanation.levels:
+        each = ", ".join(f"{name} {family.tell(p)}" for name, p in explanation.levels.items())
+        console.print(line(f"Each {family.words.one_of}: {each}"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("because", overflow="fold", ratio=1)
     what = family.words.effect_of if family.additive else family.words.predictor

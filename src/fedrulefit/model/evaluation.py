@@ -173,6 +173,15 @@ class Evaluation:
         """
         return frames.calibration_frame(self, n_groups)
 
+    def levels_frame(self) -> pd.DataFrame:
+        """Return a row per level of an outcome of several: how well it is told from the rest.
+
+        Of ordered levels each but the lowest, and above it, against those below. Columns: level,
+        patients at it (or above), their observed and expected share, auc, calibration slope and
+        intercept with their 95 % intervals. Without rows for outcomes of other kinds.
+        """
+        return frames.levels_frame(self)
+
     def decision_frame(self) -> pd.DataFrame:
         """Return sensitivity, specificity, PPV, NPV and net benefit by threshold.
 

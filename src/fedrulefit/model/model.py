@@ -301,7 +301,9 @@ class Model(Shown, Said, OverTime):
         So of a yes/no outcome. Of others the family names the columns: of a number
         ``mean_inside``, ``mean_outside`` and ``difference``, of a count ``rate_inside``,
         ``rate_outside`` and ``rate_ratio``, of a time ``risk_inside`` and so on; and only those
-        who were held out tell them.
+        who were held out tell them. Of several levels, ordered or not, ``share_inside`` is of those
+        beyond the first, ``share_mild_inside`` of those at the level “mild”, where no level has
+        too few inside or outside.
 
         Parameters
         ----------

@@ -29,6 +29,7 @@ what is counted as an event      :meth:`Family.events`       (n_rows,)
 what is added up inside rules    :meth:`Family.tallies`      (n_rows, n_tallies)
 what one could outweigh all in   :meth:`Family.magnitudes`   (n_rows, any)
 in which parts a patient is      :meth:`Family.present`      (n_rows, any)
+of which kinds patients are      :meth:`Family.kinds`        (n_rows, any)
 ===============================  ==========================  ===========
 
 Oracles: numerical differentiation, the definition of the conjugate, and scikit-learn
@@ -131,6 +132,8 @@ class Words:
         How F becomes a prediction, in numbers, for who computes by hand: a sentence.
     calculator : str
         The calculator's name.
+    one_of : str
+        What one of several levels is called: ``level``, ``class``.
     """
 
     predictor: str
@@ -164,6 +167,7 @@ class Words:
     little: str = "of 1.00 when rounded"
     by_hand: str = ""
     calculator: str = "Risk calculator"
+    one_of: str = "level"
 
 
 class Family(ABC):
@@ -248,6 +252,10 @@ class Family(ABC):
 
     share_javascript: str = "null"
     """A JavaScript function from a prediction to how far a bar goes, 0 to 1; null for no bar."""
+
+    levels_javascript: str = "null"
+    """A JavaScript function from a patient's predictors to the probability of each level; null
+    without several levels."""
 
     averages: bool = False
     """Whether FedDA can fit it: slopes are bounded by 1 for any F."""
@@ -390,6 +398,13 @@ class Family(ABC):
 
         Where only some are in each. Sums of single parts leave, and would be of these few
         alone. Shape (n_rows, any).
+        """
+        return np.empty((len(outcome), 0), dtype=np.bool_)
+
+    def kinds(self, outcome: Floats) -> Bools:
+        """Return of which kinds patients are that sums inside rules count apart.
+
+        Beside those of :meth:`events`: the levels of an outcome of several. Shape (n_rows, any).
         """
         return np.empty((len(outcome), 0), dtype=np.bool_)
 

@@ -157,6 +157,9 @@ class Judge(ABC, Generic[Sums, Measures]):
     decision_columns: ClassVar[tuple[Column, ...]]
     """Of a table of :meth:`decisions`."""
 
+    level_columns: ClassVar[tuple[Column, ...]] = ()
+    """Of a table of :meth:`levels_of`."""
+
     estimates_means: ClassVar[bool] = True
     """Whether the mean prediction of :meth:`groups` is known only roughly."""
 
@@ -213,6 +216,11 @@ class Judge(ABC, Generic[Sums, Measures]):
     @abstractmethod
     def decisions(self, sums: Sums) -> Sequence[Any]:
         """Return what a decision at each known threshold does, a dataclass each; maybe none."""
+
+    def levels_of(self, sums: Sums) -> Sequence[Any]:
+        """Return a row per level of an outcome of several, a dataclass each; else none."""
+        del sums
+        return []
 
     def round(self, found: Measures, rounding: Rounding, unit: float) -> Measures:
         """Return measures as they may be published: rounded counts, and the rest coarse."""

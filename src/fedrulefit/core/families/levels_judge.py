@@ -84,7 +84,8 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
     summary_columns = SUMMARY_COLUMNS
     group_columns = (
         Column("level", "Level"),
-        *YesNoJudge.group_columns[:-1],
+        Column("above", "Predicted probability", upto="below", holds="edge"),
+        *YesNoJudge.group_columns[1:-1],
         Column("events", "At the level"),
     )
     decision_columns = ()
@@ -113,6 +114,8 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
     def __init__(self, levels: Sequence[str], *, ordered: bool) -> None:
         self.levels = check_levels(levels)
         self.ordered = ordered
+        if not ordered:
+            self.measure_columns = tuple(c for c in self.measure_columns if c.name != "rps")
 
     def packing(self) -> Packing[LevelsSums]:
         """Return how the numbers lie that a site sends."""

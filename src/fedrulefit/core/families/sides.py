@@ -99,6 +99,8 @@ class Side:
         What happened to these patients, where the outcome counts events.
     curve : tuple of Moment
         The level over time, of a time to an event, as far as that is told.
+    at_levels : tuple of float
+        Patients at each level of an outcome of several; empty where that is not told.
     """
 
     patients: float
@@ -106,6 +108,7 @@ class Side:
     error: float
     events: float | None = None
     curve: tuple[Moment, ...] = ()
+    at_levels: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

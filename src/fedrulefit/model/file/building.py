@@ -229,6 +229,10 @@ def _side_pairs(part: SidesPart | None, judged: Evaluation | None) -> Iterator[t
         raise ModelFileError("a rule tells of held-out patients what its outcome does not have")
     for side in (part.inside, part.outside):
         yield side.patients, judged.total.patients
+        if side.at_levels and len(side.at_levels) != len(judged.family.names):
+            raise ModelFileError("a rule counts patients at other levels than the outcome has")
+        for patients in side.at_levels:
+            yield patients, judged.total.patients
 
 
 def _distribution(parts: Sequence[AxisPart], grid: Grid) -> tuple[Floats, ...] | None:
@@ -303,7 +307,7 @@ def _sides(part: SidesPart) -> Sides:
 def _side(part: SidePart) -> Side:
     facts = part.model_dump()
     curve = tuple(Moment(**moment) for moment in facts.pop("curve"))
-    return Side(**facts, curve=curve)
+    return Side(**facts | {"at_levels": tuple(part.at_levels)}, curve=curve)
 
 
 def _condition(part: ConditionPart, places: dict[str, int]) -> Condition:

@@ -118,6 +118,11 @@ class SidePart(Part):
         description="Of a time, the risk by earlier times than the last horizon, as far as enough "
         "patients tell it; left out where there is none.",
     )
+    at_levels: list[Annotated[float, Field(ge=0)]] = Field(
+        default=[],
+        description="Of levels, ordered or not: patients at each. Left out where some level has "
+        "too few inside or outside, for outcomes of other kinds, and in older files.",
+    )
 
 
 class SidesPart(Part):

@@ -165,10 +165,10 @@ def _sides_facts(term: RuleTerm) -> dict[str, Any]:
 
 
 def _side_facts(side: Side) -> dict[str, Any]:
-    """Return the outcome on one side, and its curve where there is one."""
+    """Return one side; its numbers of levels and its curve only where there are some."""
     facts = asdict(side)
-    curve = list(facts.pop("curve"))
-    return facts | ({"curve": curve} if curve else {})
+    several = {name: list(facts.pop(name)) for name in ("curve", "at_levels")}
+    return facts | {name: told for name, told in several.items() if told}
 
 
 def _condition_facts(condition: Condition, model: Model) -> dict[str, Any]:
