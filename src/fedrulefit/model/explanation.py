@@ -68,10 +68,10 @@ def explain_rows(model: Model, patients: Patients) -> list[Explanation]:
 
 def _refuse(model: Model, flags: tuple[str, ...]) -> Explanation:
     """Return that there is no prediction."""
-    levels = dict.fromkeys(model.study.family.names, math.nan)
+    levels = dict.fromkeys(model.study.family.told_levels, math.nan)
     horizons = _tell_horizons(model, math.nan)
     if model.incidence is not None:
-        levels, horizons = {}, {own.column: math.nan for own in model.incidence.told[1:]}
+        horizons = {own.column: math.nan for own in model.incidence.told[1:]}
     return Explanation(model.intercept, (), math.nan, math.nan, flags, horizons, None, levels)
 
 

@@ -101,7 +101,7 @@ def subgroups_frame(
 
 def name_splits(model: Model) -> list[str]:
     """Return the columns of the shares of single levels; none of other outcomes."""
-    names = model.study.family.names
+    names = model.study.family.told_levels
     return [f"share_{name}_{side}" for side in ("inside", "outside") for name in names]
 
 
@@ -232,12 +232,13 @@ def subgroup_curves_frame(model: Model, top: int | None, min_support: float) -> 
     levels, rows = model.study.family.levels, []
     if not isinstance(levels, RiskLevels):
         raise FedRuleFitError("only of a time to an event there are risks over time")
-    for term in model.top_rules(top=top, min_support=min_support):
-        for name, side in zip(("inside", "outside"), term.sides or (), strict=False):
+    for one in list_subgroups(model, "held-out", top=top, min_support=min_support, by_site=False):
+        words = model.describe(replace(one.term, level=None))
+        for name, side in zip(("inside", "outside"), one.term.sides or (), strict=False):
             last = Moment(levels.ends[-1], side.level, side.error, math.nan, side.events or 0.0)
             for moment in (*side.curve, last):
                 low, high = levels.reach(moment)
                 found = (moment.time, moment.level, low, high, moment.watched)
-                rows.append((model.describe(term), name, *found))
+                rows.append((words, name, *found))
     columns = ["rule", "side", "time", "risk", "low", "high", "watched"]
     return pd.DataFrame(rows, columns=columns)

@@ -337,6 +337,11 @@ class Family(ABC):
         return outcome
 
     @property
+    def told_levels(self) -> tuple[str, ...]:
+        """Those of :attr:`names` that are told alike; none where one of them is of interest."""
+        return () if self.of_first else self.names
+
+    @property
     def baseline_levels(self) -> tuple[str | None, ...]:
         """Whose each column of the baseline is, of :attr:`names`; None where terms are shared."""
         return self.names if self.own_terms else (None,) * self.n_baseline
