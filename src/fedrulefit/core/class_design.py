@@ -131,8 +131,8 @@ class ClassDesign:
         """
         total = np.zeros((self.n_terms, self.n_terms), dtype=np.int64)
         if curvature.ndim == 2:
-            for (terms, own), part in zip(self._parts, self._split(curvature), strict=True):
-                total[np.ix_(terms, terms)] = own.sum_products(part, bounds[terms])
+            for (terms, columns), part in zip(self._parts, self._split(curvature), strict=True):
+                total[np.ix_(terms, terms)] = columns.sum_products(part, bounds[terms])
             return total
         sizes = np.ones(self.columns.n_terms)
         sizes[self.owners.at] = bounds

@@ -210,7 +210,8 @@ class SurvivalAnalysis(RuleFitBase):
         predictor, incidence = self._predictor(X), self.model_.incidence
         if incidence is None:
             return find_timeline(self.model_).hazards(predictor, self.unique_times_)
-        return incidence.hazards(predictor, self.unique_times_).sum(axis=1)
+        whole: Floats = incidence.hazards(predictor, self.unique_times_).sum(axis=1)
+        return whole
 
     def predict_cumulative_incidence(self, X: Any, times: Any = None) -> Floats:
         """Return the probability that each event has come first, by each time.

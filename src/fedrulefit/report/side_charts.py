@@ -64,12 +64,13 @@ def draw_sides(model: Model) -> list[SideChart]:
 
 def _draw(name: str, frame: pd.DataFrame, last: float, top: float) -> SideChart:
     """Draw both sides of a rule."""
-    lines = [_line(frame[frame["side"] == side], last, top) for side in ("inside", "outside")]
+    inside, outside = (_line(frame[frame["side"] == s], last, top) for s in ("inside", "outside"))
     times = [0.0, *sorted(set(frame["time"]))]
     said = [f"{side}: {_tell(frame[frame['side'] == side])}" for side in ("inside", "outside")]
     return SideChart(
         name,
-        *lines,
+        inside,
+        outside,
         tuple(Tick(_x(time, last), format_number(time)) for time in _thin(times)),
         tuple(Tick(_y(top * k / 4, top), f"{100 * top * k / 4:g} %") for k in range(5)),
         f"Observed risk {'; '.join(said)}.",

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.errors import StudyError
-from fedrulefit.study.outcomes import KINDS
+from fedrulefit.study.outcome_base import KINDS
 from fedrulefit.table.columns import Columns, Raw
 from fedrulefit.table.guess import Seen, count_values, look_at
 from fedrulefit.table.header import fold

@@ -134,5 +134,7 @@ def test_too_few_on_a_side_tell_no_curve() -> None:
     plain = replace(many, curve=())
     assert choose_moments((many, plain), 1) == []
     moment = Moment(1.0, 0.1, 0.1, 50, 10)
-    assert choose_moments((Side(90, 0.2, 0.1, 12, (moment,)),) * 2, 5) == [], "2 events are left"
-    assert choose_moments((Side(90, 0.2, 0.1, 15, (moment,)),) * 2, 5) == [0]
+    assert choose_moments((Side(90, 0.2, 0.1, 12, curve=(moment,)),) * 2, 5) == [], (
+        "2 events are left"
+    )
+    assert choose_moments((Side(90, 0.2, 0.1, 15, curve=(moment,)),) * 2, 5) == [0]

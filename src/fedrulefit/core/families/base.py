@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -49,39 +49,13 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.incidence import Incidence
 from fedrulefit.core.families.judge import Judge
+from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.recipes import Language
 from fedrulefit.core.families.sides import PERCENT, Levels
 from fedrulefit.core.families.survival import Timeline
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 from fedrulefit.numerals import format_effect, format_number, is_little
-
-
-@dataclass(frozen=True)
-class Link:
-    """How a prediction follows from the linear predictor F, in every language that we write.
-
-    Parameters
-    ----------
-    name : str
-    inverse : callable
-        F → the mean of the outcome.
-    forward : callable
-        The mean of the outcome → F.
-    sql : callable
-        An expression for F, and how the database writes a number → an expression for the mean.
-    onnx : tuple of (str,) or (str, float)
-        The ONNX operators that make F the mean, one after another; some take a number, too.
-    javascript : str
-        A function from F to the mean.
-    """
-
-    name: str
-    inverse: Callable[[Floats], Floats]
-    forward: Callable[[Floats], Floats]
-    sql: Callable[[str, Callable[[float], str]], str]
-    onnx: tuple[tuple[str] | tuple[str, float], ...]
-    javascript: str
 
 
 @dataclass(frozen=True)
@@ -348,13 +322,13 @@ class Family(ABC):
 
     def starts(self, intercept: float, baseline: Sequence[float]) -> Floats:
         """Return the intercept of each owner's F, shape (n_owners,), where each has its own."""
-        return intercept + np.array(baseline)
+        return np.asarray(intercept + np.array(baseline), dtype=np.float64)
 
     def spread(self, predictor: Floats, baseline: Sequence[float]) -> Floats:
         """Return all of a patient's predictors, shape (n_rows, n_baseline), from F of a model."""
         if self.own_terms:
             return predictor
-        return np.add.outer(predictor, np.array(baseline))
+        return np.asarray(np.add.outer(predictor, np.array(baseline)), dtype=np.float64)
 
     def predict(self, predictor: Floats) -> Floats:
         """Return the prediction from each patient's F, shape (n_rows,).

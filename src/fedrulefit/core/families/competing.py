@@ -56,7 +56,6 @@ def _words(words: Words, cause: str, others: Sequence[str], by: str) -> Words:
     rivals = " or ".join(others)
     return replace(
         words,
-        predictor="log cumulative hazard of a cause",
         one_of="event",
         effect_meaning="The hazard ratio tells by how much a rule that holds multiplies the hazard "
         "of its cause among patients without any event so far, at all times alike; for a linear "

@@ -73,10 +73,10 @@ class CompetingJudge(TimeJudge):
         Of time.
     """
 
-    sums = CompetingSums
-    measures = CauseMeasures
+    sums: type[TimeSums] = CompetingSums
+    measures: type[Measures] = CauseMeasures
     file_words: ClassVar[Mapping[str, Mapping[str, str]]] = {
-        "overall": _rename(TimeJudge.file_words["overall"]) | _WORDS,
+        "overall": {**_rename(TimeJudge.file_words["overall"]), **_WORDS},
         "groups": _rename(TimeJudge.file_words["groups"]),
         "within": WITHIN_WORDS,
     }

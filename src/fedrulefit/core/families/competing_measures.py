@@ -77,7 +77,8 @@ def measure_causes(sums: CompetingSums) -> CauseMeasures:
         return found
     brier = score_causes(sums)
     last = (brier[-1, 0], brier[-1, 1]) if brier is not None else (NAN, NAN)
-    measures = CauseMeasures(*list_measures(sums, last), float(sums.others.sum()))
+    numbers = *list_measures(sums, last), float(sums.others.sum())
+    measures = CauseMeasures(*numbers)
     if is_late(sums.table):
         low, value, high = UNKNOWN
         facts = {"slope": low, "slope_low": value, "slope_high": high}

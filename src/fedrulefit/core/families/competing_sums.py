@@ -97,7 +97,8 @@ class CauseCounts(Counts):
         """The chance to be under observation still, of all patients together, (T + 1,)."""
         pool = self.pooled()
         ended = (pool.events + pool.others) / 2
-        return estimate_survival(pool.left, pool.through, ended).survival[0]
+        kept: Floats = estimate_survival(pool.left, pool.through, ended).survival[0]
+        return kept
 
     def bound_kept(self) -> tuple[Floats, Floats]:
         """Return between what :attr:`kept` lies, (T + 1,) each."""

@@ -28,8 +28,9 @@ import numpy as np
 from scipy.special import xlogy
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.base import Family, Words
 from fedrulefit.core.families.count_judge import CountJudge
+from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.number import above_median
 from fedrulefit.core.families.ratios import LEAST_SPAN, log_share, ratio_ticks
 from fedrulefit.core.families.scripts import quote_javascript

@@ -152,7 +152,8 @@ class Incidence:
 
     def survival(self, predictor: Floats, times: Floats) -> Floats:
         """Return the probability of no event of any cause, shape (n_rows, n_times)."""
-        return np.exp(-self.hazards(predictor, times).sum(axis=1))
+        alive: Floats = np.exp(-self.hazards(predictor, times).sum(axis=1))
+        return alive
 
     def risks(self, predictor: Floats, times: Floats) -> Floats:
         """Return the cumulative incidence of each cause, shape (n_rows, n_causes, n_times)."""

@@ -68,7 +68,7 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
     within_sums = LevelsWithinSums
     within = Within
 
-    measure_columns = (
+    measure_columns: tuple[Column, ...] = (
         Column("patients", "Patients"),
         Column("rarest", "At the rarest level"),
         Column("auc", "AUC, mean over levels"),

@@ -91,8 +91,8 @@ class RiskLevels(MeasuredLevels):
         curve = tuple(Moment(*row) for row in rows)
         whole = float(counts[-1])
         if known < len(watched):
-            return Side(patients, math.nan, math.nan, whole, curve)
-        return Side(patients, curve[-1].level, curve[-1].error, whole, curve[:-1])
+            return Side(patients, math.nan, math.nan, whole, curve=curve)
+        return Side(patients, curve[-1].level, curve[-1].error, whole, curve=curve[:-1])
 
     def grow(self, events: Floats, watched: Floats) -> tuple[Floats, Floats]:
         """Return the risk by the end of each interval, and the standard error of log H."""

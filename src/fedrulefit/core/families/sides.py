@@ -97,18 +97,18 @@ class Side:
         :class:`Levels`. NaN where it is not known.
     events : float or None
         What happened to these patients, where the outcome counts events.
-    curve : tuple of Moment
-        The level over time, of a time to an event, as far as that is told.
     at_levels : tuple of float
         Patients at each level of an outcome of several; empty where that is not told.
+    curve : tuple of Moment
+        The level over time, of a time to an event, as far as that is told.
     """
 
     patients: float
     level: float
     error: float
     events: float | None = None
-    curve: tuple[Moment, ...] = ()
     at_levels: tuple[float, ...] = ()
+    curve: tuple[Moment, ...] = ()
 
 
 @dataclass(frozen=True)

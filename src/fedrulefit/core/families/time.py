@@ -49,7 +49,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fedrulefit.core.arrays import Bools, Floats
-from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.base import Family, Words
+from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,

@@ -80,8 +80,8 @@ class TimeJudge(Judge[TimeSums, Measures]):
         Of time.
     """
 
-    sums = TimeSums
-    measures = Measures
+    sums: type[TimeSums] = TimeSums
+    measures: type[Measures] = Measures
     within_sums = TimeWithinSums
     within = TimeWithin
     file_words: ClassVar[Mapping[str, Mapping[str, str]]] = {
@@ -90,7 +90,7 @@ class TimeJudge(Judge[TimeSums, Measures]):
         "within": WITHIN_WORDS,
     }
 
-    measure_columns = (
+    measure_columns: tuple[Column, ...] = (
         Column("patients", "Patients"),
         Column("events", "With the event"),
         Column("concordance", "Concordance (Harrell's C)"),
@@ -118,7 +118,7 @@ class TimeJudge(Judge[TimeSums, Measures]):
         Column("new_low", "A further hospital (95 % prediction interval)", upto="new_high"),
         Column("tau", "Differences beyond chance, τ"),
     )
-    group_columns = (
+    group_columns: tuple[Column, ...] = (
         Column("above", "Predicted risk", upto="below", holds="edge"),
         Column("predicted", "Its mean, estimated"),
         Column("observed", "Observed risk (Kaplan and Meier)", holds="rate"),
@@ -180,7 +180,8 @@ class TimeJudge(Judge[TimeSums, Measures]):
             f"{_tell_number(brier, 3)} by {tell_time(time, self.unit)}"
             for time, brier in zip(scores.times, scores.brier, strict=True)
         ]
-        whole = f"{_tell_number(scores.integrated, 3)} on average over time (integrated)"
+        mean = math.nan if scores.integrated is None else scores.integrated
+        whole = f"{_tell_number(mean, 3)} on average over time (integrated)"
         return f"Brier score over time: {', '.join([*told, whole])}."
 
     def publish(
