@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 
 from fedrulefit.core.certificate import Certificate
+from fedrulefit.core.families.competing_judge import CompetingJudge
 from fedrulefit.core.families.count_judge import CountJudge
 from fedrulefit.core.families.levels_judge import LevelsJudge
 from fedrulefit.core.families.levels_measures import LevelRow
@@ -30,6 +31,7 @@ from fedrulefit.model.validation import SiteValidation
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.report.specification import list_specification
 from tests.docs.pages import ROOT
+from tests.reports import competing_model
 from tests.samples import SOLVERS, fit_model, make_frame, make_study, make_tables
 
 PAGE: Final = ROOT / "docs" / "statistics.md"
@@ -93,6 +95,8 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "NumberJudge.measures": lambda: judged_by(NumberJudge),
     "CountJudge.measures": lambda: judged_by(CountJudge),
     "TimeJudge.measures": lambda: judged_by(TimeJudge),
+    "CompetingJudge.measures": lambda: judged_by(CompetingJudge),
+    "Model.subgroup_curves_frame": lambda: columns(competing_model().subgroup_curves_frame()),
     "LevelsJudge.measures": lambda: judged_by(LevelsJudge),
     "Evaluation.levels_frame": lambda: {field.name for field in fields(LevelRow)},
     "Evaluation.over_time": lambda: {field.name for field in fields(Scores)},
