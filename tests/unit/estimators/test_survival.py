@@ -348,7 +348,11 @@ def test_a_study_names_competing_events() -> None:
     )
     assert fitted.causes_ == ("death", "moved")
     plain = Study.from_mapping(
-        {**study_facts(), "outcome": {k: v for k, v in facts.items() if k != "competing"}}
+        {
+            **study_facts(),
+            "outcome": {k: v for k, v in facts.items() if k != "competing"},
+            "settings": {},
+        }
     )
     with pytest.raises(DataError, match="an event 2, which the study does not name"):
         RuleFitSurvival(study=plain).fit(frame, of_events(codes, Y["time"]))
