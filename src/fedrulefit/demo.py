@@ -372,7 +372,6 @@ OTHER_WORDS: Final[Mapping[str, str]] = {
     "counts": "count",
     "survival": "time",
     "ordinal": "ordered",
-    "multinomial": "classes",
     "multiclass": "classes",
 }
 """What people also call these kinds."""
@@ -480,8 +479,7 @@ def match_planted(model: Model, frame: pd.DataFrame) -> list[Match]:
     The planted rules are those of the kind of outcome that the model learnt. `frame` are patients
     to compare on; best fresh ones.
     """
-    values = model.read_values(frame)
-    terms = model.rule_terms
+    values, terms = model.read_values(frame), model.rule_terms
     hits = evaluate_terms(values, model.grid, [term.rule for term in terms], ()).dense_rules()
     matches = []
     for planted in OUTCOMES[model.study.outcome.kind].planted:

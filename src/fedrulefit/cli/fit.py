@@ -23,7 +23,6 @@ from fedrulefit.cli.report import (
     ReportOption,
     choose_page,
     write_page,
-    written,
 )
 from fedrulefit.engines import DEFAULT, ENGINES
 from fedrulefit.engines.base import Engine, Fitted
@@ -117,11 +116,11 @@ def fit(
         if leave_one_site_out:
             model = _validate(fitted, chosen, agreed, tables, n_threads=jobs)
     model.save(output)
-    write_page(model, output, page)
+    written = write_page(model, output, page)
     if as_json:
         typer.echo(json.dumps(_facts(model, output), indent=2))
     elif not quiet:
-        show.print_model(stdout(), model, output, top=top, written=written(output, page))
+        show.print_model(stdout(), model, output, top=top, written=written)
 
 
 def _validate(

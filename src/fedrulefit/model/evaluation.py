@@ -49,6 +49,10 @@ class Evaluation:
         Of the outcome.
     over_time : Scores or None
         Of a time to an event: how far off risks by each horizon are.
+    published : Rounding
+        How its sums were rounded.
+    unit : float
+        The most that one patient counts.
     """
 
     overall: Any
@@ -58,6 +62,8 @@ class Evaluation:
     judged: Rounding = EXACT
     family: Family = _YES_NO
     over_time: Scores | None = None
+    published: Rounding = EXACT
+    unit: float = 1.0
 
     @classmethod
     def of_predictions(
@@ -143,6 +149,8 @@ class Evaluation:
             measures=measures,
             within=within,
             over_time=over_time,
+            published=self.published.join(rounding),
+            unit=unit,
         )
 
     def metrics_frame(self) -> pd.DataFrame:

@@ -211,7 +211,8 @@ def calibration_frame(evaluation: Evaluation, n_groups: int) -> pd.DataFrame:
     """Return :meth:`Evaluation.calibration_frame`."""
     import pandas as pd
 
-    groups = evaluation.family.judge.groups(evaluation.overall, n_groups)
+    judge, told = evaluation.family.judge, evaluation.published
+    groups = judge.groups(evaluation.overall, n_groups, told, evaluation.unit)
     return pd.DataFrame([vars(group) for group in groups])
 
 

@@ -167,8 +167,7 @@ def _of_all(model: Model, term: RuleTerm, patients: Among) -> Iterator[Subgroup]
 
 def _rounding_step(model: Model) -> float:
     """Return what counts of all sites are rounded to multiples of; 0 if they are exact."""
-    multiple = 1 if model.rounding is None else model.rounding.multiple
-    return multiple * model.study.most_weight if multiple > 1 else 0.0
+    return 0.0 if model.rounding is None else model.rounding.step(model.study.most_weight)
 
 
 def _by_site(model: Model, term: RuleTerm, patients: Among) -> Iterator[Subgroup]:

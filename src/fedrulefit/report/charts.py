@@ -354,8 +354,8 @@ class _Band:
 def _bands(model: Model, feature: int, pair: tuple[int, int], level: str | None) -> list[_Band]:
     covariate = model.study.covariates[model.study.names[feature]]
     if not isinstance(covariate, Number):
-        words = covariate.words[: 2 * _MAX_BANDS]
-        return [_Band(k, k + 1, own) for k, own in enumerate(words)]
+        labels = covariate.words[: 2 * _MAX_BANDS]
+        return [_Band(k, k + 1, label) for k, label in enumerate(labels)]
     axis = model.grid.axes[feature]
     ends = [0, *_strongest_cuts(model, feature, pair, level), axis.n_codes]
     bands = []

@@ -329,6 +329,9 @@ def list_origin(model: Model, file: str) -> list[Fact]:
         share = 100 * counts.rate if counts.patients else 0.0
         told = f"; {format_count(counts.events)} {words.with_outcome} ({share:.0f} %)"
         facts.append((f"Of {site}", format_count(counts.patients) + told * counted))
+    if model.evaluation is not None:
+        counted_are = f"{name_rows(model.study)} that the model was learnt from, none held out"
+        facts.append(("Counted are", counted_are))
     if model.study.weight is not None:
         facts.append(("Weights", f"patients count by their {model.study.weight.column!r}"))
     if tell_rows(model.study):
@@ -366,9 +369,12 @@ def tell_groups(model: Model) -> str:
     rounded = (
         " Their counts are rounded, and need not add up to the totals." if model.is_rounded else ""
     )
+    one, many = words.level, f"{words.level}s"
+    if family.names:
+        one, many = words.prediction, words.predictions
     return (
-        f"Groups of the predicted {words.level} are merged until each holds enough patients"
-        f"{apart}.{rounded} Of a group's predicted {words.level}s the range is known{mean}."
+        f"Groups of the predicted {one} are merged until each holds enough patients"
+        f"{apart}.{rounded} Of a group's predicted {many} the range is known{mean}."
         f"{dots if family.judge.decision_columns else ''}"
     )
 

@@ -42,7 +42,7 @@ function makeLevels(names, apart, tools) {
       if (c === most) row.className = "likeliest";
       return row;
     }));
-    return names[most] + ", " + family.tell(chances[most]);
+    return names[most] + ", " + family.tell(chances[most]).replaceAll(" ", "\u00a0");
   }
 
   const tellParts = (c) => (apart

@@ -206,12 +206,14 @@ def _judge(model: Model, evaluation: Evaluation) -> _Judged:
         before,
     )
     drawn = curves.draw_calibrations(evaluation, digits)
+    family = evaluation.family
+    what = family.words.prediction if family.names else family.words.level
     measures = _tabulate(evaluation.metrics_frame(), judge.measure_columns, digits)
     note = _OF_SITES if evaluation.sites else ""
     tables = {
         **_turn(judge.measures_title, measures, [*evaluation.all_measures], note),
         **_list_levels(evaluation, digits),
-        f"Calibration by groups of the predicted {evaluation.family.words.level}": replace(
+        f"Calibration by groups of the predicted {what}": replace(
             _tabulate(evaluation.calibration_frame(), judge.group_columns, digits), folded=True
         ),
     }

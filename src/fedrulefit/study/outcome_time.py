@@ -142,6 +142,12 @@ class TimeOutcome(OutcomeBase):
         return self.time
 
     @property
+    def title(self) -> str:
+        """The event in words: its label, or its column, and what it says where that is a word."""
+        value = level_key(self.positive)
+        return self.label or (self.event if value in ("1", "true") else f"{self.event} = {value}")
+
+    @property
     def numeric(self) -> tuple[str, ...]:
         """The columns of times."""
         return (self.time,) if self.entry is None else (self.time, self.entry)

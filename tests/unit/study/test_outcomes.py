@@ -92,7 +92,9 @@ def test_columns_by_their_role() -> None:
     )
     assert list(weighed.special.items()) == [("outcome", "t"), ("event", "e"), ("weight", "w")]
     assert [study_of(kind).outcome.column for kind in KINDS][3] == "t"
-    assert study_of("time").outcome.title == study_of("time").outcome.name == "t"
+    assert study_of("time").outcome.title == study_of("time").outcome.name == "status"
+    dead = study_of("time", positive="dead", negative="alive").outcome
+    assert dead.title == "status = dead", "“time in 55 %” was told of how many had the event"
     assert study_of("time", label="death").outcome.title == "death"
     assert study_of("count", exposure=..., max_exposure=...).special == {"outcome": "n"}
 

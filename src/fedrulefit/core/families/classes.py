@@ -39,6 +39,7 @@ from fedrulefit.core.families.recipes import SHARES_JAVASCRIPT, Language, write_
 from fedrulefit.core.families.side_splits import SplitLevels
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
+from fedrulefit.numerals import name_count
 
 
 def _words(levels: Sequence[str]) -> Words:
@@ -204,7 +205,7 @@ class Classes(Family):
         points = math.ceil(1000 * math.tanh(most / 2)) / 10
         return (
             f"a patient's log-odds of a class move by at most {math.ceil(2000 * most) / 1000:g}, "
-            f"its probability by at most {points:g} percentage points"
+            f"its probability by at most {name_count(points, 'percentage point')}"
         )
 
     def start(self, outcome: Floats, weights: Floats) -> Floats | None:

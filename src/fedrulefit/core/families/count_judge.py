@@ -188,9 +188,12 @@ class CountJudge(Judge[CountSums, Measures]):
         """Return τ of D², on the scale log(1 − D²)."""
         return self._combine(sites)[0].tau
 
-    def groups(self, sums: CountSums, n_groups: int) -> list[Group]:
+    def groups(
+        self, sums: CountSums, n_groups: int, rounding: Rounding = EXACT, unit: float = 1.0
+    ) -> list[Group]:
         """Return the calibration curve: :func:`count_measures.calibration_groups`."""
-        return count_measures.calibration_groups(sums, self.scale, n_groups)
+        step = rounding.step(unit)
+        return count_measures.calibration_groups(sums, self.scale, n_groups, step)
 
     def decisions(self, sums: CountSums) -> list[object]:
         """Return none: nobody treats from a rate on that is not named."""

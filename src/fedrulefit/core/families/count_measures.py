@@ -343,17 +343,25 @@ class Group:
     events: float
 
 
-def calibration_groups(sums: CountSums, scale: Scale, n_groups: int) -> list[Group]:
-    """Return the calibration curve: at most `n_groups` groups of similar weight."""
+def calibration_groups(
+    sums: CountSums, scale: Scale, n_groups: int, step: float = 0.0
+) -> list[Group]:
+    """Return the calibration curve: at most `n_groups` groups of similar weight.
+
+    Counts of their bins were rounded to multiples of `step`, which adds its variance,
+    :math:`s^2/12` a bin, to that of the events; 0 if they are exact.
+    """
     group = group_bins(sums.people, n_groups)
     parts = (sums.people, sums.events, sums.exposures, sums.expected)
     people, events, exposures, expected = (np.bincount(group, x, n_groups) for x in parts)
     found = np.flatnonzero((people > 0) & (exposures > 0))
     above, below = group_ends(group, sums.ends, found)
+    bins = np.bincount(group, sums.people > 0, n_groups)
     factor, told = widen(sums), []
     for k, start, end in zip(found.tolist(), above.tolist(), below.tolist(), strict=True):
         seen, exposure = float(events[k]), float(exposures[k])
-        ends = (count / scale.most / exposure for count in reach_poisson(seen, factor))
+        wide = factor + float(bins[k]) * step**2 / 12 / max(seen, 1.0)
+        ends = (count / scale.most / exposure for count in reach_poisson(seen, wide))
         row = (float(expected[k]) / exposure, start, end, seen / scale.most / exposure, *ends)
         told.append(Group(*[*(scale.rate * x for x in row), float(people[k]), seen]))
     return told

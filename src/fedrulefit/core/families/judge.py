@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.heterogeneity import Across
-from fedrulefit.core.rounding import Rounding
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.sums import Packing, Sum
 
 if TYPE_CHECKING:
@@ -210,8 +210,14 @@ class Judge(ABC, Generic[Sums, Measures]):
         """Return the standard deviation of the sites' results beyond chance; NaN if unknown."""
 
     @abstractmethod
-    def groups(self, sums: Sums, n_groups: int) -> Sequence[Any]:
-        """Return predicted and observed by at most `n_groups` groups, a dataclass each."""
+    def groups(
+        self, sums: Sums, n_groups: int, rounding: Rounding = EXACT, unit: float = 1.0
+    ) -> Sequence[Any]:
+        """Return predicted and observed by at most `n_groups` groups, a dataclass each.
+
+        `rounding` and `unit` are those with which the sums were published
+        (:meth:`Judge.publish`): intervals count with it.
+        """
 
     @abstractmethod
     def decisions(self, sums: Sums) -> Sequence[Any]:

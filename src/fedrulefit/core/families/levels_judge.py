@@ -163,9 +163,11 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
         """Return τ of the mean AUCs, on the logit scale."""
         return _combine_areas(sites).tau
 
-    def groups(self, sums: LevelsSums, n_groups: int) -> list[LevelGroup]:
+    def groups(
+        self, sums: LevelsSums, n_groups: int, rounding: Rounding = EXACT, unit: float = 1.0
+    ) -> list[LevelGroup]:
         """Return the calibration curve of each split, one after another."""
-        return group_levels(sums, self.levels, n_groups)
+        return group_levels(sums, self.levels, n_groups, rounding.step(unit))
 
     def levels_of(self, sums: LevelsSums) -> list[LevelRow]:
         """Return the table by level: area and calibration of each split."""

@@ -49,6 +49,7 @@ from fedrulefit.core.families.recipes import STEPS_JAVASCRIPT, Language, write_s
 from fedrulefit.core.families.side_splits import SplitLevels
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
+from fedrulefit.numerals import name_count
 
 _YES_NO: Final = YesNo()
 
@@ -194,7 +195,7 @@ class Ordered(Family):
         points = math.ceil(1000 * math.tanh(most / 4)) / 10
         return (
             f"a patient's log-odds of going on move by at most {math.ceil(1000 * most) / 1000:g}, "
-            f"the probability of each step by at most {points:g} percentage points"
+            f"the probability of each step by at most {name_count(points, 'percentage point')}"
         )
 
     def start(self, outcome: Floats, weights: Floats) -> Floats | None:

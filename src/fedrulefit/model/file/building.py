@@ -77,7 +77,7 @@ def assemble(file: FilePart, study: Study) -> Model:
                 "by_site": tuple(Counts(*counts) for counts in origin.by_site),
             }
         ),
-        evaluation=_evaluation(file.evaluation, file.rounding, study.family),
+        evaluation=_evaluation(file.evaluation, file.rounding, study),
         validation=_validation(file.validation, study.family),
         rounding=None if file.rounding is None else _rounding(file.rounding),
         distribution=_distribution(file.grid, grid),
@@ -109,11 +109,11 @@ def _rounding(part: RoundingPart) -> Rounding:
 
 
 def _evaluation(
-    part: EvaluationPart | None, rounding: RoundingPart | None, family: Family
+    part: EvaluationPart | None, rounding: RoundingPart | None, study: Study
 ) -> Evaluation | None:
     if part is None:
         return None
-    judge = family.judge
+    family, judge = study.family, study.family.judge
     measures = read_measures(part.overall, judge, "evaluation.overall")
     sums = judge.read(part.model_dump(include={"groups", "sums"}), measures)
     if not measures.patients > 0:
@@ -127,6 +127,8 @@ def _evaluation(
         EXACT if judged is None else _rounding(judged),
         family,
         _read_over_time(part.over_time, family),
+        EXACT if rounding is None else _rounding(rounding),
+        study.most_weight,
     )
 
 
