@@ -95,7 +95,7 @@ def other_models() -> tuple[Model, ...]:
 def frames_of(*makers: Callable[[Model], Any]) -> set[str]:
     """Return the columns of such frames of models of other outcomes than yes/no."""
     return {
-        re.sub("^(risk|probability|log_odds)_(?!inside|outside).+", r"\1_…", name)
+        re.sub("^(risk|probability|log_odds|log_hazard)_(?!inside|outside).+", r"\1_…", name)
         for model in other_models()
         for make in makers
         for name in columns(make(model)) - {LEVEL}
