@@ -1,4 +1,7 @@
-"""``python -m benchmarks.outcomes cost``, or ``accuracy``: see :mod:`benchmarks.outcomes`."""
+"""``python -m benchmarks.outcomes cost``, ``accuracy`` or ``dispersion``.
+
+See :mod:`benchmarks.outcomes`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.outcomes.cost import print_costs
+from benchmarks.outcomes.dispersion import print_gains
 from benchmarks.outcomes.splits import SEED, SPLITS, make_units
 from benchmarks.outcomes.texts import make_texts
 from benchmarks.studies import make_parser, run_study
@@ -15,6 +19,9 @@ def main() -> None:
     part, *rest = sys.argv[1:] or ["cost"]
     if part == "cost":
         print_costs()
+        return
+    if part == "dispersion":
+        print_gains()
         return
     parser = make_parser("outcomes")
     parser.add_argument("--splits", type=int, default=SPLITS, help="of every data set")

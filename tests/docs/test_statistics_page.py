@@ -19,6 +19,7 @@ from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import FAMILIES
 from fedrulefit.core.families.competing_judge import CompetingJudge
 from fedrulefit.core.families.count_judge import CountJudge
+from fedrulefit.core.families.count_spread import SpreadJudge
 from fedrulefit.core.families.levels_judge import LevelsJudge
 from fedrulefit.core.families.levels_measures import LevelRow
 from fedrulefit.core.families.number_judge import NumberJudge
@@ -123,6 +124,7 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "Evaluation.decision_frame": lambda: columns(judged().decision_frame()),
     "NumberJudge.measures": lambda: judged_by(NumberJudge),
     "CountJudge.measures": lambda: judged_by(CountJudge),
+    "SpreadJudge.measures": lambda: judged_by(SpreadJudge) - judged_by(CountJudge),
     "TimeJudge.measures": lambda: judged_by(TimeJudge),
     "CompetingJudge.measures": lambda: judged_by(CompetingJudge),
     "Model.subgroup_curves_frame": lambda: columns(competing_model().subgroup_curves_frame()),

@@ -279,10 +279,20 @@ def test_taking_a_competing_event_for_the_end_of_follow_up_predicts_too_much() -
     assert blind.ratio == pytest.approx(1.0, abs=0.05), "and does not see it"
 
 
-def test_late_entry_leaves_brier_scores_and_the_slope_unknown() -> None:
-    risk, outcome = draw(np.random.default_rng(5), 600, 0.5, 1.0)
-    outcome[::3, 0] = 0.6 * outcome[::3, 1]
-    found = JUDGE.measure(pooled(risk, outcome))
-    assert score_by_horizon(pooled(risk, outcome)) is None
-    assert np.isnan([found.brier, found.slope, found.slope_low]).all()
+def test_late_entry_leaves_the_slope_unknown_and_brier_scores_nearly_as_they_were() -> None:
+    """Who came late had to survive until then, without any event: weights make up for it."""
+    rng = np.random.default_rng(5)
+    risk, outcome = draw(rng, 40000, 0.5, 1.0, 1e9)
+    whole = score_by_horizon(pooled(risk, outcome))
+    entry = np.where(rng.random(40000) < 0.4, rng.uniform(0, 1, 40000), 0.0)
+    outcome[:, 0] = entry
+    seen = outcome[:, 1] > entry
+    late = pooled(risk[seen], outcome[seen])
+    found = JUDGE.measure(late)
+    assert np.isnan([found.slope, found.slope_low]).all()
     assert not np.isnan([found.concordance, found.ratio]).any()
+    scores = score_by_horizon(late)
+    assert scores is not None
+    assert whole is not None
+    np.testing.assert_allclose(scores.brier, whole.brier, atol=0.006)
+    assert found.brier == scores.brier[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tomllib
 from collections import Counter
 from dataclasses import asdict, replace
@@ -152,6 +153,9 @@ def _facts(model: Model, path: Path) -> dict[str, Any]:
         "certificate": asdict(model.provenance.certificate),
         "privacy": model.privacy.words(),
     }
+    if model.dispersion is not None:
+        facts["dispersion"] = model.dispersion
+        facts["theta"] = None if math.isinf(model.theta) else model.theta
     if model.evaluation is not None:
         facts["evaluation"] = _rows(model.evaluation.metrics_frame())
     if model.validation is not None:

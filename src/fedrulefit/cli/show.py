@@ -194,7 +194,8 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
     origin = model.provenance
     digits = 0 if model.is_rounded else 1
     rate = "too few to tell" if origin.events is None else f"{100 * model.rate:.{digits}f} %"
-    rate = f" in {rate}" if model.study.family.counts_events else ""
+    seen = "" if model.timeline is None else " seen"  # who was lost may have had it, too
+    rate = f"{seen} in {rate}" if model.study.family.counts_events else ""
     warning = warn_exact(model, str(file))
     stand_ins = tell_stand_ins([f"“{model.describe(term)}”" for term in model.stand_ins])
     label = model.study.outcome.label or model.study.outcome.column
@@ -207,6 +208,7 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
         f"of {origin.candidates} candidate rules, after {origin.rounds} rounds "
         f"({origin.solver}, λ = {origin.penalty:.3g}{' by cross-validation' * bool(origin.path)}).",
         _certificate_line(model),
+        *([model.of_dispersion] if model.of_dispersion else []),
         *([f"Note: {warning}."] if warning else []),
         *([f"Note: {stand_ins}"] if stand_ins else []),
         *([f"Note: {tell_rows(model.study)}"] if tell_rows(model.study) else []),

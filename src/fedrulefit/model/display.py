@@ -107,7 +107,7 @@ def write_html(model: Model) -> str:
 
 def _notes(model: Model) -> tuple[str, ...]:
     judged = "" if model.evaluation is None else model.evaluation.words()
-    return model.of_missing, judged, tell_rows(model.study)
+    return model.of_missing, model.of_dispersion, judged, tell_rows(model.study)
 
 
 def _table(model: Model, terms: Sequence[Term]) -> str:

@@ -74,6 +74,8 @@ class Model(Shown, Said, OverTime):
     baseline : tuple of float
         Where patients have several predictors (:attr:`Family.n_baseline`), each one's baseline
         less the intercept; empty with one.
+    dispersion : float or None
+        α = 1/θ of negative binomial counts, 0 where Poisson's do; None of other outcomes.
     """
 
     study: Study
@@ -87,6 +89,7 @@ class Model(Shown, Said, OverTime):
     rounding: Rounding | None = EXACT
     distribution: tuple[Floats, ...] | None = None
     baseline: tuple[float, ...] = ()
+    dispersion: float | None = None
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:
@@ -240,15 +243,6 @@ class Model(Shown, Said, OverTime):
     def rate(self) -> float:
         """The share of patients with the outcome; NaN where that is not told."""
         return rate_of(self.provenance.patients, self.provenance.events)
-
-    @property
-    def reaches(self) -> Mapping[int, float]:
-        """How far a new patient may be from the prediction, by percent of patients.
-
-        As far as held-out patients tell; empty where the outcome's family knows no such reach.
-        """
-        judged = self.evaluation
-        return {} if judged is None else judged.family.judge.find_reaches(judged.total)
 
     @property
     def is_rounded(self) -> bool:

@@ -237,6 +237,7 @@ def tell_model(model: Model) -> list[str]:
         f"predicted {words.level}{of} ({effect}).",
         *_warn_stand_ins(model),
         words.effect_caveat,
+        *filter(None, [model.of_dispersion]),
     ]
 
 
@@ -399,6 +400,9 @@ def list_certificate(model: Model) -> list[Fact]:
             f"{'lay' if before else 'lies'} above the optimum of the pooled data",
         ),
     ]
+    if model.dispersion is not None:
+        told = f"1/θ = {model.dispersion:.4g}, θ = {model.theta:.4g}"
+        facts.append(("Dispersion", told if model.dispersion > 0 else "none beyond Poisson's"))
     if origin.path:
         chosen_point = min(origin.path, key=lambda point: abs(point.penalty - origin.penalty))
         facts.append(

@@ -100,7 +100,7 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "incidence": model.incidence,
         "stacked": [*model.study.family.names, NONE_OF_THEM],
         "apart": model.study.family.own_terms,
-        "reaches": model.reaches,
+        "reaches": model.range_facts,
         "timeline": model.timeline,
         "hidden": model.hidden,
         "few_held_out": model.few_held_out,

@@ -189,7 +189,7 @@ def _building(model: Model) -> str:
     return (
         f"Federated RuleFit: {origin.candidates} candidate rules from boosted trees of each site, "
         f"ℓ1-penalised {model.study.family.words.regression} ({origin.solver}), {how}."
-        f"{_internal(model)}"
+        f"{' ' * bool(model.of_dispersion)}{model.of_dispersion}{_internal(model)}"
     )
 
 

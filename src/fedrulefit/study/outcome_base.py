@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from pydantic import field_validator, model_validator
 
 from fedrulefit.core.families import make_family
-from fedrulefit.study.fields import Frozen
+from fedrulefit.study.fields import Lasting
 from fedrulefit.study.levels import Level, level_key
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ LABEL: Final = "The outcome in words, for tables and figures."
 COLUMN: Final = "Column of the outcome."
 
 
-class OutcomeBase(Frozen):
+class OutcomeBase(Lasting):
     """What all kinds have in common."""
 
     kind: str

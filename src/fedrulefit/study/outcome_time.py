@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from fedrulefit.study.intervals import increases, place_cuts
 from fedrulefit.study.levels import Level, level_key
@@ -23,6 +23,8 @@ INSTANT: Final = 1000
 
 class TimeOutcome(OutcomeBase):
     """The time to an event, which may come after the follow-up of a patient has ended."""
+
+    later = ("competing",)
 
     kind: Literal["time"] = Field(
         default="time", description="Says that the outcome is a time to an event."
@@ -106,14 +108,6 @@ class TimeOutcome(OutcomeBase):
                     "the names in 'competing' must begin with a letter, and differ from that of "
                     f"the event of interest, {self.cause!r}: it is 'label', or else 'positive'"
                 )
-
-    @model_serializer(mode="wrap")
-    def _leave_out(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what most studies do not have: they keep the digest that they had."""
-        facts: dict[str, Any] = handler(self)
-        if not self.competing:
-            del facts["competing"]
-        return facts
 
     @property
     def cause(self) -> str:

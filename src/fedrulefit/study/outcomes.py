@@ -158,6 +158,8 @@ class NumberOutcome(OutcomeBase):
 class CountOutcome(OutcomeBase):
     """How often something happened to a patient, over a time or another exposure."""
 
+    later = ("dispersion",)
+
     kind: Literal["count"] = Field(default="count", description="Says that the outcome is a count.")
     column: str = Field(min_length=1, description="Column of the counts: whole numbers from 0.")
     most: int = Field(
@@ -181,6 +183,11 @@ class CountOutcome(OutcomeBase):
     )
     exposure_unit: str = Field(default="", description='Unit of the exposure, such as `"days"`.')
     unit: str = Field(default="", description='What is counted, such as `"admissions"`.')
+    dispersion: Literal["poisson", "negative-binomial"] = Field(
+        default="poisson",
+        description='`"poisson"`: counts vary about their mean μ by μ. `"negative-binomial"`: by '
+        "μ + μ²/θ, as most counts in medicine; θ is learnt from sums, and public with the model.",
+    )
     label: str = Field(default="", description=LABEL)
 
     @model_validator(mode="after")
@@ -224,6 +231,7 @@ class CountOutcome(OutcomeBase):
             per=self.per,
             unit=self.unit,
             exposure_unit=self.exposure_unit,
+            negative_binomial=self.dispersion == "negative-binomial",
         )
 
 

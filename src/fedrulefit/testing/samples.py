@@ -53,6 +53,14 @@ OUTCOMES: dict[str, dict[str, Any]] = {
         "unit": "visits",
         "exposure_unit": "months",
     },
+    "count, negative binomial": {
+        "kind": "count",
+        "column": "contacts",
+        "most": 60,
+        "exposure": "months",
+        "max_exposure": 24,
+        "dispersion": "negative-binomial",
+    },
     "time": {
         "kind": "time",
         "time": "days",
@@ -150,7 +158,7 @@ def add_outcomes(frame: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     ways = np.array(["home", "rehab", "hospice"], dtype=object)
     pull = np.column_stack([0.5 - 0 * ill, 1.5 * (frame["gcs"] < 9) - 0.3, 0.8 * ill - 0.3])
     way = (pull + chance.gumbel(size=(n_rows, 3))).argmax(axis=1)
-    own = np.random.default_rng([seed, 3])
+    own = np.random.default_rng([seed, 4])
     causes = np.column_stack(
         [
             own.exponential(500 * np.exp(-ill)),
@@ -160,6 +168,8 @@ def add_outcomes(frame: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         ]
     )
     ends = np.array(["died", "home", "moved", "stays"], dtype=object)
+    frailty = np.random.default_rng([seed, 3])
+    often = 0.2 * months * np.exp(0.7 * ill) * frailty.gamma(0.8, 1 / 0.8, n_rows)
     return frame.assign(
         stays=causes.min(axis=1).round().clip(1),
         ended=ends[causes.argmin(axis=1)],
@@ -170,6 +180,7 @@ def add_outcomes(frame: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         readmitted=(due <= news).astype(int),
         disability=steps[place],
         goes=ways[way],
+        contacts=frailty.poisson(often).clip(0, 60),
     )
 
 

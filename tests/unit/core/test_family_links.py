@@ -86,13 +86,17 @@ def test_an_effect_is_what_a_term_does_to_predictions(family: Family) -> None:
     """A difference, or a ratio of odds, rates or hazards, wherever the other terms stand."""
     at, coefficient = np.linspace(-3, 0.5, 15), 0.7
     before, after = family.link.inverse(at), family.link.inverse(at + coefficient)
-    if family.own_terms:  # of the first class, against the second
+    if family.kind == "competing":  # of the first event, the hazard of the other being nothing
+        spans = [np.repeat(np.column_stack([f, 0 * f - 80]), 3, axis=1) for f in (at, at + 0.7)]
+        before, after = (family.predict(part)[:, 0] for part in spans)
+    elif family.own_terms:  # of the first class, against the second
         shares = [family.predict(np.stack([f, 0 * f, 0 * f], axis=1)) for f in (at, at + 0.7)]
         before, after = (part[:, 0] / part[:, 1] for part in shares)
     compare: dict[str, Callable[[Any, Any], Any]] = {
         "number": lambda new, old: new - old,
         "count": lambda new, old: new / old,
         "time": lambda new, old: np.log1p(-new) / np.log1p(-old),
+        "competing": lambda new, old: np.log1p(-new) / np.log1p(-old),
         "classes": lambda new, old: new / old,
     }
     found = compare.get(family.kind, _odds_ratio)(after, before)

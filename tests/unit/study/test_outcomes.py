@@ -23,7 +23,7 @@ from fedrulefit.study import (
 )
 from fedrulefit.study.intervals import place_cuts
 from fedrulefit.study.outcomes import KINDS
-from tests.samples import make_study, study_facts
+from tests.samples import SOLVERS, make_study, study_facts
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "yes/no": {"column": "died"},
@@ -58,6 +58,15 @@ def test_each_kind_is_read_as_its_class(kind: str) -> None:
     again = Study.from_mapping(json.loads(json.dumps(study.model_dump(mode="json"))))
     assert again == study
     assert again.digest == study.digest
+
+
+def test_the_digest_of_a_poisson_study_is_that_of_before_there_was_a_dispersion() -> None:
+    study = make_study("count", **SOLVERS["exact"])
+    assert study.digest == "dd5f3e6563a1fe43ca1cfc2d9b3d79bdd8a398facbecb29773dbf5f57c58ff7b"
+    assert "dispersion" not in study.model_dump()["outcome"]
+    other = make_study("count, negative binomial", **SOLVERS["exact"])
+    assert other.model_dump()["outcome"]["dispersion"] == "negative-binomial"
+    assert Study.from_mapping(other.model_dump(mode="json")).digest == other.digest
 
 
 def test_the_digest_of_a_yes_no_study_is_that_of_every_version_before() -> None:
@@ -159,13 +168,15 @@ def test_levels_are_told_as_text(kind: str) -> None:
 def test_cuts_of_a_time() -> None:
     time = study_of("time").outcome
     assert isinstance(time, TimeOutcome)
-    assert time.inner_cuts == (16, 46, 90, 130, 180, 240, 300)
+    ends = [365 * (j / 8) ** 1.5 for j in range(1, 8)]
+    ends[2] = 90  # the horizon takes the place of the end next to it
+    assert time.inner_cuts == pytest.approx(ends)
     assert time.instant == 0.365
     given = study_of("time", cuts=[30, 90]).outcome
     assert isinstance(given, TimeOutcome)
     assert given.inner_cuts == (30, 90)
     assert place_cuts([5.0], 1) == ()
-    assert place_cuts([30.0], 4) == (3.8, 11, 19)  # 30·(j/4)^1.5 = 3.75, 10.6, 19.49
+    assert place_cuts([30.0], 4) == pytest.approx((3.75, 10.606602, 19.485572))
 
 
 @given(

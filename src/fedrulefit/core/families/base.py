@@ -214,6 +214,13 @@ class Family(ABC):
     """Whether sums at F = 0 tell the best constants (:meth:`jump`). Newton's steps would take long
     to come to them where they are far from 0: down an exponential, 1 at a time."""
 
+    disperses: bool = False
+    """Whether it is learnt, too, how much outcomes vary about their means: one number, the
+    dispersion (:meth:`with_dispersion`, :mod:`fedrulefit.core.dispersion`)."""
+
+    ladder: range = range(0)
+    """The places that the dispersion may have, of a family that has one."""
+
     additive: bool = False
     """Whether terms add their effects to a prediction; otherwise they multiply something."""
 
@@ -262,6 +269,22 @@ class Family(ABC):
         """Return how to make the family again, so that fitted estimators can be sent."""
         args, facts = self._made_of
         return _make_again, (type(self), args, facts)
+
+    def with_dispersion(self, dispersion: float | None) -> Self:
+        """Return the family with the dispersion that was learnt; None: not learnt yet."""
+        if dispersion is not None:
+            raise ValueError(f"an outcome of the kind {self.kind!r} has no dispersion")
+        return self
+
+    def slope_in_dispersion(
+        self, predictor: Floats, outcome: Floats, dispersion: float
+    ) -> tuple[Floats, Floats]:
+        """Return ∂L/∂log α and −∂²L/∂(log α)² of each patient's log-likelihood L, (n_rows,).
+
+        At most 64 in size, in the family's own public unit. Only of families that have a dispersion
+        (:attr:`disperses`).
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def most_value(self, predictor: float) -> float:

@@ -145,13 +145,9 @@ class CompetingJudge(TimeJudge):
 
     def _list_gaps(self, found: Measures) -> list[str]:
         """Return what is not known of some patients, each with the reason."""
-        gaps = super()._list_gaps(found)
-        if np.isnan(found.brier) and np.isnan(found.slope):
-            start = "the calibration slope, as "
-            gaps = [
-                f"{start}patients came under observation late, or all predictions are nearly alike"
-                if gap.startswith(start) and "too few" not in gap
-                else gap
-                for gap in gaps
-            ]
-        return gaps
+        start = "the calibration slope, as "
+        why = "patients came under observation late, or all predictions are nearly alike"
+        return [
+            f"{start}{why}" if gap.startswith(start) and "too few" not in gap else gap
+            for gap in super()._list_gaps(found)
+        ]

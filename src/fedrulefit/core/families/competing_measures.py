@@ -9,7 +9,8 @@ concordance           Wolbers' (2009): who had a competing event has the event o
                       so has it later than whoever had it, at any time
 Brier score           by each horizon, competing events being known non-events:
                       :math:`\{\sum_{\text{event}} (1 - p)^2/G(T) + \sum_{\text{competing}} p^2/G(T)
-                      + \sum_{\text{at risk}} p^2/G(t)\}/n`
+                      + \sum_{\text{at risk}} p^2/G(t)\}/n`, with late entry in the form of
+                      :mod:`fedrulefit.core.families.time_weights`
 observed risk         Aalen and Johansen's cumulative incidence
 ratio                 of it to the mean prediction
 calibration slope     of the log cumulative subdistribution hazard of a prediction,
@@ -26,6 +27,7 @@ Oracles: all pairs of patients, statsmodels, and sums over patients weighed by s
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +43,7 @@ from fedrulefit.core.families.time_measures import (
     is_late,
     list_measures,
 )
+from fedrulefit.core.families.time_weights import Weight, weigh
 from fedrulefit.core.families.yesno_sums import STEP
 
 
@@ -89,43 +92,63 @@ def measure_causes(sums: CompetingSums) -> CauseMeasures:
 def score_causes(sums: CompetingSums) -> Floats | None:
     """Return the Brier score by each horizon and how far it can be off, (n_horizons, 2).
 
-    None with late entry, and where nobody was followed to the last horizon.
+    None where nobody was followed to the last horizon, or not without a gap.
     """
     sums = sums.fine
     table: CauseCounts = sums.table  # type: ignore[assignment]
-    n, followed = float(table.patients.sum()), float(table.started[:, -1].sum())
-    if n <= 0 or followed <= 0 or is_late(table):
+    weights = weigh(table.any_event)
+    if weights is None:
         return None
-    kept, (least, most), means = table.kept, table.bound_kept(), bin_means(sums)
-    rows = zip(sums.places.tolist(), sums.squares.reshape(-1, PARTS).tolist(), strict=True)
+    means, n = bin_means(sums), float(table.patients.sum())
+    errors = sums.squares.reshape(-1, PARTS)
+    # How squared errors may lie over intervals.
+    spreads = (1 - means) ** 2 @ table.events, means**2 @ table.others
+    cases = (
+        (weights.likely, _mean_of),
+        (weights.least, lambda numbers, _: float(numbers.min())),
+        (weights.most, lambda numbers, _: float(numbers.max())),
+    )
     found = []
-    for place, (of_events, of_others, of_rest) in rows:
-        parts = (
-            (of_events, (1 - means) ** 2 @ table.events[:, :place]),
-            (of_others, means**2 @ table.others[:, :place]),
+    for place, own in zip(sums.places.tolist(), errors.tolist(), strict=True):
+        likely, low, high = (
+            _score(weight, place, own, spreads, choose) for weight, choose in cases
         )
-        likely, low, high = of_rest / kept[place], of_rest / most[place], of_rest / least[place]
-        for errors, spread in parts:
-            mean, smallest, largest = _weigh(spread, kept, least, most)
-            likely, low, high = (
-                likely + errors * mean,
-                low + errors * smallest,
-                high + errors * largest,
-            )
-        bound = max(high - likely, likely - low, 0.0) / n + STEP / least[place]
-        found.append((likely / n, bound))
+        step = STEP * n * weights.likely.others[place]
+        found.append((likely, max(high - likely, likely - low, 0.0) + step))
     return np.array(found)
 
 
-def _weigh(spread: Floats, kept: Floats, least: Floats, most: Floats) -> tuple[float, float, float]:
-    """Return the mean of 1/G over events so spread over intervals, and its least and most."""
-    here = spread > 0
-    if not here.any():
-        return 1.0, 1.0, 1.0
-    middle = np.sqrt(kept[:-1] * kept[1:])[: len(spread)]
-    mean = float(spread[here] @ (1 / middle[here]) / spread[here].sum())
-    smallest = float((1 / most[:-1])[: len(spread)][here].min())
-    return mean, smallest, float((1 / least[1:])[: len(spread)][here].max())
+def _mean_of(numbers: Floats, spread: Floats) -> float:
+    return float(spread @ numbers / spread.sum())
+
+
+def _score(
+    weight: Weight,
+    place: int,
+    errors: Sequence[float],
+    spreads: Sequence[Floats],
+    choose: Callable[[Floats, Floats], float],
+) -> float:
+    """Return the score by one horizon, with what patients weigh at the likeliest, least or most.
+
+    Parameters
+    ----------
+    weight : Weight
+    place : int
+        Of the horizon among the public times.
+    errors : (3,) sequence of float
+        Summed squares: of those with the event, with a competing one, and at risk after.
+    spreads : two of (T,) float64
+        How the first two may lie over intervals.
+    choose : callable
+        From the weights of intervals with events, and how squares lie there, to one weight.
+    """
+    total = errors[2] * float(weight.others[place])
+    for error, spread in zip(errors[:2], spreads, strict=True):
+        here = spread[:place] > 0
+        if here.any():
+            total += error * choose(weight.events[:place][here], spread[:place][here])
+    return total
 
 
 def score_by_horizon(sums: CompetingSums) -> Scores | None:

@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats, Ints
-from fedrulefit.core.families.survival import Curve, bound_survival, estimate_survival
+from fedrulefit.core.families.survival import Curve, estimate_survival
 from fedrulefit.core.families.time_sums import (
     Counts,
     TimeSums,
@@ -100,11 +100,10 @@ class CauseCounts(Counts):
         kept: Floats = estimate_survival(pool.left, pool.through, ended).survival[0]
         return kept
 
-    def bound_kept(self) -> tuple[Floats, Floats]:
-        """Return between what :attr:`kept` lies, (T + 1,) each."""
-        pool = self.pooled()
-        least, most = bound_survival(pool.left, pool.through, pool.events + pool.others)
-        return least[0], most[0]
+    @property
+    def any_event(self) -> Counts:
+        """The table in which every event is one."""
+        return Counts(self.started, self.events + self.others, self.left, self.partial)
 
     def follow(self) -> Curve:
         """Return one minus the cumulative incidence of the event of interest, by bin."""

@@ -40,7 +40,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from scipy.special import gammaincinv
@@ -247,6 +247,9 @@ class Measures:
     observed: float
     expected: float
 
+    digits: ClassVar[tuple[str, ...]] = ("exposure", "deviance", "mae", "observed", "expected")
+    """What is rounded to three digits; the rest is to three decimals."""
+
     def __post_init__(self) -> None:
         slack = 1e-6  # sums are in fixed point
         above = (self.patients, self.events, self.exposure, self.ratio, self.deviance, self.mae)
@@ -274,12 +277,11 @@ class Measures:
 
     def rounded(self, base: float) -> Measures:
         """Return counts as multiples of `base`, and the rest to three digits or decimals."""
-        exact = ("exposure", "deviance", "mae", "observed", "expected")
         facts = {
-            name: round_digits(value, _DIGITS) if name in exact else round(value, _DIGITS)
+            name: round_digits(value, _DIGITS) if name in self.digits else round(value, _DIGITS)
             for name, value in vars(self).items()
         }
-        return Measures(**facts).with_counts(*round_to(np.array(self.counts), base).tolist())
+        return type(self)(**facts).with_counts(*round_to(np.array(self.counts), base).tolist())
 
     def with_counts(self, *counts: float) -> Measures:
         """Return the same with rounded counts."""

@@ -56,6 +56,7 @@ def assemble(file: FilePart, study: Study) -> Model:
         raise ModelFileError("a term's path does not fit the path of the model")
     _check_terms(terms, study.family, grid)
     bill, origin = file.privacy, file.provenance
+    family = _family(file.dispersion, study)
     model = Model(
         study=study,
         grid=grid,
@@ -77,7 +78,8 @@ def assemble(file: FilePart, study: Study) -> Model:
                 "by_site": tuple(Counts(*counts) for counts in origin.by_site),
             }
         ),
-        evaluation=_evaluation(file.evaluation, file.rounding, study),
+        dispersion=file.dispersion,
+        evaluation=_evaluation(file.evaluation, file.rounding, family, study.most_weight),
         validation=_validation(file.validation, study.family),
         rounding=None if file.rounding is None else _rounding(file.rounding),
         distribution=_distribution(file.grid, grid),
@@ -97,6 +99,13 @@ def _check_terms(terms: Sequence[Term], family: Family, grid: Grid) -> None:
         check_rules([term.rule for term in own if isinstance(term, RuleTerm)], grid)
 
 
+def _family(dispersion: float | None, study: Study) -> Family:
+    """Return what F means, with the dispersion of the file where the outcome has one."""
+    if (dispersion is not None) != study.family.disperses:
+        raise ModelFileError("a dispersion belongs to negative binomial counts, and to no others")
+    return study.family.with_dispersion(dispersion)
+
+
 def _baseline(baseline: Sequence[float], family: Family) -> tuple[float, ...]:
     expected = family.n_baseline if family.n_baseline > 1 else 0
     if len(baseline) != expected:
@@ -109,11 +118,11 @@ def _rounding(part: RoundingPart) -> Rounding:
 
 
 def _evaluation(
-    part: EvaluationPart | None, rounding: RoundingPart | None, study: Study
+    part: EvaluationPart | None, rounding: RoundingPart | None, family: Family, most_weight: float
 ) -> Evaluation | None:
     if part is None:
         return None
-    family, judge = study.family, study.family.judge
+    judge = family.judge
     measures = read_measures(part.overall, judge, "evaluation.overall")
     sums = judge.read(part.model_dump(include={"groups", "sums"}), measures)
     if not measures.patients > 0:
@@ -128,7 +137,7 @@ def _evaluation(
         family,
         _read_over_time(part.over_time, family),
         EXACT if rounding is None else _rounding(rounding),
-        study.most_weight,
+        most_weight,
     )
 
 

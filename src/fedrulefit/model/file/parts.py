@@ -386,8 +386,8 @@ class EvaluationPart(Part):
     )
     over_time: OverTimePart | None = Field(
         default=None,
-        description="Of a time to an event, scores by each horizon; left out where patients came "
-        "under observation late, or nobody was followed to the last.",
+        description="Of a time to an event, scores by each horizon; left out where nobody was "
+        "followed to the last, or for a while nobody was at risk.",
     )
 
 
@@ -417,6 +417,12 @@ class FilePart(Part):
         default=[],
         description="Where patients have several linear predictors, such as one for each "
         "interval of time: each one's baseline less β₀. Left out where there is one.",
+    )
+    dispersion: float | None = Field(
+        default=None,
+        ge=0,
+        description="Of negative binomial counts, α = 1/θ: they vary about their mean μ by "
+        "μ + αμ²; 0 where no more than Poisson's. Left out of other outcomes.",
     )
     terms: list[Annotated[RulePart | LinearPart, Field(discriminator="kind")]] = Field(
         description="Terms with a coefficient other than 0, most important first."

@@ -61,6 +61,7 @@ def model_facts(model: Model) -> dict[str, Any]:
         ],
         "intercept": model.intercept,
         **({"baseline": list(model.baseline)} if model.baseline else {}),
+        **({} if model.dispersion is None else {"dispersion": model.dispersion}),
         "terms": [_term_facts(term, model) for term in model.terms],
         "rounding": None if model.rounding is None else asdict(model.rounding),
         "privacy": {
