@@ -11,7 +11,14 @@ import pytest
 
 from fedrulefit.core.families import FAMILIES, YesNo
 from fedrulefit.errors import StudyError
-from fedrulefit.study import PRESETS, Settings, Study, level_key, resolve_settings
+from fedrulefit.study import (
+    PRESETS,
+    Settings,
+    Study,
+    TimeOutcome,
+    level_key,
+    resolve_settings,
+)
 from fedrulefit.study.outcomes import KINDS
 from tests.samples import SOLVERS, make_study, study_facts
 
@@ -472,7 +479,9 @@ def test_fixed_cutoffs_reach_the_bins() -> None:
 
 
 def test_a_study_can_name_every_kind_that_has_a_family() -> None:
-    assert set(FAMILIES) <= set(KINDS)
+    facts = {"kind": "time", "time": "days", "event": "status", "horizons": [1]}
+    rivals = TimeOutcome.model_validate({**facts, "competing": {"death": 2}}).family()
+    assert set(FAMILIES) <= {*KINDS, rivals.kind}
 
 
 def test_an_outcome_of_which_no_kind_is_told_is_yes_no() -> None:
