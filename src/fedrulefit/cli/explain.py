@@ -10,7 +10,6 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -123,7 +122,8 @@ def _show(explanation: Explanation, model: Model) -> None:
     total = f"{explanation.linear_predictor:+.3f}" if plain else told_prediction
     table.add_row("total", total, style="bold")
     console.print(table)
-    _tell_reaches(console, model, explanation.prediction)
+    if told := model.tell_ranges(explanation.prediction):
+        console.print(line(told))
 
 
 def _tell_part(family: Family, contribution: float) -> str:
@@ -131,15 +131,3 @@ def _tell_part(family: Family, contribution: float) -> str:
     if not family.additive:
         return f"{contribution:+.3f}"
     return family.tell_effect(family.effect(contribution))
-
-
-def _tell_reaches(console: Console, model: Model, prediction: float) -> None:
-    """Say where a new patient's value lies, as far as held-out patients tell."""
-    tell = model.study.family.tell
-    parts = [
-        f"from {tell(prediction - reach)} to {tell(prediction + reach)} in {share} %"
-        for share, reach in model.reaches.items()
-    ]
-    if parts:
-        told = ", and ".join(parts)
-        console.print(line(f"As far as held-out patients tell, a new patient's value lies {told}."))

@@ -245,15 +245,6 @@ class Model(Shown, Said, OverTime):
         return rate_of(self.provenance.patients, self.provenance.events)
 
     @property
-    def reaches(self) -> Mapping[int, float]:
-        """How far a new patient may be from the prediction, by percent of patients.
-
-        As far as held-out patients tell; empty where the outcome's family knows no such reach.
-        """
-        judged = self.evaluation
-        return {} if judged is None else judged.family.judge.find_reaches(judged.total)
-
-    @property
     def is_rounded(self) -> bool:
         """Whether coefficients and counts were rounded after the fit."""
         return self.rounding not in (None, EXACT)

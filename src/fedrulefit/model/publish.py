@@ -11,7 +11,8 @@ other importances      three digits
 share between sites    in steps of 0.05; None for a rule of which the count is
 coefficients           four digits at most, and no finer than one or two patients' outcomes
 λ from the data        its largest to two digits; the others keep their ratio to it
-mean losses            no finer than 1/N; four digits at most
+mean losses            no finer than 1/N, of numbers and counts than 1/N of the loss itself; four
+                       digits at most
 coefficients along λ   not told, nor the losses round by round: each λ is another measurement
                        of the same counts
 certificate            two digits
@@ -410,9 +411,13 @@ def find_step(value: float, information: float) -> float:
 
 
 def _round_origin(origin: Provenance, cells: _Cells, model: Model) -> Provenance:
-    place = math.ceil(math.log10(cells.unit / cells.patients))
+    whole = model.study.family.counts_events
 
     def loss(value: float) -> float:
+        # A patient's own loss is about 1 where they have an event or none. Of numbers and counts it
+        # is a share of the range, and so about the mean itself.
+        own = 1.0 if whole else min(abs(value) or 1.0, 1.0)
+        place = math.ceil(math.log10(own * cells.unit / cells.patients))
         return round_digits(round_place(value, place), DIGITS)
 
     given = isinstance(model.study.settings.penalty, float)

@@ -17,6 +17,7 @@ from typing import Any
 
 from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.families import Family
+from fedrulefit.core.families.scripts import quote_javascript
 from fedrulefit.core.families.survival import Timeline
 from fedrulefit.core.grid import RULE_SPREAD
 from fedrulefit.model import LinearTerm, Model, Term
@@ -29,14 +30,14 @@ from fedrulefit.table.reading import Cell
 def island_facts(model: Model) -> dict[str, Any]:
     """Return all that a prediction needs, as plain lists, dicts and numbers."""
     flags = list_flags(model)
-    reaches = model.reaches
+    reaches = model.range_facts
     return {
         "outcome": model.study.outcome.label or model.study.outcome.column,
         "intercept": model.intercept,
         "ruleSpread": RULE_SPREAD,
         "axes": [_axis_facts(model, j) | _flag_facts(found) for j, found in enumerate(flags)],
         "terms": [_term_facts(model, term) for term in model.terms],
-        **({"reaches": [*map(list, reaches.items())]} if reaches else {}),
+        **({"reaches": reaches} if reaches else {}),
         **_levels_facts(model),
         **({} if model.timeline is None else {"timeline": _timeline_facts(model.timeline)}),
     }
@@ -88,6 +89,8 @@ def write_family(family: Family) -> str:
         f"  tell: {family.tell_javascript},\n"
         f"  sign: {sign},\n"
         f"  level: {level},\n"
+        f"  ranges: {family.judge.range_javascript},\n"
+        f"  rangeWords: {quote_javascript(family.judge.range_words)},\n"
         "};\n"
     )
 

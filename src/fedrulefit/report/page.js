@@ -194,9 +194,9 @@
   function tellRange(p) {
     const box = byId("risk-range");
     if (!box) return;
-    const parts = p === undefined ? [] : island.reaches.map(([share, reach]) =>
-      "from " + family.tell(p - reach) + " to " + family.tell(p + reach) + " in " + share + " %");
-    box.textContent = parts.length ? "As far as held-out patients tell, the value of a new patient like this one lies " + parts.join(", and ") + "." : "";
+    const parts = p === undefined ? [] : family.ranges(p, island.reaches).map(([share, low, high]) =>
+      "from " + low + " to " + high + " in " + share + " %");
+    box.textContent = parts.length ? "As far as held-out patients tell, " + family.rangeWords + " " + parts.join(", and ") + "." : "";
   }
 
   function showParts(values) {

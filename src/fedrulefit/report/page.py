@@ -95,7 +95,7 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "has_bar": model.study.family.share_javascript != "null",
         "names": model.study.family.names,
         "apart": model.study.family.own_terms,
-        "reaches": model.reaches,
+        "reaches": model.range_facts,
         "timeline": model.timeline,
         "hidden": model.hidden,
         "few_held_out": model.few_held_out,

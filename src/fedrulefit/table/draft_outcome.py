@@ -20,7 +20,7 @@ from fedrulefit.study import level_order
 from fedrulefit.table.columns import Columns
 from fedrulefit.table.guess import Seen, count_values, look_at, range_lines, yes_and_no
 from fedrulefit.table.measures import round_down, widen
-from fedrulefit.table.names import names_censoring, names_survival
+from fedrulefit.table.names import may_name_censoring, names_censoring, names_survival
 from fedrulefit.table.outcome_kinds import Chosen
 from fedrulefit.table.toml_text import toml_level, toml_number, toml_string
 from fedrulefit.table.words import find_order
@@ -110,6 +110,8 @@ def _event_lines(
     if of_time and set(values) == {"1", "2"}:
         positive, negative = "2", "1"
         doubt = "many tables have 1 for the end of follow-up and 2 for the event, is it so here?"
+    if of_time and may_name_censoring(column):
+        doubt = "the name may speak of the end of follow-up, is this the value of the event?"
     if of_time and names_censoring(column):
         positive, negative = negative, positive
         doubt = "the name speaks of the end of follow-up, is this the value of the event?"
@@ -165,7 +167,11 @@ def _write_time(columns: Columns, roles: Mapping[str, str], said: Said) -> Itera
     yield from _event_lines(columns, roles["event"], said, of_time=True)
     yield f"unit = {toml_string(unit)}" + ("" if sure else "  # CHECK: a guess; which unit?")
     yield f"horizons = [{told}]  # CHECK: by when is a risk told? the last is the main one"
-    yield '# entry = "entry"  # a column, where patients came under observation after the start'
+    if "entry" in roles:
+        said.append((roles["entry"], "by its name taken for the time of coming under observation"))
+        yield f"entry = {toml_string(roles['entry'])}  # CHECK: a guess from the name"
+    else:
+        yield '# entry = "entry"  # a column, where patients came under observation after the start'
     yield from _missing_lines(seen, said)
     yield LABEL
 

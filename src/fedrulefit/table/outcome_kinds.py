@@ -25,6 +25,7 @@ from fedrulefit.table.names import (
     OUTCOME_NAMES,
     fold_name,
     names_count,
+    names_entry,
     names_event,
     names_exposure,
     names_follow_up,
@@ -133,7 +134,7 @@ def _find(columns: Columns, kind: str | None) -> Chosen:
     if kind is None and times and (found is None or names_event(found)):
         event = found or _find_event(columns, times[0])
         if event is not None:
-            return _chosen(columns, "time", _time_columns(times[0], event), guessed=True)
+            return _chosen(columns, "time", _time_columns(columns, times[0], event), guessed=True)
     if found is not None:
         return _chosen(columns, "yes/no", {"outcome": found})
     raise StudyError(
@@ -201,11 +202,19 @@ def _choose_time(columns: Columns, asked: Asked, time: str | None, event: str | 
             f"time {time!r} holds no numbers: give the days (or months, or years) from the start "
             "of follow-up; dates are subtracted first"
         )
-    return _chosen(columns, "time", _time_columns(time, event))
+    return _chosen(columns, "time", _time_columns(columns, time, event))
 
 
-def _time_columns(time: str, event: str) -> dict[str, str]:
-    return {"outcome": time, "event": event}
+def _time_columns(columns: Columns, time: str, event: str) -> dict[str, str]:
+    """Return the columns by role; with the time of entry, where one is named so and fits."""
+    roles, last = {"outcome": time, "event": event}, look_at("", columns.arrays[time]).x
+    for column, raw in columns.arrays.items():
+        if column in roles.values() or not names_entry(column):
+            continue
+        seen = look_at("", raw)
+        if seen.x.size and not seen.strays and seen.x.min() >= 0 and seen.x.max() < last.max():
+            return {**roles, "entry": column}
+    return roles
 
 
 def _has_numbers(raw: Raw) -> bool:
@@ -232,7 +241,8 @@ def _choose_named(columns: Columns, column: str, kind: str | None) -> Chosen:
         raise StudyError(f"outcome {column!r} holds no numbers: choose another column or kind")
     if guess == "time":
         event = _find_event(columns, column)
-        return _chosen(columns, "time", _time_columns(column, str(event)), guessed=True)
+        roles = _time_columns(columns, column, str(event))
+        return _chosen(columns, "time", roles, guessed=True)
     roles = {"outcome": column}
     if guess == "count":
         exposure = _find_exposure(columns, column)

@@ -143,9 +143,20 @@ def test_what_is_no_count(y: Any, exposure: Any, words: str) -> None:
         RuleFitRegressor(**FEW).fit(X, y, exposure=exposure)
 
 
-def test_no_interval_is_told_of_counts() -> None:
-    with pytest.raises(FedRuleFitError, match="of counts no interval is told"):
-        RuleFitRegressor(holdout=0.3, **FEW).fit(X, Y).predict_interval(X)
+def test_an_interval_of_counts_is_over_an_exposure() -> None:
+    model = RuleFitRegressor(holdout=0.3, **FEW).fit(X, Y, exposure=EXPOSURE)
+    low, high = model.predict_interval(X, level=0.95, exposure=EXPOSURE).T
+    assert (low == np.round(low)).all()
+    assert (low >= 0).all()
+    assert np.mean((low <= Y) & (high >= Y)) > 0.9
+    longer = model.predict_interval(X, exposure=100 * EXPOSURE)
+    assert (longer[:, 1] > high).all()
+    with pytest.raises(FedRuleFitError, match="not known: fit with holdout"):
+        RuleFitRegressor(**FEW).fit(X, Y).predict_interval(X)
+    with pytest.raises(TypeError, match="exposure is of counts"):
+        RuleFitRegressor(holdout=0.3, n_trees=3, penalty=0.01, random_state=9).fit(
+            X, X[:, 0]
+        ).predict_interval(X, exposure=2)
 
 
 def test_a_study_says_over_how_much_exposure() -> None:

@@ -108,6 +108,29 @@ def test_what_is_guessed_is_said_in_the_file_and_beside_it() -> None:
     assert "taken for" not in repr(asked.guesses)
 
 
+def test_a_time_of_entry_is_part_of_the_outcome() -> None:
+    """As a covariate it would tell of the outcome: who came late has survived until then."""
+    for time, entry in (("days", "entry"), ("tstop", "tstart"), ("os_days", "days_at_entry")):
+        columns = make_columns(**{time: TIMES, "died": [0, 1] * 30, entry: [0.0, 5.0, 20.0] * 20})
+        drafted = draft(columns)
+        outcome = load(drafted).outcome
+        assert isinstance(outcome, TimeOutcome)
+        assert (outcome.time, outcome.event, outcome.entry) == (time, "died", entry)
+        assert entry not in load(drafted).names
+        told = (entry, "by its name taken for the time of coming under observation")
+        assert told in drafted.guesses
+    beyond = make_columns(days=TIMES, died=[0, 1] * 30, entry=[0.0, 5.0, 1e6] * 20)
+    assert load(draft(beyond)).outcome.entry is None  # type: ignore[union-attr]
+
+
+def test_a_name_that_may_mean_the_end_of_follow_up_is_doubted() -> None:
+    drafted = draft(make_columns(cens=[0, 1, 0] * 20, time=TIMES))
+    outcome = load(drafted).outcome
+    assert isinstance(outcome, TimeOutcome)
+    assert (outcome.event, outcome.positive) == ("cens", 1)
+    assert "is this the value of the event?" in dict(drafted.guesses)["cens"]
+
+
 def test_a_yes_no_draft_says_that_there_is_a_time() -> None:
     drafted = draft(make_columns(died=[0, 1] * 30, time=TIMES), outcome="died")
     assert ("time", "the time to the outcome? then draft again with --kind time") in drafted.guesses

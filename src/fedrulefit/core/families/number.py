@@ -254,7 +254,7 @@ class Number(Family):
         if effect and self.is_little(effect):  # the digits that tell it from 0
             decimals = min(-math.floor(math.log10(abs(effect))), decimals + 3)
         shown = f" {self.unit_name}" if unit and self.unit_name else ""
-        return f"{effect:+z.{decimals}f}{shown}"
+        return write_minus(f"{effect:+z.{decimals}f}") + shown
 
     def is_little(self, effect: float) -> bool:
         """Whether a difference is 0 when rounded."""

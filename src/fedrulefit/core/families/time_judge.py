@@ -324,10 +324,7 @@ class TimeJudge(Judge[TimeSums, Measures]):
         if np.isnan(found.ratio):
             gaps.append(f"the observed risk, as nobody was followed to {self.by}")
         if np.isnan(found.brier):
-            gaps.append(
-                "the Brier score, as patients came under observation late, or nobody was followed "
-                f"to {self.by}"
-            )
+            gaps.append(f"the Brier score, as nobody was followed to {self.by} without a gap")
         return gaps
 
 

@@ -358,8 +358,8 @@ class EvaluationPart(Part):
     )
     over_time: OverTimePart | None = Field(
         default=None,
-        description="Of a time to an event, scores by each horizon; left out where patients came "
-        "under observation late, or nobody was followed to the last.",
+        description="Of a time to an event, scores by each horizon; left out where nobody was "
+        "followed to the last, or for a while nobody was at risk.",
     )
 
 
