@@ -60,3 +60,12 @@ def level_key(value: object) -> str:
     if not np.isfinite(number):
         return text
     return str(int(number)) if number == int(number) else repr(number)
+
+
+def check_two_values(positive: Level, negative: Level) -> None:
+    """Refuse an event that is the same value as its absence."""
+    if level_key(positive) == level_key(negative):
+        raise ValueError(
+            "'positive' and 'negative' are the same value: give the value of "
+            "patients with the event as 'positive' and the other as 'negative'"
+        )

@@ -29,7 +29,7 @@ from fedrulefit.core.arrays import MAX_CODES
 from fedrulefit.core.families import make_family
 from fedrulefit.study.fields import Lasting
 from fedrulefit.study.intervals import increases, place_cuts
-from fedrulefit.study.levels import Level, level_key
+from fedrulefit.study.levels import Level, check_two_values, level_key
 from fedrulefit.study.sizes import MOST_COUNT, check_range, check_size
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class YesNoOutcome(_Outcome):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_two_values(self.positive, self.negative)
+        check_two_values(self.positive, self.negative)
         if self.expected_rate is not None:
             low, high = self.expected_rate
             if not 0 <= low < high <= 1:
@@ -361,7 +361,7 @@ class TimeOutcome(_Outcome):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_two_values(self.positive, self.negative)
+        check_two_values(self.positive, self.negative)
         *others, last = self.horizons
         if self.horizons[0] <= 0 or not increases(self.horizons):
             raise ValueError("'horizons' must increase, and be above 0")
@@ -489,14 +489,6 @@ AnyOutcome: TypeAlias = Annotated[
 
 Outcome = YesNoOutcome
 """The name that yes/no outcomes had while there was no other kind."""
-
-
-def _check_two_values(positive: Level, negative: Level) -> None:
-    if level_key(positive) == level_key(negative):
-        raise ValueError(
-            "'positive' and 'negative' are the same value: give the value of "
-            "patients with the event as 'positive' and the other as 'negative'"
-        )
 
 
 def _make(kind: str, *args: Any, **facts: Any) -> Family:
