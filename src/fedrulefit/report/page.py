@@ -67,7 +67,7 @@ def render_report(model: Model, *, file: str = "FILE") -> str:
 
 def _frame(model: Model) -> dict[str, Any]:
     """Return what holds the page together: style, program, the calculator's facts."""
-    style, family = _read("page.css"), model.study.family
+    style, family = _read("page.css"), model.family
     parts = ["survival.js"] * (model.timeline is not None) + ["levels.js"] * bool(family.names)
     parts += ["incidence.js"] * (model.incidence is not None)
     program = "".join([write_family(family), *map(_read, [*parts, "page.js", "tables.js"])])
