@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.count_judge import CountJudge
 from fedrulefit.core.families.count_ranges import find_count_range
 from fedrulefit.model import Model
 from fedrulefit.study import Covariate, Number
@@ -103,13 +104,17 @@ def test_the_calculator_tells_where_a_new_patient_lies(open_report: Open) -> Non
         assert ends.replace("-", "−") in told
 
 
-def test_the_calculator_tells_between_what_a_new_patient_s_count_lies(open_report: Open) -> None:
-    model = outcome_model("count")
+@pytest.mark.parametrize("kind", ["count", "count, negative binomial"])
+def test_the_calculator_tells_between_what_a_new_patient_s_count_lies(
+    kind: str, open_report: Open
+) -> None:
+    model = outcome_model(kind)
     page = open_report(model)
     for patient in draw_patients(model, 20, seed=5):
         value = enter(page, model, patient)
         assert page.locator("#risk-range").inner_text() == model.tell_ranges(value)
-    judge = model.study.family.judge
+    judge = model.family.judge
+    assert isinstance(judge, CountJudge)
     assert model.tell_ranges(value).startswith(
         f"As far as held-out patients tell, {judge.range_words} from "
     )
@@ -117,7 +122,8 @@ def test_the_calculator_tells_between_what_a_new_patient_s_count_lies(open_repor
         for mean in (1e-3, 0.7, 12.0, 900.0):
             found = page.evaluate(f"({judge.range_javascript})({mean}, [{dispersion}])")
             for share, low, high in found:
-                ends = find_count_range(np.array([mean]), dispersion, share / 100)[0]
+                at = np.array([mean])
+                ends = find_count_range(at, judge.spread_at(at, dispersion), share / 100)[0]
                 assert (float(low), float(high)) == tuple(ends)
 
 

@@ -72,6 +72,9 @@ COUNT = with_outcome(
 TIME = with_outcome(
     'kind = "time"\ntime = "t"\nevent = "died"\nentry = "from"\nhorizons = [10, 40]'
 )
+RIVALS = with_outcome(
+    'kind = "time"\ntime = "t"\nevent = "died"\nhorizons = [10, 40]\ncompeting = { moved = 7 }'
+)
 LEVELS = with_outcome('kind = "classes"\ncolumn = "where"\nlevels = ["home", "ward", "elsewhere"]')
 
 app = typer.Typer()
@@ -211,6 +214,8 @@ CASES: dict[str, Case] = {
     "a late entry": Case("entry-late", make_other("from", PLANTED_NUMBER), TIME),
     "an entry beyond": Case("entry-beyond", make_other("from", PLANTED_NUMBER), TIME),
     "another event": Case("event-unknown", make_other("died", PLANTED), TIME),
+    "an unknown cause": Case("cause-unknown", make_other("died", PLANTED), RIVALS),
+    "a cause that nobody has": Case("cause-unseen", make_other("t", PLANTED_NUMBER), RIVALS),
     "a late event": Case("event-beyond", make_other("t", "5", PLANTED_NUMBER), TIME),
     "no events": Case(
         "no-events", make_other("died", *["0"] * N).replace(",1,0", f",{PLANTED_NUMBER},0", 1), TIME
@@ -298,6 +303,7 @@ FOR_LEARNING = {
     "event-beyond",
     "no-events",
     "all-events",
+    "cause-unseen",
     "nobody-at-risk",
     "rare-level",
 }

@@ -16,6 +16,7 @@ from rich.text import Text
 from fedrulefit.cli.console import friendly_errors, line, printable, stdout
 from fedrulefit.cli.options import JsonOption, ModelArgument
 from fedrulefit.core.families import Family
+from fedrulefit.core.families.survival import name_time
 from fedrulefit.errors import DataError
 from fedrulefit.model import Explanation, Model
 from fedrulefit.table.sources import Source, read_columns
@@ -96,7 +97,8 @@ def _show(explanation: Explanation, model: Model) -> None:
     label = model.study.outcome.label or model.study.outcome.column
     refused = math.isnan(explanation.prediction)
     told_prediction = "no prediction" if refused else family.tell(explanation.prediction)
-    what = family.words.by if explanation.level is None else f" = {explanation.level}"
+    alike = explanation.level is not None and not family.of_first
+    what = f" = {explanation.level}" if alike else family.words.by
     console.print(line(f"{label}{what}: {told_prediction}", style="bold"))
     for flag in explanation.flags:
         console.print(line(flag, style="yellow"))
@@ -105,6 +107,8 @@ def _show(explanation: Explanation, model: Model) -> None:
     for horizon in model.further[:-1]:  # the last is the prediction itself
         risk = family.tell(explanation.horizons[horizon.column])
         console.print(line(f"{label} by {horizon.by}: {risk}"))
+    for name, by, column in _list_risks(model):
+        console.print(line(f"{name} by {by}: {family.tell(explanation.horizons[column])}"))
     if explanation.levels:
         each = ", ".join(f"{name} {family.tell(p)}" for name, p in explanation.levels.items())
         console.print(line(f"Each {family.words.one_of}: {each}"))
@@ -124,6 +128,21 @@ def _show(explanation: Explanation, model: Model) -> None:
     console.print(table)
     if told := model.tell_ranges(explanation.prediction):
         console.print(line(told))
+
+
+def _list_risks(model: Model) -> list[tuple[str, str, str]]:
+    """Return the event, time and column of each further risk, where events compete."""
+    incidence = model.incidence
+    if incidence is None:
+        return []
+    last = incidence.horizons[-1]
+    several = len(incidence.horizons) > 1
+    return [
+        (incidence.causes[own.cause], own.by, own.column)
+        for own in incidence.told[1:]
+        # That by the last horizon is told twice, where there are several: once will do.
+        if not (several and own.time == last and own.column.endswith(name_time(last)))
+    ]
 
 
 def _tell_part(family: Family, contribution: float) -> str:

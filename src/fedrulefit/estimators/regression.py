@@ -145,7 +145,8 @@ class Regression(RegressorMixin, RuleFitBase):
         of cases (split conformal prediction): equally wide for all patients, and right on
         average over patients like those held out, whatever the distribution. Of counts, quantiles
         of the negative binomial distribution of the predicted mean, with the dispersion of
-        held-out patients. So the fit must hold patients out: ``holdout=0.2``.
+        held-out patients, or the θ that was learnt. So the fit must hold patients out:
+        ``holdout=0.2``.
 
         Parameters
         ----------
@@ -185,7 +186,8 @@ class Regression(RegressorMixin, RuleFitBase):
         """Return between what counts over an exposure lie."""
         mean = self.predict(X) * (1.0 if exposure is None else np.asarray(exposure, dtype=float))
         for dispersion in self.model_.range_facts:
-            return find_count_range(mean, dispersion, level)
+            spread = self.model_.family.judge.spread_at(mean, dispersion)  # type: ignore[attr-defined]
+            return find_count_range(mean, spread, level)
         raise FedRuleFitError(
             "too few events were held out to tell how counts vary: fit with a larger holdout"
         )

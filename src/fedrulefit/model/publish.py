@@ -154,7 +154,8 @@ def bound_move(before: Model, after: Model) -> float:
 
 def _start_of(model: Model, part: int) -> float:
     """Return the intercept of one of a patient's predictors."""
-    return model.intercept + (model.baseline[part] if model.baseline else 0.0)
+    family = model.study.family
+    return float(family.starts(model.intercept, model.baseline or (0.0,))[part])
 
 
 def _sizes(term: Term, model: Model) -> tuple[float, ...]:
@@ -211,7 +212,7 @@ def round_model(model: Model, rounding: Rounding) -> Model:
 def _round_baseline(model: Model, cells: _Cells) -> tuple[float, ...]:
     """Return a baseline no finer than the intercept, or than its class tells."""
     family = model.study.family
-    levels = family.names if family.own_terms else [None] * len(model.baseline)
+    levels = family.baseline_levels if model.baseline else ()
     whole = [0.5 * cells.information(cells.patients, cells.events, level) for level in levels]
     return tuple(
         round_step(own, find_step(own, known))
@@ -317,7 +318,8 @@ class _Cells:
 
         In patients of the largest weight, and at least one.
         """
-        if not self.family.counts_events:
+        of_events = level is None or (self.family.of_first and level == self.family.names[0])
+        if not (self.family.counts_events and of_events):
             mean = self.means[level]
         elif events is None or patients <= 0:
             mean = (self.events or self.least) / self.patients

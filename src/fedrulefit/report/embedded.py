@@ -13,18 +13,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.families import Family
+from fedrulefit.core.families.incidence import Incidence
 from fedrulefit.core.families.scripts import quote_javascript
-from fedrulefit.core.families.survival import Timeline
+from fedrulefit.core.families.survival import Timeline, tell_time
 from fedrulefit.core.grid import RULE_SPREAD
 from fedrulefit.model import LinearTerm, Model, Term
 from fedrulefit.model.unforeseen import Flag, list_flags
 from fedrulefit.study import Number, level_key
 from fedrulefit.table.cells import MISSING_WORDS
 from fedrulefit.table.reading import Cell
+
+NONE_OF_THEM: Final = "none of them"
+"""Where events compete, what else may be of a patient."""
 
 
 def island_facts(model: Model) -> dict[str, Any]:
@@ -48,8 +52,22 @@ def _levels_facts(model: Model) -> dict[str, Any]:
     family = model.study.family
     if not family.names:
         return {}
+    if model.incidence is not None:
+        starts = family.starts(0.0, model.baseline).tolist()
+        own = {"baseline": starts, "apart": True, "incidence": _incidence_facts(model.incidence)}
+        return {"levels": [*family.names, NONE_OF_THEM], **own}
     own = {"baseline": list(model.baseline), "apart": family.own_terms}
     return {"levels": list(family.names), **own}
+
+
+def _incidence_facts(incidence: Incidence) -> dict[str, Any]:
+    unit, horizons = incidence.unit, incidence.horizons
+    return {
+        "ends": incidence.ends.tolist(),
+        "shares": incidence.shares.tolist(),
+        "unit": unit,
+        "horizons": [[time, tell_time(time, unit)] for time in horizons],
+    }
 
 
 def _timeline_facts(timeline: Timeline) -> dict[str, Any]:

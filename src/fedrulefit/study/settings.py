@@ -31,6 +31,10 @@ Group = Literal[
 T = TypeVar("T")
 
 
+LATER: Final = ("max_terms",)
+"""Settings that studies once had not: at their default they leave a study's hash as it was."""
+
+
 class _Unused:
     """The paper's method has no use for the setting."""
 

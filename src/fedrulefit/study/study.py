@@ -30,6 +30,7 @@ from fedrulefit.study.covariates import Covariate, Patient, Unusual, Weight
 from fedrulefit.study.fields import Frozen
 from fedrulefit.study.outcomes import AnyOutcome
 from fedrulefit.study.settings import (
+    LATER,
     Settings,
     expand_preset,
     override_settings,
@@ -131,7 +132,11 @@ class Study(Frozen):
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical form: equal exactly for equal studies."""
-        text = json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=True)
+        facts = self.model_dump(mode="json")
+        for name in LATER:
+            if facts["settings"][name] == Settings.model_fields[name].default:
+                del facts["settings"][name]
+        text = json.dumps(facts, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import nbinom
 
 from fedrulefit.core.families.count_ranges import find_count_range
+from fedrulefit.core.families.count_spread import SpreadJudge
 
 
 @pytest.mark.parametrize("mean", [0.05, 1.7, 23.0, 400.0])
@@ -29,3 +31,16 @@ def test_each_patient_has_a_range() -> None:
     found = find_count_range(np.array([0.1, 5.0]), 2.0, 0.8)
     assert found.shape == (2, 2)
     assert (found[1] >= found[0]).all()
+
+
+def test_with_a_learnt_dispersion_they_are_its_quantiles() -> None:
+    judge = SpreadJudge(40.0, dispersion=0.8)
+    mean = np.array([0.1, 2.0, 30.0])
+    found = find_count_range(mean, judge.spread_at(mean, 0.8), 0.95)
+    expected = [nbinom.ppf(at, 1 / 0.8, 1 / (1 + 0.8 * mean)) for at in (0.025, 0.975)]
+    np.testing.assert_array_equal(found, np.column_stack(expected))
+    told = judge.find_ranges(None, 2.0, str)  # type: ignore[arg-type]
+    assert told[1] == (95, *(f"{x:.0f}" for x in found[1]))
+    flat = find_count_range(mean, np.array([0.5, 1.0, 3.0]), 0.8)
+    for k, spread in enumerate((0.5, 1.0, 3.0)):
+        np.testing.assert_array_equal(flat[k], find_count_range(mean[k : k + 1], spread, 0.8)[0])

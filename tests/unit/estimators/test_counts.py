@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn
+from scipy.stats import nbinom
 from sklearn.metrics import d2_tweedie_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
@@ -62,6 +63,11 @@ def test_counts_that_vary_more_have_a_dispersion(make: Any) -> None:
     assert 0.3 < stronger.theta < 2
     again = pickle.loads(pickle.dumps(fitted))  # noqa: S301
     np.testing.assert_array_equal(again.predict(X), rate)
+    judged = make(loss="negative-binomial", holdout=0.2).fit(X, varied, exposure=EXPOSURE)
+    mean, theta = judged.predict(X) * EXPOSURE, judged.model_.theta
+    low, high = judged.predict_interval(X, level=0.8, exposure=EXPOSURE).T
+    np.testing.assert_array_equal(low, nbinom.ppf(0.1, theta, theta / (theta + mean)))
+    np.testing.assert_array_equal(high, nbinom.ppf(0.9, theta, theta / (theta + mean)))
     plain = make().fit(X, varied, exposure=EXPOSURE)
     assert plain.study_.outcome.dispersion == "poisson"
     assert np.isnan(plain.model_.theta)

@@ -203,3 +203,51 @@ def test_the_paper_s_solver_is_refused_where_slopes_have_no_bound(kind: str) -> 
     if kind == "number":
         robust = {**outcome, "robust": True}
         Study.from_mapping({**study_facts(solver="fedda"), "outcome": robust})
+
+
+# --- events that compete ------------------------------------------------------------------------
+
+RIVALS = {"positive": 1, "label": "readmission", "competing": {"death": 2, "transfer": "moved"}}
+
+
+def test_competing_events_make_another_family_and_keep_their_order() -> None:
+    study = study_of("time", **RIVALS)
+    outcome = study.outcome
+    assert isinstance(outcome, TimeOutcome)
+    assert outcome.causes == study.family.names == ("readmission", "death", "transfer")
+    assert outcome.values == (0, 1, 2, "moved")
+    assert (study.family.kind, outcome.kind) == ("competing", "time")
+    assert study.family.n_owners == 3
+    assert "competing events death 2, transfer 'moved'" in outcome.definition
+    again = Study.from_mapping(json.loads(json.dumps(study.model_dump(mode="json"))))
+    assert again.digest == study.digest
+    turned = study_of("time", **{**RIVALS, "competing": {"transfer": "moved", "death": 2}})
+    assert turned.digest != study.digest, "sites code causes by their place"
+
+
+def test_without_competing_events_nothing_is_new_in_a_study() -> None:
+    """Studies of one event keep the digest that they had."""
+    study = study_of("time")
+    assert "competing" not in study.model_dump(mode="json")["outcome"]
+    assert study.digest == study_of("time", competing={}).digest
+    assert isinstance(study.outcome, TimeOutcome)
+    assert study.outcome.causes == ()
+    assert study.family.kind == "time"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"competing": {"death": 1}}, "names a value twice"),
+        ({"competing": {"death": "0"}}, "names a value twice"),
+        ({"competing": {"death": 2, "transfer": 2.0}}, "names a value twice"),
+        ({"competing": {"90": 2}}, "begin with a letter"),
+        ({"competing": {" ": 2}}, "begin with a letter"),
+        ({"competing": {"readmission": 2}}, "differ from that of the event of interest"),
+        ({"competing": {"1": 2}, "label": ""}, "begin with a letter"),
+        ({"competing": 2}, "competing"),
+    ],
+)
+def test_competing_events_that_cannot_be(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(StudyError, match=words):
+        study_of("time", **{**RIVALS, **changes})

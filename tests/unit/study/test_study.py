@@ -11,7 +11,14 @@ import pytest
 
 from fedrulefit.core.families import FAMILIES, YesNo
 from fedrulefit.errors import StudyError
-from fedrulefit.study import PRESETS, Settings, Study, level_key, resolve_settings
+from fedrulefit.study import (
+    PRESETS,
+    Settings,
+    Study,
+    TimeOutcome,
+    level_key,
+    resolve_settings,
+)
 from fedrulefit.study.outcomes import KINDS
 from tests.samples import SOLVERS, make_study, study_facts
 
@@ -125,7 +132,7 @@ FAULTS = [
     ("settings/path_length", 1, "settings.path_length", "greater than or equal to 2"),
     ("settings/path_ratio", 1, "settings.path_ratio", "less than 1"),
     ("settings/path_ratio", 0, "settings.path_ratio", "greater than 0"),
-    ("settings/selection", "best", "settings.selection", "'min' or '1se'"),
+    ("settings/selection", "best", "settings.selection", "'min', '1se' or 'pruned'"),
     ("settings/max_rules", -1, "settings.max_rules", "greater than or equal to 0"),
     ("settings/tolerance", 0, "settings.tolerance", "greater than 0"),
     ("settings/max_rounds", 0, "settings.max_rounds", "greater than or equal to 1"),
@@ -472,7 +479,9 @@ def test_fixed_cutoffs_reach_the_bins() -> None:
 
 
 def test_a_study_can_name_every_kind_that_has_a_family() -> None:
-    assert set(FAMILIES) <= set(KINDS)
+    facts = {"kind": "time", "time": "days", "event": "status", "horizons": [1]}
+    rivals = TimeOutcome.model_validate({**facts, "competing": {"death": 2}}).family()
+    assert set(FAMILIES) <= {*KINDS, rivals.kind}
 
 
 def test_an_outcome_of_which_no_kind_is_told_is_yes_no() -> None:

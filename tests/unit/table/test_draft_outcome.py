@@ -207,6 +207,28 @@ def test_which_value_is_the_event(
     assert ("taken as the event" in repr(drafted.guesses)) == bool(doubt)
 
 
+@pytest.mark.parametrize("codes", [[0, 1, 2], [0, 1, 2, 3]])
+def test_codes_of_several_events_are_taken_for_competing_ones(codes: list[int]) -> None:
+    drafted = draft(make_columns(time=TIMES, status=codes * (N // len(codes))), kind="time")
+    outcome = load(drafted).outcome
+    assert isinstance(outcome, TimeOutcome)
+    assert (outcome.positive, outcome.negative) == (1, 0)
+    assert list(outcome.competing.values()) == codes[2:]
+    assert "# CHECK: events that forestall it; name them" in drafted.text
+    assert "taken for events that compete with 1" in dict(drafted.guesses)["status"]
+    alone = draft(make_columns(time=TIMES, status=[0, 1] * 30), kind="time")
+    assert "competing" not in alone.text
+    found = draft(make_columns(time=TIMES, status=codes * (N // len(codes))))
+    assert load(found).outcome == outcome, "found by their names"
+
+
+@pytest.mark.parametrize("codes", [[1, 2, 3], [0, 1, 3], list(range(7))])
+def test_other_codes_are_no_competing_events(codes: list[int]) -> None:
+    values = (codes * N)[:N]
+    with pytest.raises(StudyError, match="and 2 and so on for events that compete with it"):
+        draft(make_columns(x=TIMES, y=values), time="x", event="y")
+
+
 def test_levels_stand_in_their_order_and_rare_ones_are_not_shown() -> None:
     pain = outcome_of({"pain": ["severe", "none", "mild"] * 20}, outcome="pain")
     assert isinstance(pain, OrderedOutcome)
@@ -225,6 +247,7 @@ def test_a_code_is_pointed_out_and_stretches_nothing() -> None:
 
 
 TWO = {"x": TIMES, "yn": [0, 1] * 30, "three": [0, 1, 2] * 20, "text": [f"t{k}" for k in range(N)]}
+TWO["abc"] = ["a", "b", "c"] * 20
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"outcome": "x", "kind": "lengths"}, "kind 'lengths' is not known: choose one of yes/no"),
     ({"outcome": "text"}, "'text' has 60 distinct values here: group them into 10 levels"),
@@ -232,7 +255,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"outcome": "yn", "kind": "classes"}, "fewer than three levels"),
     ({"outcome": "three", "kind": "yes/no"}, "3 distinct values here, not two"),
     ({"outcome": "x", "kind": "ordered"}, "group them into 10 levels or fewer"),
-    ({"time": "x", "event": "three"}, "event 'three' has 3 distinct values here, not two"),
+    ({"time": "x", "event": "abc"}, "event 'abc' has 3 distinct values here, not two"),
     ({"time": "text", "event": "yn"}, "time 'text' holds no numbers"),
     ({"time": "x"}, "which column is the event"),
     ({"event": "yn"}, "which column is the time to the event"),

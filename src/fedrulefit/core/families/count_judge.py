@@ -256,7 +256,7 @@ class CountJudge(Judge[CountSums, Measures]):
         observed, expected = (format_number(x, digits=3) for x in (found.observed, found.expected))
         return f"Observed were {observed}{of}, predicted {expected}"
 
-    range_javascript = JAVASCRIPT
+    range_javascript: ClassVar[str] = JAVASCRIPT
 
     @property
     def range_words(self) -> str:
@@ -271,6 +271,10 @@ class CountJudge(Judge[CountSums, Measures]):
         known = found.events >= FEWEST_EVENTS and math.isfinite(found.dispersion)
         return [found.dispersion] if known else []
 
+    def spread_at(self, mean: Floats, dispersion: float) -> Floats:
+        """Return variance by mean of counts of this mean, from :meth:`range_facts`, (n_rows,)."""
+        return np.full(len(mean), dispersion)
+
     def find_ranges(
         self, found: Measures, prediction: float, tell: Callable[[float], str]
     ) -> list[tuple[int, str, str]]:
@@ -279,7 +283,8 @@ class CountJudge(Judge[CountSums, Measures]):
         told = []
         for dispersion in self.range_facts(found):
             for share in SHARES:
-                ends = find_count_range(np.array([prediction]), dispersion, share / 100)
+                mean = np.array([prediction])
+                ends = find_count_range(mean, self.spread_at(mean, dispersion), share / 100)
                 low, high = ends[0].tolist()
                 told.append((share, f"{low:.0f}", f"{high:.0f}"))
         return told

@@ -30,7 +30,8 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.base import Family, Words
+from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.number_judge import NumberJudge
 from fedrulefit.core.families.scripts import quote_javascript
 from fedrulefit.core.families.side_means import MeanLevels

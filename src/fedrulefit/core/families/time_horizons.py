@@ -41,30 +41,42 @@ class Scores:
     ----------
     times, brier, bounds : tuple of float
         By each horizon.
-    integrated, integrated_bound : float
-        The mean over the time up to the last horizon.
+    integrated, integrated_bound : float or None
+        The mean over the time up to the last horizon; None where only horizons are known.
+    observed, expected : tuple of float
+        Observed and mean predicted risk by each horizon; empty where that is not told.
     """
 
     times: tuple[float, ...]
     brier: tuple[float, ...]
     bounds: tuple[float, ...]
-    integrated: float
-    integrated_bound: float
+    integrated: float | None
+    integrated_bound: float | None
+    observed: tuple[float, ...] = ()
+    expected: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        numbers = [*self.brier, *self.bounds, self.integrated, self.integrated_bound]
+        whole = [part for part in (self.integrated, self.integrated_bound) if part is not None]
         if not {len(self.times)} == {len(self.brier), len(self.bounds)}:
             raise ValueError("a horizon lacks its score")
-        if not all(number >= 0 for number in numbers):
+        if not all(number >= 0 for number in [*self.brier, *self.bounds, *whole]):
             raise ValueError("a Brier score lies below 0")
+        if {len(self.observed), len(self.expected)} not in ({0}, {len(self.times)}):
+            raise ValueError("a horizon lacks its risks")
+        if not all(0 <= risk <= 1 + 1e-6 for risk in [*self.observed, *self.expected]):
+            raise ValueError("a risk does not lie between 0 and 1")
 
     def rounded(self) -> Scores:
         """Return the same with three decimals."""
-        brier, bounds = (
-            tuple(round(number, 3) for number in own) for own in (self.brier, self.bounds)
+        brier, bounds, observed, expected = (
+            tuple(round(number, 3) for number in own)
+            for own in (self.brier, self.bounds, self.observed, self.expected)
         )
-        whole, bound = round(self.integrated, 3), round(self.integrated_bound, 3)
-        return Scores(self.times, brier, bounds, whole, bound)
+        whole, bound = (
+            None if part is None else round(part, 3)
+            for part in (self.integrated, self.integrated_bound)
+        )
+        return Scores(self.times, brier, bounds, whole, bound, observed, expected)
 
 
 def score_over_time(sums: TimeSums, timeline: Timeline) -> Scores | None:

@@ -48,7 +48,7 @@ from scipy.special import expit, logsumexp
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.crossing import find_crossing
 from fedrulefit.core.families.areas import find_ends
-from fedrulefit.core.families.survival import Curve, estimate_survival
+from fedrulefit.core.families.survival import Curve
 from fedrulefit.core.families.time_sums import (
     LEAST_HAZARD,
     MOST_HAZARD,
@@ -56,7 +56,7 @@ from fedrulefit.core.families.time_sums import (
     TimeSums,
     to_log_hazard,
 )
-from fedrulefit.core.families.time_weights import weigh
+from fedrulefit.core.families.time_weights import LATE, weigh
 from fedrulefit.core.families.yesno_measures import place_means
 from fedrulefit.core.families.yesno_sums import STEP
 from fedrulefit.core.rounding import round_to
@@ -90,7 +90,7 @@ def bin_means(sums: TimeSums) -> Floats:
 
 def follow(table: Counts) -> Curve:
     """Return the survival of the patients of each bin."""
-    return estimate_survival(table.events, table.through, table.partial)
+    return table.follow()
 
 
 # --- concordance ------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class Concordance:
 
 def rank(sums: TimeSums) -> Concordance:
     """Return the concordance of risks and times."""
-    table = sums.table
+    table = sums.table.ranked
     events, partners = table.events, table.through
     cases, by_time = float(events.sum()), events.sum(axis=0)
     pairs = float(by_time @ partners.sum(axis=0))
@@ -209,6 +209,11 @@ def score(sums: TimeSums) -> tuple[float, float]:
     return float(brier), float(max(upper - brier, brier - lower, 0.0) + step)
 
 
+def is_late(table: Counts) -> bool:
+    """Whether patients came under observation late: then nobody knows who would have been lost."""
+    return float(table.entered.sum()) > LATE
+
+
 # --- calibration ------------------------------------------------------------------------------
 
 
@@ -251,7 +256,7 @@ def fit_slope(sums: TimeSums) -> Estimate:
     at = place_hazards(sums)[held]
     centre = float(sums.patients[held] @ at / sums.patients.sum())
     at = at - centre
-    stay, own = (table.through + table.partial)[held], table.events[held]
+    stay, own = table.exposed[held], table.events[held]
     waited, slope = own / 2, UNKNOWN
     for _ in range(_ROUNDS):
         slope = _climb(at, own, stay + waited)
@@ -381,8 +386,8 @@ class Measures:
     def rounded(self, base: float) -> Measures:
         """Return counts as multiples of `base` and the rest with three decimals."""
         facts = {name: round(value, 3) for name, value in vars(self).items()}
-        counts = round_to(np.array([self.patients, self.events]), base)
-        return Measures(**facts).with_counts(*counts.tolist())
+        counts = round_to(np.array(self.counts), base)
+        return replace(self, **facts).with_counts(*counts.tolist())
 
     def with_counts(self, *counts: float) -> Measures:
         """Return the same with rounded counts."""
@@ -406,21 +411,21 @@ def compare(sums: TimeSums) -> tuple[Estimate, float, float]:
 
 def measure(sums: TimeSums) -> Measures:
     """Return all measures."""
-    if sums.told:
-        return sums.told.measures
+    return sums.told.measures if sums.told else Measures(*list_measures(sums, score(sums)))
+
+
+def list_measures(sums: TimeSums, brier: tuple[float, float]) -> tuple[float, ...]:
+    """Return all measures in their order, the Brier score with its bound being known."""
     ranked, (ratio, observed, expected) = rank(sums), compare(sums)
-    brier, brier_bound = score(sums)
-    slope = fit_slope(sums)
-    return Measures(
+    return (
         float(sums.patients.sum()),
         float(sums.cases.sum()),
         ranked.value,
         ranked.low,
         ranked.high,
         ranked.bound,
-        brier,
-        brier_bound,
-        *slope,
+        *brier,
+        *fit_slope(sums),
         *ratio,
         observed,
         expected,
