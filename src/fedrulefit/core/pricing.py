@@ -62,7 +62,7 @@ class Problem:
         Largest size of each term.
     variants : callable
         The terms that could stand in for a term, increasing.
-    dispersion : float
+    spread : float
         Mean losses are divided by it: a difference of 1 is one of the log-likelihood.
     """
 
@@ -72,7 +72,7 @@ class Problem:
     costs: Floats
     bounds: Floats
     variants: Callable[[int], Ints]
-    dispersion: float = 1.0
+    spread: float = 1.0
 
     def supported(self, coef: Floats) -> Ints:
         """Return the baseline and the terms with a coefficient, increasing."""
@@ -159,7 +159,7 @@ def drop(problem: Problem, fit: Fitted, price: float) -> Floats | None:
     here = np.arange(problem.layout.n_baseline, len(coef))
     left = list(here)
     while left and len(here) - len(left) < max(1, len(here) // MOST_DROPPED):
-        rises = fit.weight * coef[left] ** 2 / np.diag(inverse)[left] / problem.dispersion
+        rises = fit.weight * coef[left] ** 2 / np.diag(inverse)[left] / problem.spread
         least = int(np.argmin(rises / costs[left]))
         if rises[least] >= price * costs[left[least]]:
             break
@@ -186,7 +186,7 @@ def find_swaps(problem: Problem, fit: Fitted, price: float) -> list[Swap]:
         for new in problem.variants(old).tolist():
             if new in places:
                 gain, own, shift = _gain(fit, places[new], coef, without)
-                change = 2 * fit.weight * (rise - gain) / problem.dispersion
+                change = 2 * fit.weight * (rise - gain) / problem.spread
                 change += price * (problem.costs[new] - problem.costs[old])
                 if change < 0 and own != 0:
                     found.append(Swap(change, old, new, coef + shift, own))

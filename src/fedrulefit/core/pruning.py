@@ -212,7 +212,7 @@ class Track:
     def _worth(self, fit: Fitted, price: float) -> float:
         """Return deviance + price·cost."""
         problem = self._problem
-        deviance = 2 * fit.weight * fit.objective / problem.dispersion
+        deviance = 2 * fit.weight * fit.objective / problem.spread
         return deviance + price * float(problem.costs[fit.terms].sum())
 
     def _dense(self, fit: Fitted) -> Floats:
@@ -415,7 +415,7 @@ class PruneSearch:
         if not known or self._problem.count(known[-1].stage.terms) > enough:
             return False
         losses = [pruned.held.mean() for pruned in known]
-        return bool(losses[-1] > min(losses) + LOST * self._problem.dispersion)
+        return bool(losses[-1] > min(losses) + LOST * self._problem.spread)
 
     def choose(self, allowed: Callable[[Stage], bool]) -> Pruned | None:
         """Return the fewest terms that cost hardly anything; None if the lasso has to stay.
@@ -426,7 +426,7 @@ class PruneSearch:
             Whether a stage may be chosen.
         """
         found = [pruned for pruned in self.found() if allowed(pruned.stage)]
-        scale = self._problem.dispersion
+        scale = self._problem.spread
         if self._most is not None:
             found = [p for p in found if self._problem.count(p.stage.terms) <= self._most]
         best = min([self._lasso.mean(), *(pruned.held.mean() for pruned in found)])

@@ -89,7 +89,7 @@ def test_the_least_terms_are_dropped_as_far_as_they_are_not_worth_the_price(seed
         np.testing.assert_allclose(left[:8], rise_without(fit, gone)[1], atol=1e-6)
 
 
-def test_costly_terms_are_dropped_first_and_dispersion_scales_the_price() -> None:
+def test_costly_terms_are_dropped_first_and_spread_scales_the_price() -> None:
     fit, _ = make_fit(1)
     rises = [2 * N * rise_without(fit, [k])[0] for k in range(1, 6)]
     best = 1 + int(np.argmax(rises))
@@ -99,7 +99,7 @@ def test_costly_terms_are_dropped_first_and_dispersion_scales_the_price() -> Non
     assert left is not None
     assert left[best] == 0
     assert np.count_nonzero(left) == 5
-    assert drop(make_problem(fit, dispersion=1e-6), fit, max(rises)) is None
+    assert drop(make_problem(fit, spread=1e-6), fit, max(rises)) is None
 
 
 @pytest.mark.parametrize("seed", range(8))

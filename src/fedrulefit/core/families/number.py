@@ -133,6 +133,7 @@ class Number(Family):
     largest_predictor = LARGEST_PREDICTOR
     newton_leaves = True
     most_curvature = 1.0
+    of_errors = True
 
     def __init__(
         self,
@@ -177,10 +178,6 @@ class Number(Family):
         """Return the outcome in half ranges from the middle, shape (n_rows,)."""
         scaled: Floats = np.clip((outcome - self.middle) / self.half, -1.0, 1.0)
         return scaled
-
-    def dispersion(self, mean_loss: float) -> float:
-        """Return the variance of errors, in squared half ranges: a loss is half of it."""
-        return max(2 * mean_loss, 1e-12)
 
     def events(self, outcome: Floats, weights: Floats) -> Floats:
         """Return who is above the median of these patients, shape (n_rows,)."""

@@ -27,6 +27,9 @@ from fedrulefit.protocol.public import Public
 Choose = Callable[[Sequence[Any]], Sequence[Any]]
 """Names the next point of each solver, or track."""
 
+LEAST_SPREAD: Final = 1e-12
+"""Least variance of errors, in squared half ranges."""
+
 MOST_BASES: Final = 1_000
 """Rules whose variants are asked for at most: those of fewer terms come first."""
 
@@ -234,7 +237,7 @@ def _pose(public: Public, penalty: float, held: float) -> Problem:
         costs=by_column if owners is None else owners.spread(by_column),
         bounds=public.bounds.terms,
         variants=variants,
-        dispersion=public.family.dispersion(held),
+        spread=max(2 * held, LEAST_SPREAD) if public.family.of_errors else 1.0,
     )
 
 
