@@ -211,7 +211,7 @@ class Family(ABC):
     in whatever unit losses are; a yes/no outcome's move by the mean slope, as the paper's."""
 
     jumps: bool = False
-    """Whether sums at F = 0 tell the best constants (:meth:`jump`): Newton's steps may take long."""
+    """Whether sums at F = 0 tell the best constants (:meth:`jump`): Newton's steps are slow."""
 
     disperses: bool = False
     """Whether it is learnt, too, how much outcomes vary about their means: one number, the
