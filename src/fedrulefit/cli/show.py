@@ -19,7 +19,7 @@ from fedrulefit.cli.console import line, printable, stderr
 from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import FINEST, tell_distance
 from fedrulefit.model import Model
-from fedrulefit.model.display import fold_little, tell_little
+from fedrulefit.model.display import fold_little, is_pruned, tell_little
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.model.subgroups import (
@@ -201,12 +201,13 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
     label = model.study.outcome.label or model.study.outcome.column
     kind = "SYNTHETIC data, " if model.study.synthetic else ""
     linear = name_count(len(model.linear_terms), "linear term")
+    by = ", of few terms by cross-validation" if is_pruned(model) else " by cross-validation"
     return [
         f"{model.study.name}: {kind}{name_count(len(origin.sites), 'site')}, "
         f"{origin.patients:,.0f} {name_rows(model.study)}, {label}{rate}.",
         f"{name_count(len(model.rule_terms), 'rule')} and {linear} "
         f"of {origin.candidates} candidate rules, after {origin.rounds} rounds "
-        f"({origin.solver}, λ = {origin.penalty:.3g}{' by cross-validation' * bool(origin.path)}).",
+        f"({origin.solver}, λ = {origin.penalty:.3g}{by * bool(origin.path)}).",
         _certificate_line(model),
         *([model.of_dispersion] if model.of_dispersion else []),
         *([f"Note: {warning}."] if warning else []),

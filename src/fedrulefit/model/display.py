@@ -144,3 +144,20 @@ def _safe(text: str) -> str:
 
 def _percent(share: float) -> str:
     return "not told" if math.isnan(share) else f"{100 * share:.0f} %"
+
+
+def tell_choice(model: Model) -> str:
+    """Return how λ, and the terms, were chosen, in a few words."""
+    origin = model.provenance
+    if not origin.path:
+        return "given"
+    if is_pruned(model):
+        return "half of that chosen by cross-validation, which then chose few terms one by one"
+    return "chosen by cross-validation"
+
+
+def is_pruned(model: Model) -> bool:
+    """Whether few terms were chosen one by one: they are fitted with a λ that the path has not."""
+    origin = model.provenance
+    on_path = any(math.isclose(point.penalty, origin.penalty) for point in origin.path)
+    return model.study.settings.prunes and bool(origin.path) and not on_path

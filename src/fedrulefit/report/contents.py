@@ -17,6 +17,7 @@ from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import tell_distance
 from fedrulefit.core.families.judge import Summary
 from fedrulefit.model import Model, RuleTerm, Term
+from fedrulefit.model.display import is_pruned, tell_choice
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
@@ -385,10 +386,9 @@ def list_certificate(model: Model) -> list[Fact]:
     origin = model.provenance
     gap = origin.certificate.gap
     before = ", before rounding" if model.is_rounded else ""
-    chosen = " (chosen by cross-validation)" if origin.path else " (given)"
     facts = [
         ("Solver", f"{origin.solver}, {_plural(origin.rounds, 'round')}"),
-        ("Penalty λ", f"{origin.penalty:.4g}{chosen}"),
+        ("Penalty λ", f"{origin.penalty:.4g} ({tell_choice(model)})"),
         ("Candidate rules", str(origin.candidates)),
         (f"Penalised mean loss{before}", f"{origin.objective:.6g}"),
         (f"KKT residual{before}", write_minus(tell_distance(origin.certificate.residual))),
@@ -403,7 +403,9 @@ def list_certificate(model: Model) -> list[Fact]:
     if model.dispersion is not None:
         told = f"1/θ = {model.dispersion:.4g}, θ = {model.theta:.4g}"
         facts.append(("Dispersion", told if model.dispersion > 0 else "none beyond Poisson's"))
-    if origin.path:
+    if is_pruned(model):
+        facts.append(("Residual and gap", "of the terms that were chosen, not of the choice"))
+    elif origin.path:
         chosen_point = min(origin.path, key=lambda point: abs(point.penalty - origin.penalty))
         facts.append(
             (

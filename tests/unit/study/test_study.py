@@ -132,7 +132,7 @@ FAULTS = [
     ("settings/path_length", 1, "settings.path_length", "greater than or equal to 2"),
     ("settings/path_ratio", 1, "settings.path_ratio", "less than 1"),
     ("settings/path_ratio", 0, "settings.path_ratio", "greater than 0"),
-    ("settings/selection", "best", "settings.selection", "'min' or '1se'"),
+    ("settings/selection", "best", "settings.selection", "'min', '1se' or 'pruned'"),
     ("settings/max_rules", -1, "settings.max_rules", "greater than or equal to 0"),
     ("settings/tolerance", 0, "settings.tolerance", "greater than 0"),
     ("settings/max_rounds", 0, "settings.max_rounds", "greater than or equal to 1"),
@@ -220,8 +220,8 @@ def test_preset_paper_is_the_paper() -> None:
     assert (paper.solver, paper.single_cutoffs) == ("fedda", False)
     assert (paper.linear_factor, paper.interaction_factor) == (1, 1)
     exact_only = {
-        "folds", "path_length", "path_ratio", "selection", "max_rules", "tolerance", "max_rounds",
-        "max_active",
+        "folds", "path_length", "path_ratio", "selection", "max_rules", "max_terms",
+        "tolerance", "max_rounds", "max_active",
     }  # fmt: skip
     unused = {"seed", "epsilon_total", *exact_only}
     assert set(PRESETS["paper"]) == set(Settings.model_fields) - unused

@@ -211,8 +211,7 @@ class Family(ABC):
     in whatever unit losses are; a yes/no outcome's move by the mean slope, as the paper's."""
 
     jumps: bool = False
-    """Whether sums at F = 0 tell the best constants (:meth:`jump`). Newton's steps would take long
-    to come to them where they are far from 0: down an exponential, 1 at a time."""
+    """Whether sums at F = 0 tell the best constants (:meth:`jump`): Newton's steps are slow."""
 
     disperses: bool = False
     """Whether it is learnt, too, how much outcomes vary about their means: one number, the
@@ -237,6 +236,9 @@ class Family(ABC):
     levels_javascript: str = "null"
     """A JavaScript function from a patient's predictors to the probability of each level; null
     without several levels."""
+
+    of_errors: bool = False
+    """Whether losses are half squares of errors, of a spread that is not known before."""
 
     averages: bool = False
     """Whether FedDA can fit it: slopes are bounded by 1 for any F."""

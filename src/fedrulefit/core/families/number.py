@@ -133,6 +133,7 @@ class Number(Family):
     largest_predictor = LARGEST_PREDICTOR
     newton_leaves = True
     most_curvature = 1.0
+    of_errors = True
 
     def __init__(
         self,
