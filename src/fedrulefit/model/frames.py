@@ -10,11 +10,13 @@ pandas loads when a frame is asked for: a hospital's process makes models, and n
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.heterogeneity import Across
+from fedrulefit.model.evidence import find_effect
 from fedrulefit.model.subgroups import NAMES, Among, choose_patients, list_subgroups
 from fedrulefit.model.terms import RuleTerm
 
@@ -31,6 +33,7 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
     import pandas as pd
 
     effect = model.study.family.words.effect_column
+    held_out = name_held_out(model)
     within, own_terms = model.importance_within.tolist(), model.study.family.own_terms
     rows = [
         {
@@ -43,13 +46,22 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
             "importance_within": size,
             "stands_for_site": model.stands_for_site(term),
             "support": model.support(term),
+            "found_again": math.nan if term.found_again is None else term.found_again,
+            **dict(zip(held_out, find_effect(model, term), strict=True)),
             effect: model.effect(term),
         }
         for term, size in zip(model.terms, within, strict=True)
         if model.is_supported(term, min_support)
     ]
     first, *others = _OF_A_TERM
-    return pd.DataFrame(rows[:top], columns=[first, *["level"] * own_terms, *others, effect])
+    return pd.DataFrame(
+        rows[:top], columns=[first, *["level"] * own_terms, *others, *held_out, effect]
+    )
+
+
+def name_held_out(model: Model) -> tuple[str, str, str]:
+    """Return the columns of a rule's effect on held-out patients, and of its interval."""
+    return f"held_out_{model.study.family.words.effect_column}", "low_held_out", "high_held_out"
 
 
 # On a narrow screen pandas shows the outermost columns, and leaves out those in between: so the
@@ -63,6 +75,7 @@ _OF_A_TERM = (
     "importance_within",
     "stands_for_site",
     "support",
+    "found_again",
 )
 
 

@@ -24,6 +24,14 @@ from fedrulefit.files import write_whole
 from fedrulefit.model import Model
 from fedrulefit.model.dependence import strongest_pairs
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.evidence import (
+    WEIGHT,
+    name_effect,
+    tell_effects,
+    tell_folds,
+    tells_effects,
+    tells_folds,
+)
 from fedrulefit.model.file import model_text
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
 from fedrulefit.model.validation import SiteValidation
@@ -115,6 +123,10 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "subgroups": tabulate_subgroups(model),
         "site_subgroups": tabulate_subgroups(model, by_site=True),
         "between": model.tells_between,
+        "weight": WEIGHT,
+        "held_out_effect": name_effect(model.study.family) if tells_effects(model) else "",
+        "evidence": " ".join(filter(None, (tell_effects(model), tell_folds(model)))),
+        "again": tells_folds(model),
         "stands_for_site": STANDS_FOR_SITE,
         "fields": facts.list_fields(model),
         "performance": _list_judged(model),

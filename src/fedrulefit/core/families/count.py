@@ -30,6 +30,7 @@ from scipy.special import xlogy
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
 from fedrulefit.core.families.count_judge import CountJudge
+from fedrulefit.core.families.effects import RateEvidence
 from fedrulefit.core.families.number import above_median
 from fedrulefit.core.families.ratios import LEAST_SPAN, log_share, ratio_ticks
 from fedrulefit.core.families.scripts import quote_javascript
@@ -176,6 +177,7 @@ class Count(Family):
         self.link = _make_link(self.rate)
         self.start_javascript = self.link.javascript
         self.words = _make_words(unit, self.suffix, self.rate)
+        self.evidence = RateEvidence(most)
         self.levels = RateLevels(self.rate, most, self.suffix, unit or "events")
         self.judge = CountJudge(
             most, max_exposure=max_exposure, per=per, unit=unit, exposure_unit=exposure_unit

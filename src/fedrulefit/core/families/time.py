@@ -50,6 +50,7 @@ from scipy.special import logsumexp
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.effects import HazardEvidence
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
@@ -231,6 +232,7 @@ class Time(Family):
 
     kind = "time"
     judge_type = TimeJudge
+    evidence = HazardEvidence()
     counts_events = True
     link = CLOGLOG
     tells = TELLS

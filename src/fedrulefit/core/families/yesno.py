@@ -20,6 +20,7 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.effects import OddsEvidence
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
@@ -107,6 +108,7 @@ class YesNo(Family):
     judge_type = YesNoJudge
     judge = YesNoJudge()
     levels = ShareLevels()
+    evidence = OddsEvidence()
     averages = True
     counts_events = True
     effect_javascript = "Math.exp"

@@ -16,6 +16,7 @@ from fedrulefit.core.cutoffs import estimate_shares
 from fedrulefit.core.families import Family
 from fedrulefit.core.importance import TermSums, squares_of, term_importance
 from fedrulefit.core.path import Path
+from fedrulefit.core.refinding import Alike, Kept, count_found_again
 from fedrulefit.errors import FitError
 from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill
@@ -89,7 +90,8 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
         conjugate=None if scales is None else gap.conjugate,
     )
     between = yield from _find_between(asker, found, sums)
-    return _build_model(asker, found, sums, between, objective, certificate)
+    model = _build_model(asker, found, sums, between, objective, certificate)
+    return _with_found_again(model, found)
 
 
 def _check_levels(public: Public, slopes: SlopeSums) -> None:
@@ -218,6 +220,27 @@ def _make_terms(found: Found, sums: TermSums, between: Floats) -> tuple[Term, ..
         ),
     ]
     return tuple(sorted(made, key=lambda term: -term.importance))
+
+
+def _with_found_again(model: Model, found: Found) -> Model:
+    """Return the model with the folds in which each of its terms is found again."""
+    path, public = found.solution.path, found.candidates.public
+    if path is None or not path.folds:
+        return model
+    at = int(np.argmin(np.abs(path.penalties - found.solution.penalty)))
+    folds: list[Kept] = [_list_kept(coefs[at], public) for coefs in path.folds]
+    alike = Alike(public.grid, model.distribution)
+    own: Kept = [(*term.key, term.coefficient) for term in model.terms]
+    again = count_found_again(own, folds, alike)
+    terms = (replace(term, found_again=n) for term, n in zip(model.terms, again, strict=True))
+    return replace(model, terms=tuple(terms))
+
+
+def _list_kept(coef: Floats, public: Public) -> Kept:
+    """Return the terms of a fit that have a coefficient."""
+    terms = public.layout.with_baseline(np.flatnonzero(coef != 0))
+    own = coef[terms][public.layout.among(terms).effects].tolist()
+    return [(*key, b) for key, b in zip(public.keys_of(terms), own, strict=True)]
 
 
 def make_bill(
