@@ -14,7 +14,7 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Codes, Floats, Ints
 from fedrulefit.core.class_design import AnyDesign, ClassDesign
 from fedrulefit.core.design import Design, build_design
-from fedrulefit.core.families.evidence import NOTHING, EvidenceSums, add_stratum
+from fedrulefit.core.families.evidence import NOTHING, EvidenceSums, add_stratum, find_grain
 from fedrulefit.core.fixed import round_units
 from fedrulefit.core.grid import encode, linear_values
 from fedrulefit.core.people import Sensitive, count_cells, find_one_sided
@@ -210,7 +210,7 @@ class Patients:
         whole = np.array([weights.sum(), *(weights @ tallies)])
         with np.errstate(divide="ignore", invalid="ignore"):  # where nobody is, nothing is told
             stratum = family.evidence.summarise(inside.stack_inside(family.n_tallies), whole)
-        least = self.fewest * self.public.study.most_weight
+        least = self.fewest * self.public.study.most_weight * find_grain(self.public.n_sites)
         starts = draw_starts(self.public.settings.seed, site)
         return add_stratum(family.evidence, stratum, self._have_enough(terms), least, starts)
 

@@ -25,6 +25,7 @@ from fedrulefit.core.families.evidence import (
     EvidenceSums,
     add_stratum,
     find_effects,
+    find_grain,
     round_ratio,
     round_share,
 )
@@ -117,9 +118,9 @@ def test_coarse_sums_tell_nearly_the_same() -> None:
     theirs = StratifiedTable([np.array([[a, b], [c, d]], dtype=float) for a, b, c, d in cells])
     for seed in range(40):
         found = pool(OddsEvidence(), strata_of(cells), least=5.0, seed=seed)
-        assert found.estimate == pytest.approx(theirs.logodds_pooled, abs=0.12)
+        assert found.estimate == pytest.approx(theirs.logodds_pooled, abs=0.2)
         # Counting with what rounding adds, and hardly more.
-        assert 0.98 < found.error / theirs.logodds_pooled_se < 1.1
+        assert 0.98 < found.error / theirs.logodds_pooled_se < 1.2
 
 
 # --- other outcomes, patient by patient ----------------------------------------------------------
@@ -156,8 +157,8 @@ def test_the_rate_ratio_has_the_spread_of_counts_between_patients() -> None:
         counts = rng.poisson(rng.gamma(2.0, 0.5, n_rows) * watched * (2 + inside))
         strata.append(tally(COUNT, np.column_stack([counts, watched]), inside))
         time = watched[inside].sum(), watched[~inside].sum()
-        for k, (rows, share) in enumerate(((inside, time[1]), (~inside, time[0]))):
-            share /= watched.sum()
+        for k, (rows, other) in enumerate(((inside, time[1]), (~inside, time[0]))):
+            share = other / watched.sum()
             rate = counts[rows].sum() / watched[rows].sum()
             errors = counts[rows] - rate * watched[rows]
             sums[k] += counts[rows].sum() * share
@@ -224,8 +225,8 @@ def test_rounding_is_off_by_nothing_in_the_mean_however_few_patients(cells: Any)
         width = np.ptp(told)
         assert told.mean() == pytest.approx(getattr(exact, name)[0], abs=1e-3 * width)
         assert told.var() == pytest.approx(width**2 / 12, rel=0.01)
-        # As wide as half the smallest count moves the sum, or up to √2 times that.
-        reach = 2.5 * getattr(exact, f"{name}_reach")[0]
+        # As wide as five patients move the sum, or up to √2 times that.
+        reach = 5.0 * getattr(exact, f"{name}_reach")[0]
         assert reach * 0.99 < width < reach * math.sqrt(2) * 1.01
     blurred = [evidence.spread(part.above, part.below, exact.shapes)[0] for part in parts]
     added = [part.first - first for part, first in zip(parts, blurred, strict=True)]
@@ -272,6 +273,11 @@ def test_of_several_hospitals_none_is_told_that_rests_on_one() -> None:
     assert alone is not None
 
 
+def test_the_fewer_hospitals_the_coarser_and_of_one_alone_totals_tell_all() -> None:
+    assert [find_grain(n) for n in (2, 3, 4, 20)] == [1.0, 2 / 3, 0.5, 0.5]
+    assert find_grain(1) < 1e-5
+
+
 def test_levels_tell_no_effect() -> None:
     assert find_effects(None, NOTHING, 3) == []
     packing = EvidenceSums.packing(7, None)
@@ -297,7 +303,7 @@ def test_an_effect_of_nobody_is_none(wrong: Any) -> None:
         Effect(*wrong)
 
 
-# --- how often the interval holds ------------------------------------------------------------------
+# --- how often the interval holds ----------------------------------------------------------------
 
 CALM: Any = {
     "large": (3, 1000, 0.3, 0.3),
@@ -330,7 +336,7 @@ def test_the_interval_holds(name: str, ratio: float) -> None:
                     np.array([[n], [m]], float), np.array([n_rows, m + other], float)
                 ),
                 np.array([min(n, n_rows - n, m + other, n_rows - m - other) >= 5]),
-                5.0,
+                5.0 * find_grain(n_sites),
                 tuple(rng.random(2).tolist()),
             )
             for n, m, other in zip(inside, a, c, strict=True)

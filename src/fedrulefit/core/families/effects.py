@@ -58,7 +58,7 @@ class OddsEvidence(RatioEvidence):
         n, cases = whole
         a, b = inside[1], inside[0] - inside[1]
         c, d = cases - a, n - cases - b
-        n = max(n, 1e-300)
+        n = np.maximum(n, 1e-300)
         return Stratum(
             above=a * d / n,
             below=b * c / n,

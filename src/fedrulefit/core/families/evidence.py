@@ -26,10 +26,11 @@ with summands that are those of Greenland and Robins for rates (1985, Biometrics
 What the sums can tell
     They depend on who is at which hospital, for that is what a stratum is. Exact, they would
     give a hospital's counts away: few whole numbers explain four of them per rule. So a hospital
-    rounds R and S to multiples of g, half its smallest count times what one patient moves them
-    at most, that taken up to a step of a public ladder; and it tells of the variance what follows
-    from these and from a share in coarse public steps. So even of a single hospital that has
-    enough patients a count is known to about half its smallest count, and no better.
+    rounds R and S to multiples of g: its smallest count (of more than two hospitals less, half of
+    it from four on: see :func:`find_grain`) times what one patient moves them, that taken up to a
+    step of a public ladder; and it tells of the variance what follows from these and from a share
+    in coarse public steps. So whoever takes the sums apart finds a count to within about that, and
+    no better. Of a run of one hospital totals tell its counts anyway, and nothing is rounded.
     A hospital adds nothing to a rule of which it has fewer held-out patients inside or outside,
     or with or without the outcome, than its smallest count: these margins say nothing of the
     effect, so leaving hospitals out by them does not bend it.
@@ -67,8 +68,8 @@ MOST_ERROR: Final = 1.0
 FEWEST_SITES: Final = 2
 """Of a run of several hospitals no effect is told that rests on a single one."""
 
-_GRAIN: Final = 0.5
-"""Width of rounding, in smallest counts."""
+_LEAST_GRAIN: Final = 0.5
+_ALONE: Final = 2.0**-20
 
 _LEAST_REACH: Final = 2.0**-10
 _EIGHTH: Final = 8
@@ -96,8 +97,8 @@ class EvidenceSums(Sum):
         most="1 per site",
     )
     above: Floats = quantity(
-        "the site's own R of the outcome's kind, to multiples of half its smallest count times "
-        "what a patient moves it",
+        "the site's own R of the outcome's kind, to multiples of its smallest count (half of it "
+        "from four sites on) times what a patient moves it",
         shape="n_told",
         most="½·n per site, and half the width",
     )
@@ -259,19 +260,23 @@ def add_stratum(
     stratum : Stratum
     enough : (n_rules,) bool
     least : float
-        The site's smallest count, times the most that one patient counts.
+        By how many patients, weighted, sums are rounded: the site's smallest count times the most
+        that one patient counts, times :func:`find_grain`.
     starts : (float, float)
         Where multiples of the width begin, as shares of it: of R and of S. Public.
     """
-    wide, narrow = (
-        _GRAIN * least * _step_up(reach) for reach in (stratum.above_reach, stratum.below_reach)
-    )
+    wide, narrow = (least * _step_up(reach) for reach in (stratum.above_reach, stratum.below_reach))
     above = _round_from(starts[0], stratum.above, wide)
     below = _round_from(starts[1], stratum.below, narrow)
     first, mixed, second = evidence.spread(above, below, stratum.shapes)
     first, second = first + evidence.blur(wide), second + evidence.blur(narrow)
     parts = (np.ones(len(enough)), above, below, first, mixed, second)
     return EvidenceSums(*(np.where(enough, part, 0.0) if len(part) else part for part in parts))
+
+
+def find_grain(n_sites: int) -> float:
+    """Return the width of rounding in a run of so many hospitals, in smallest counts."""
+    return _ALONE if n_sites == 1 else max(_LEAST_GRAIN, min(1.0, 2 / n_sites))
 
 
 def _round_from(start: float, numbers: Floats, width: Floats) -> Floats:
