@@ -27,7 +27,7 @@ __all__ = [
     "blank_header",
 ]
 
-PROTOCOL_VERSION: Final = 6
+PROTOCOL_VERSION: Final = 7
 
 NO_PATIENT_DATA: Final = "no patient data"
 """The mechanism of fields that tell nothing of patients."""
