@@ -272,12 +272,10 @@ class Model(Shown, Said, OverTime):
         spread within sites, as the paper has it; ``stands_for_site``, whether ``between_sites`` is
         more than half;
         ``support`` (the share of training patients who satisfy the rule); ``found_again``, in how
-        many folds of the cross-validation a fit without the fold has such a term;
-        ``held_out_odds_ratio``, of held-out patients inside against outside the rule, within
-        hospitals, with its 95 % interval, ``low_held_out`` and ``high_held_out``: NaN where too
-        few tell it, and for linear terms; and last, to show on any screen, the term's weight,
-        shrunk by the penalty, as an effect: of a yes/no outcome ``odds_ratio``. Of other outcomes
-        both have the names of their effects.
+        many folds of the cross-validation; ``held_out_odds_ratio``, of held-out patients within
+        hospitals, and its 95 % interval, ``low_held_out`` and ``high_held_out``, NaN where too
+        few tell it; and last its weight, shrunk by the penalty, as an effect (``odds_ratio``; of
+        other outcomes both have the names of their effects).
 
         Parameters
         ----------
