@@ -52,6 +52,13 @@ def time_model() -> Model:
 
 
 @cache
+def competing_model() -> Model:
+    """Return a model of events that compete, with two horizons, judged on held-out patients."""
+    study = make_study("time, competing", **{**SOLVERS["exact"], "penalty": 0.005}, holdout=0.3)
+    return fit_model(study, make_tables(study, sizes=(400, 350, 300)))
+
+
+@cache
 def ordered_model() -> Model:
     """Return a model of levels in an order, with rules and a linear term on them."""
     facts = study_facts(**SOLVERS["exact"])
@@ -65,6 +72,25 @@ def outcome_model(kind: str) -> Model:
     """Return a model of another outcome, judged on held-out patients; its numbers are exact."""
     study = make_study(kind, **{**SOLVERS["exact"], "penalty": 0.003}, holdout=0.3, per_site=True)
     return fit_model(study, make_tables(study, sizes=(400, 350, 300)))
+
+
+@cache
+def many_levels_model(kind: str) -> Model:
+    """Return a model of eleven levels of hostile and of long names, with terms of some of them."""
+    model = outcome_model(kind)
+    facts = model.study.model_dump()
+    names = [*NAMES, "home", "rehab", "hospice", "another ward", "severe", "dead"]
+    facts["outcome"] = {**facts["outcome"], "levels": names}
+    study, rng = Study.model_validate(facts), np.random.default_rng(4)
+    terms = model.terms
+    if study.family.own_terms:
+        levels = rng.choice(study.family.names, len(terms))
+        terms = tuple(
+            replace(term, level=str(level)) for term, level in zip(terms, levels, strict=True)
+        )
+    baseline = tuple(rng.normal(0, 0.5, study.family.n_baseline).tolist())
+    bare = tuple(replace(t, sides=None) if isinstance(t, RuleTerm) else t for t in terms)
+    return replace(model, study=study, terms=bare, baseline=baseline, evaluation=None)
 
 
 @cache

@@ -1,7 +1,8 @@
 """Numbers and counts: :class:`FederatedRuleFitRegressor` and :class:`RuleFitRegressor`.
 
 The same fit as of the classifiers; what differs is the outcome that the study declares, or that is
-read off y: of the kind ``number``, or ``count`` with ``loss="poisson"``.
+read off y: of the kind ``number``, or ``count`` with ``loss="poisson"`` or
+``loss="negative-binomial"``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.count_ranges import find_count_range
 from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.estimators.base import RuleFitBase
 from fedrulefit.estimators.parameters import takes_settings
@@ -30,9 +32,12 @@ from fedrulefit.estimators.targets import Target, read_numbers, refuse_no_y
 from fedrulefit.study import CountOutcome, NumberOutcome
 from fedrulefit.study.outcomes import AnyOutcome
 
-Loss = Literal["squared", "robust", "poisson"]
+Loss = Literal["squared", "robust", "poisson", "negative-binomial"]
 
-LOSSES: Final = ("squared", "robust", "poisson")
+LOSSES: Final = ("squared", "robust", "poisson", "negative-binomial")
+
+COUNTS: Final = LOSSES[2:]
+"""Losses of counts, as ``dispersion`` of a study's outcome names them."""
 
 
 class Regression(RegressorMixin, RuleFitBase):
@@ -40,17 +45,19 @@ class Regression(RegressorMixin, RuleFitBase):
 
     Parameters
     ----------
-    loss : {"squared", "robust", "poisson"}, optional
+    loss : {"squared", "robust", "poisson", "negative-binomial"}, optional
         ``squared`` (the default without a study) predicts the mean of a number; ``robust`` lets
         values far from their prediction count less (pseudo-Huber). ``poisson`` is for counts:
-        how often something happened to a patient, over an `exposure` that :meth:`fit` takes.
+        how often something happened to a patient, over an `exposure` that :meth:`fit` takes;
+        ``negative-binomial`` for those that vary more than Poisson's, as most do: by how much is
+        learnt (``model_.theta``).
         With a study leave it out: the study says it.
 
     Attributes
     ----------
     coef_ : (n_terms,) float64
         Of :meth:`transform`'s columns: one per term, not per column of X. What a term adds to the
-        prediction; with ``loss="poisson"`` to its logarithm. scikit-learn's feature selectors get
+        prediction; of counts to its logarithm. scikit-learn's feature selectors get
         `feature_importances_`.
     intercept_ : float
     """
@@ -64,7 +71,7 @@ class Regression(RegressorMixin, RuleFitBase):
     @property
     def _counts(self) -> bool:
         """Whether y are counts."""
-        return self.loss == "poisson" if self.study is None else _of_count(self.study.outcome)
+        return self.loss in COUNTS if self.study is None else _of_count(self.study.outcome)
 
     def _read_target(self, y: Any, **parts: Any) -> Target:
         if self.study is not None:
@@ -93,11 +100,13 @@ class Regression(RegressorMixin, RuleFitBase):
                 robust=self.loss == "robust",
             )
         _, most = extremes(y)
+        dispersion: Any = self.loss
         if "exposure" not in target:
-            return CountOutcome(column=column, most=int(upward(most)))
+            return CountOutcome(column=column, most=int(upward(most)), dispersion=dispersion)
         return CountOutcome(
             column=column,
             most=int(upward(most)),
+            dispersion=dispersion,
             exposure=unused_name("exposure", (column, *self._covariates)),
             max_exposure=upward(float(target["exposure"].max())),
         )
@@ -129,18 +138,22 @@ class Regression(RegressorMixin, RuleFitBase):
         check_is_fitted(self)
         return self.model_.predict(self._columns(X)) / self._per()
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> Floats:
+    def predict_interval(self, X: Any, level: float = 0.95, *, exposure: Any = None) -> Floats:
         """Return between what new patients' outcomes lie, shape (n_rows, 2).
 
         The prediction plus and minus what held-out patients were off at most in a share `level`
         of cases (split conformal prediction): equally wide for all patients, and right on
-        average over patients like those held out, whatever the distribution. So the fit must
-        hold patients out: ``holdout=0.2``.
+        average over patients like those held out, whatever the distribution. Of counts, quantiles
+        of the negative binomial distribution of the predicted mean, with the dispersion of
+        held-out patients, or the θ that was learnt. So the fit must hold patients out:
+        ``holdout=0.2``.
 
         Parameters
         ----------
         X : data frame or array, shape (n_rows, n_features)
         level : {0.8, 0.95}
+        exposure : float or (n_rows,), optional
+            Of counts: over how long they are; 1 if left out.
 
         Raises
         ------
@@ -150,14 +163,16 @@ class Regression(RegressorMixin, RuleFitBase):
         check_is_fitted(self)
         if level not in (0.8, 0.95):
             raise ValueError(f"level must be 0.8 or 0.95, which evaluations tell, not {level!r}")
-        if _of_count(self.study_.outcome):
-            raise FedRuleFitError("of counts no interval is told: predict tells the mean count")
         evaluation = self.model_.evaluation
         if evaluation is None:
             raise FedRuleFitError(
                 f"{self.model_.unjudged.lower()}, so how far a prediction may be off is not "
                 "known: fit with holdout=0.2, or more"
             )
+        if _of_count(self.study_.outcome):
+            return self._count_interval(X, level, exposure)
+        if exposure is not None:
+            raise TypeError("exposure is of counts: this model predicts a number")
         reach = getattr(evaluation.total, f"reach_{100 * level:.0f}", np.nan)
         if np.isnan(reach):
             raise FedRuleFitError(
@@ -167,8 +182,20 @@ class Regression(RegressorMixin, RuleFitBase):
         predicted = self.predict(X)
         return np.column_stack([predicted - reach, predicted + reach])
 
+    def _count_interval(self, X: Any, level: float, exposure: Any) -> Floats:
+        """Return between what counts over an exposure lie."""
+        mean = self.predict(X) * (1.0 if exposure is None else np.asarray(exposure, dtype=float))
+        for dispersion in self.model_.range_facts:
+            spread = self.model_.family.judge.spread_at(mean, dispersion)  # type: ignore[attr-defined]
+            return find_count_range(mean, spread, level)
+        raise FedRuleFitError(
+            "too few events were held out to tell how counts vary: fit with a larger holdout"
+        )
+
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None) -> float:
         """Return R², or of counts D², the share of the Poisson deviance that is explained.
+
+        Poisson's judges predicted rates fairly, whatever the counts vary by.
 
         Parameters
         ----------
@@ -193,7 +220,7 @@ class Regression(RegressorMixin, RuleFitBase):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.loss == "poisson"
+        tags.target_tags.positive_only = self.loss in COUNTS
         return tags
 
 
@@ -272,7 +299,7 @@ class FederatedRuleFitRegressor(AtSites, Regression):
             NaN is missing. What its types do not say of a column is guessed, and said in a
             :class:`~fedrulefit.errors.ReadingWarning`.
         y : (n_rows,)
-            Numbers; with ``loss="poisson"`` counts, whole numbers from 0. Without a study their
+            Numbers; with a loss of counts whole numbers from 0. Without a study their
             range, rounded outward, counts as public.
         sites : (n_rows,), optional
             The site of every patient; without it, all are one site.

@@ -11,13 +11,16 @@ pandas loads when a frame is asked for: a hospital's process makes models, and n
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING
 
 from fedrulefit.core.between import MOSTLY
+from fedrulefit.core.families.side_risks import RiskLevels
+from fedrulefit.core.families.sides import Moment
 from fedrulefit.core.heterogeneity import Across
+from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model.evidence import find_effect
-from fedrulefit.model.subgroups import NAMES, Among, choose_patients, list_subgroups
+from fedrulefit.model.subgroups import NAMES, Among, Subgroup, choose_patients, list_subgroups
 from fedrulefit.model.terms import RuleTerm
 
 if TYPE_CHECKING:
@@ -90,19 +93,35 @@ def subgroups_frame(
     rows = [
         {
             "site": one.site,
-            "rule": model.describe(one.term),
+            "rule": model.describe(replace(one.term, level=None)),
             "among": NAMES[among],
             "inside": one.inside,
             "outside": one.outside,
             **asdict(one.levels),
+            **_split(model, one, among),
         }
         for one in found
     ]
     columns = [*["site"] * by_site, "rule", "among"]
     for side in ("inside", "outside"):
         columns += [side, f"level_{side}", f"low_{side}", f"high_{side}"]
-    frame = pd.DataFrame(rows, columns=[*columns, "gap", "low_gap", "high_gap"])
-    return frame.rename(columns=name_levels(model))
+    columns += ["gap", "low_gap", "high_gap"]
+    if among == "held-out":
+        columns += name_splits(model)
+    return pd.DataFrame(rows, columns=columns).rename(columns=name_levels(model))
+
+
+def name_splits(model: Model) -> list[str]:
+    """Return the columns of the shares of single levels; none of other outcomes."""
+    names = model.study.family.told_levels
+    return [f"share_{name}_{side}" for side in ("inside", "outside") for name in names]
+
+
+def _split(model: Model, one: Subgroup, among: Among) -> dict[str, float]:
+    """Return the shares of single levels of held-out patients, by column; none if not told."""
+    told = one.split(model.study.family.levels) if among == "held-out" else {}
+    shares = [share for side in ("inside", "outside") for share in told.get(side, ())]
+    return dict(zip(name_splits(model), shares, strict=True)) if shares else {}
 
 
 def name_levels(model: Model) -> dict[str, str]:
@@ -189,11 +208,23 @@ def summary_frame(validation: SiteValidation) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["measure", *names, "scale"])
 
 
+def levels_frame(evaluation: Evaluation) -> pd.DataFrame:
+    """Return :meth:`Evaluation.levels_frame`."""
+    import pandas as pd
+
+    rows = evaluation.family.judge.levels_of(evaluation.overall)
+    columns = [
+        end for c in evaluation.family.judge.level_columns for end in (c.name, c.upto) if end
+    ]
+    return pd.DataFrame([vars(row) for row in rows], columns=columns)
+
+
 def calibration_frame(evaluation: Evaluation, n_groups: int) -> pd.DataFrame:
     """Return :meth:`Evaluation.calibration_frame`."""
     import pandas as pd
 
-    groups = evaluation.family.judge.groups(evaluation.overall, n_groups)
+    judge, told = evaluation.family.judge, evaluation.published
+    groups = judge.groups(evaluation.overall, n_groups, told, evaluation.unit)
     return pd.DataFrame([vars(group) for group in groups])
 
 
@@ -204,4 +235,23 @@ def decision_frame(evaluation: Evaluation) -> pd.DataFrame:
     judge = evaluation.family.judge
     columns = [column.name for column in judge.decision_columns]
     rows = [vars(found) for found in judge.decisions(evaluation.overall)]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def subgroup_curves_frame(model: Model, top: int | None, min_support: float) -> pd.DataFrame:
+    """Return :meth:`Model.subgroup_curves_frame`."""
+    import pandas as pd
+
+    levels, rows = model.study.family.levels, []
+    if not isinstance(levels, RiskLevels):
+        raise FedRuleFitError("only of a time to an event there are risks over time")
+    for one in list_subgroups(model, "held-out", top=top, min_support=min_support, by_site=False):
+        words = model.describe(replace(one.term, level=None))
+        for name, side in zip(("inside", "outside"), one.term.sides or (), strict=False):
+            last = Moment(levels.ends[-1], side.level, side.error, math.nan, side.events or 0.0)
+            for moment in (*side.curve, last):
+                low, high = levels.reach(moment)
+                found = (moment.time, moment.level, low, high, moment.watched)
+                rows.append((words, name, *found))
+    columns = ["rule", "side", "time", "risk", "low", "high", "watched"]
     return pd.DataFrame(rows, columns=columns)

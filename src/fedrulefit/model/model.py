@@ -28,7 +28,7 @@ from fedrulefit.model import frames
 from fedrulefit.model.display import Shown
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Explanation, explain_rows
-from fedrulefit.model.matrix import list_columns
+from fedrulefit.model.matrix import find_first, list_columns
 from fedrulefit.model.over_time import OverTime
 from fedrulefit.model.saying import Said
 from fedrulefit.model.subgroups import Among
@@ -74,6 +74,8 @@ class Model(Shown, Said, OverTime):
     baseline : tuple of float
         Where patients have several predictors (:attr:`Family.n_baseline`), each one's baseline
         less the intercept; empty with one.
+    dispersion : float or None
+        α = 1/θ of negative binomial counts, 0 where Poisson's do; None of other outcomes.
     """
 
     study: Study
@@ -87,6 +89,7 @@ class Model(Shown, Said, OverTime):
     rounding: Rounding | None = EXACT
     distribution: tuple[Floats, ...] | None = None
     baseline: tuple[float, ...] = ()
+    dispersion: float | None = None
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:
@@ -132,7 +135,7 @@ class Model(Shown, Said, OverTime):
         a count the rate, of a time the risk by the last horizon; of ordered levels the
         probability of any but the lowest, of classes that of each, shape (n_rows, n_levels).
         """
-        return self.study.family.predict_one(self.decision_function(source))
+        return find_first(self, self.decision_function(source))
 
     def predict_proba(self, source: Source | Floats) -> Floats:
         """Return the probabilities that are predicted; see :meth:`predict`.
@@ -144,7 +147,7 @@ class Model(Shown, Said, OverTime):
         if not family.predicts_shares:
             told = family.words.prediction
             raise FedRuleFitError(f"this model gives no probability but a {told}: call 'predict'")
-        if not family.names:
+        if not family.names or family.of_first:
             return self.predict(source)
         from fedrulefit.model.prediction import predict_levels
 
@@ -242,15 +245,6 @@ class Model(Shown, Said, OverTime):
         return rate_of(self.provenance.patients, self.provenance.events)
 
     @property
-    def reaches(self) -> Mapping[int, float]:
-        """How far a new patient may be from the prediction, by percent of patients.
-
-        As far as held-out patients tell; empty where the outcome's family knows no such reach.
-        """
-        judged = self.evaluation
-        return {} if judged is None else judged.family.judge.find_reaches(judged.total)
-
-    @property
     def is_rounded(self) -> bool:
         """Whether coefficients and counts were rounded after the fit."""
         return self.rounding not in (None, EXACT)
@@ -304,7 +298,9 @@ class Model(Shown, Said, OverTime):
         So of a yes/no outcome. Of others the family names the columns: of a number
         ``mean_inside``, ``mean_outside`` and ``difference``, of a count ``rate_inside``,
         ``rate_outside`` and ``rate_ratio``, of a time ``risk_inside`` and so on; and only those
-        who were held out tell them.
+        who were held out tell them. Of several levels, ordered or not, ``share_inside`` is of those
+        beyond the first, ``share_mild_inside`` of those at the level “mild”, where no level has
+        too few inside or outside.
 
         Parameters
         ----------

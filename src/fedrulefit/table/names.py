@@ -7,14 +7,15 @@ differently for its name.
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Final
 
 OUTCOME_NAMES: Final = (
     "outcome", "mortality", "died", "death", "dead", "deceased", "y", "event", "target",
-    "verstorben", "gestorben", "tod", "exitus", "letalität", "mortalität", "décès", "deces",
-    "muerte", "fallecido", "morte", "decesso", "overleden", "óbito", "obito",
+    "verstorben", "gestorben", "tod", "exitus", "letalitat", "mortalitat", "deces", "decede",
+    "muerte", "fallecido", "morte", "decesso", "deceduto", "overleden", "obito", "mortalite",
 )  # fmt: skip
-"""Names of an outcome, in lower case; the first that fits is taken."""
+"""Names of an outcome, as :func:`fold_name` gives them; the first that fits is taken."""
 
 
 def _word(*words: str) -> re.Pattern[str]:
@@ -23,13 +24,13 @@ def _word(*words: str) -> re.Pattern[str]:
 
 
 _SITE: Final = re.compile(
-    r"(?:site|hospital|centre|center|clinic|klinik|krankenhaus|zentrum|standort|hôpital|ospedale"
+    r"(?:site|hosp|hospital|centre|center|clinic|klinik|krankenhaus|zentrum|standort|hôpital|ospedale"
     r"|ziekenhuis)(?:$|[_\W]|id$)",
     re.IGNORECASE,
 )
 _OTHER_OUTCOME: Final = re.compile(
     r"^y_|died|death|dead|mortality|surviv|deceased|outcome|verstorben|gestorben|überleb|mortalit"
-    r"|letalit|décès|fallecid|decedut|overleden",
+    r"|letalit|décès|décéd|fallecid|decedut|overleden",
     re.IGNORECASE,
 )
 _STAY: Final = _word("los", "length_?of_?stay", "liegedauer", "verweildauer")
@@ -79,8 +80,8 @@ _AMOUNT: Final = re.compile(
 _FOLLOW_UP: Final = re.compile(
     r"follow[_\W]?up|nachbeobacht|überlebenszeit|surv\w*[_\W]?(?:time|days|months|years)|futime"
     r"|(?:time|days|weeks|months|years)[_\W]?to[_\W]?|(?:^|[_\W])(?:os|pfs|dfs|efs|rfs|ttp|tte|fu|fup)"
-    r"(?:$|[_\W])|^(?:time|surv|survival|days|weeks|months|years|zeit|tage|monate|jahre|temps"
-    r"|suivi|tiempo|tempo)$",
+    r"(?:$|[_\W])|^(?:time|surv|survival|t[_\W]?stop|days|weeks|months|years|zeit|tage"
+    r"|monate|jahre|temps|suivi|tiempo|tempo)$",
     re.IGNORECASE,
 )
 _TIME: Final = _word(
@@ -88,12 +89,17 @@ _TIME: Final = _word(
     "stunden", "tage", "wochen", "monate", "jahre", "temps", "durée", "jours", "mois", "tiempo",
     "días", "dias", "meses", "tempo", "giorni", "mesi", "lenfol",
 )  # fmt: skip
-_EVENT: Final = re.compile(
-    r"^status$|(?:vital|os|pfs|dfs|efs|rfs|surv\w*|fu|cens\w*)[_\W]?status|status[_\W](?:os|pfs|dfs)"
-    r"|(?:^|[_\W])event|died|death|dead|deceased|mortal|censor|relapse|recurr|verstorben|gestorben"
-    r"|^tod$|zensiert|ereignis|décès|deces|fallecid|muerte|morte|decess|decedut|overleden|óbito|obito",
+_ENTRY: Final = re.compile(
+    r"^(?:t[_\W]?)?start$|(?:^|[_\W])(?:entry|entered|truncation)(?:$|[_\W])|eintritt",
     re.IGNORECASE,
 )
+_EVENT: Final = re.compile(
+    r"^status$|^cens$|(?:vital|os|pfs|dfs|efs|rfs|surv\w*|fu|cens\w*)[_\W]?status|status[_\W](?:os|pfs|dfs)"
+    r"|(?:^|[_\W])event|died|death|dead|deceased|mortal|censor|relapse|recurr|verstorben|gestorben"
+    r"|^tod$|zensiert|ereignis|décès|décéd|deces|fallecid|muerte|morte|decess|decedut|overleden|óbito|obito",
+    re.IGNORECASE,
+)
+_MAYBE_CENSORED: Final = re.compile(r"(?:^|[_\W])cens(?:or)?(?:$|[_\W])", re.IGNORECASE)
 _CENSORED: Final = re.compile(r"censored|zensiert|censuré|censurad|censurat", re.IGNORECASE)
 _COUNT: Final = re.compile(
     r"^n_|^num|^nr?_?of|count(?!r)|number|anzahl|nombre_d|(?:^|[_\W])(?:visits?|admissions?|readmissions?"
@@ -105,6 +111,19 @@ _EXPOSURE: Final = re.compile(
     r"|follow[_\W]?up|futime|beobachtung",
     re.IGNORECASE,
 )
+
+
+def fold_name(column: str) -> str:
+    """Return a name in lower case without accents, punctuation and a time at its end.
+
+    Examples
+    --------
+    >>> [fold_name(name) for name in ("Décédé", "died?", "DEATH_30d", "y1")]
+    ['decede', 'died', 'death', 'y1']
+    """
+    letters = unicodedata.normalize("NFKD", column.casefold())
+    plain = "".join(re.findall(r"[^\W_]", letters))
+    return re.sub(r"(?<=[a-z]{3})\d+(?:d|days?|months?|years?|y|m|j|jours|tage)?$", "", plain)
 
 
 def left_out_by_name(column: str, site_column: str | None) -> str:
@@ -191,6 +210,16 @@ def names_event(column: str) -> bool:
 def names_censoring(column: str) -> bool:
     """Whether a name says that a yes is the end of follow-up, and no event: ``censored``."""
     return _CENSORED.search(column) is not None
+
+
+def may_name_censoring(column: str) -> bool:
+    """Whether a name leaves open if a yes is the event or the end of follow-up: ``cens``."""
+    return _MAYBE_CENSORED.search(column) is not None
+
+
+def names_entry(column: str) -> bool:
+    """Whether a name says when somebody came under observation: ``entry``, ``tstart``."""
+    return _ENTRY.search(column) is not None
 
 
 def names_count(column: str) -> bool:

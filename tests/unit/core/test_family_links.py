@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -22,7 +24,7 @@ F = np.concatenate([np.linspace(-40, 40, 81), [-1e4, -709.0, 709.0, 1e4]])
 @every_family
 def test_forward_undoes_inverse(family: Family) -> None:
     # A capped rate, and a risk that is 1 to the last digits, cannot be undone.
-    middle = np.linspace(-10, 2 if family.kind in ("count", "time") else 10, 101)
+    middle = np.linspace(-10, 2 if family.kind in ("count", "time", "competing") else 10, 101)
     np.testing.assert_allclose(family.link.forward(family.link.inverse(middle)), middle, atol=1e-9)
 
 
@@ -80,16 +82,56 @@ def test_ticks_lie_inside_and_tell_their_effect(family: Family, low: float, span
 
 
 @every_family
+def test_an_effect_is_what_a_term_does_to_predictions(family: Family) -> None:
+    """A difference, or a ratio of odds, rates or hazards, wherever the other terms stand."""
+    at, coefficient = np.linspace(-3, 0.5, 15), 0.7
+    before, after = family.link.inverse(at), family.link.inverse(at + coefficient)
+    if family.kind == "competing":  # of the first event, the hazard of the other being nothing
+        spans = [np.repeat(np.column_stack([f, 0 * f - 80]), 3, axis=1) for f in (at, at + 0.7)]
+        before, after = (family.predict(part)[:, 0] for part in spans)
+    elif family.own_terms:  # of the first class, against the second
+        shares = [family.predict(np.stack([f, 0 * f, 0 * f], axis=1)) for f in (at, at + 0.7)]
+        before, after = (part[:, 0] / part[:, 1] for part in shares)
+    compare: dict[str, Callable[[Any, Any], Any]] = {
+        "number": lambda new, old: new - old,
+        "count": lambda new, old: new / old,
+        "time": lambda new, old: np.log1p(-new) / np.log1p(-old),
+        "competing": lambda new, old: np.log1p(-new) / np.log1p(-old),
+        "classes": lambda new, old: new / old,
+    }
+    found = compare.get(family.kind, _odds_ratio)(after, before)
+    np.testing.assert_allclose(found, family.effect(coefficient), rtol=1e-9)
+
+
+def _odds_ratio(new: Any, old: Any) -> Any:
+    return new / (1 - new) / (old / (1 - old))
+
+
+def test_effects_on_levels_are_odds_ratios() -> None:
+    """Of going on from each level of an order to a higher one, at all steps alike."""
+    family = EXAMPLES["ordered"]
+    steps = np.array([[-0.4, 0.3, 1.1]])
+    before, after = (family.predict(steps + shift)[0] for shift in (0.0, 0.7))
+    odds = [part[k + 1 :].sum() / part[k] for part in (before, after) for k in range(3)]
+    np.testing.assert_allclose(np.divide(odds[3:], odds[:3]), family.effect(0.7), rtol=1e-9)
+
+
+@every_family
 def test_information_is_the_curvature_of_patients_with_that_mean(family: Family) -> None:
     mean = family.link.inverse(np.array([-0.3]))
     outcome, predictor = {
         "count": (np.array([[float(mean[0]), 365.0]]), np.full(1, -0.3)),
         # All the time at risk in one interval.
         "time": (np.array([[0.0, 30.0, 0.0]]), np.array([[np.log(mean[0]), 0.0, 0.0]])),
+        # And of one of two causes; the other's hazard is nothing.
+        "competing": (
+            np.array([[0.0, 30.0, 0.0]]),
+            np.array([[np.log(mean[0]), 0.0, 0.0, -80.0, 0.0, 0.0]]),
+        ),
         # At the first level: the first step alone is tried.
         "ordered": (np.zeros(1), np.array([[-0.3, 0.0, 0.0]])),
     }.get(family.kind, (mean, np.full(1, -0.3)))
-    if family.own_terms:  # of one class; crossed curvatures add up to 0
+    if family.crossed:  # of one class; crossed curvatures add up to 0
         others = np.log((1 - mean[0]) / 2)
         predictor = np.array([[np.log(mean[0]), others, others]])
         curvature = family.curvature(predictor, np.zeros(1), np.full(1, 12.0))[0, 0, 0]

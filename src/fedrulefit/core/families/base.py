@@ -11,9 +11,10 @@ A patient may have several predictors, one for each baseline column: :math:`F_k 
 rules and linear terms f that all share (an interval of time, a step of a scale). Predictors,
 slopes and curvatures then have shape (n_rows, n_baseline), and the loss is a sum over k.
 
-Or each predictor has rules and linear terms of its own (:attr:`Family.own_terms`): then the loss
-depends on differences of predictors alone, and curvatures are crossed,
-:math:`w·∂^2ℓ/∂F_a∂F_b`, of shape (n_rows, n_baseline, n_baseline).
+Or predictors have rules and linear terms of their own (:attr:`Family.own_terms`). Of classes the
+loss depends on differences of predictors alone, and curvatures are crossed,
+:math:`w·∂^2ℓ/∂F_a∂F_b`, of shape (n_rows, n_baseline, n_baseline). Of causes of an event it is a
+sum over them; each owns a predictor for every interval of time.
 
 ===============================  ==========================  ===========
 mathematics                      here                        shape
@@ -28,6 +29,7 @@ what is counted as an event      :meth:`Family.events`       (n_rows,)
 what is added up inside rules    :meth:`Family.tallies`      (n_rows, n_tallies)
 what one could outweigh all in   :meth:`Family.magnitudes`   (n_rows, any)
 in which parts a patient is      :meth:`Family.present`      (n_rows, any)
+of which kinds patients are      :meth:`Family.kinds`        (n_rows, any)
 ===============================  ==========================  ===========
 
 Oracles: numerical differentiation, the definition of the conjugate, and scikit-learn
@@ -38,7 +40,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -46,40 +48,15 @@ import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.evidence import Evidence
+from fedrulefit.core.families.incidence import Incidence
 from fedrulefit.core.families.judge import Judge
+from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.recipes import Language
 from fedrulefit.core.families.sides import PERCENT, Levels
 from fedrulefit.core.families.survival import Timeline
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 from fedrulefit.numerals import format_effect, format_number, is_little
-
-
-@dataclass(frozen=True)
-class Link:
-    """How a prediction follows from the linear predictor F, in every language that we write.
-
-    Parameters
-    ----------
-    name : str
-    inverse : callable
-        F → the mean of the outcome.
-    forward : callable
-        The mean of the outcome → F.
-    sql : callable
-        An expression for F, and how the database writes a number → an expression for the mean.
-    onnx : tuple of (str,) or (str, float)
-        The ONNX operators that make F the mean, one after another; some take a number, too.
-    javascript : str
-        A function from F to the mean.
-    """
-
-    name: str
-    inverse: Callable[[Floats], Floats]
-    forward: Callable[[Floats], Floats]
-    sql: Callable[[str, Callable[[float], str]], str]
-    onnx: tuple[tuple[str] | tuple[str, float], ...]
-    javascript: str
 
 
 @dataclass(frozen=True)
@@ -130,6 +107,8 @@ class Words:
         How F becomes a prediction, in numbers, for who computes by hand: a sentence.
     calculator : str
         The calculator's name.
+    one_of : str
+        What one of several levels is called: ``level``, ``class``.
     """
 
     predictor: str
@@ -163,6 +142,7 @@ class Words:
     little: str = "of 1.00 when rounded"
     by_hand: str = ""
     calculator: str = "Risk calculator"
+    one_of: str = "level"
 
 
 class Family(ABC):
@@ -210,8 +190,17 @@ class Family(ABC):
     """The levels of an outcome of several, of each of which a probability is predicted."""
 
     own_terms: bool = False
-    """Whether each predictor has rules and linear terms of its own. The loss must not change where
-    all predictors of a patient move alike; curvatures of two different ones are never above 0."""
+    """Whether each of :attr:`names` has rules and linear terms of its own."""
+
+    crossed: bool = False
+    """Whether the loss does not change where all predictors of a patient move alike; curvatures of
+    two different ones are then never above 0."""
+
+    n_owners: int = 1
+    """How many have terms of their own; the baseline is theirs in equal parts, one by one."""
+
+    of_first: bool = False
+    """Whether people ask for the first of :attr:`names` above all, not for each alike."""
 
     counts_events: bool = False
     """Whether :meth:`events` are what people call events: they are then told, as counts."""
@@ -230,6 +219,13 @@ class Family(ABC):
     """Whether sums at F = 0 tell the best constants (:meth:`jump`). Newton's steps would take long
     to come to them where they are far from 0: down an exponential, 1 at a time."""
 
+    disperses: bool = False
+    """Whether it is learnt, too, how much outcomes vary about their means: one number, the
+    dispersion (:meth:`with_dispersion`, :mod:`fedrulefit.core.dispersion`)."""
+
+    ladder: range = range(0)
+    """The places that the dispersion may have, of a family that has one."""
+
     additive: bool = False
     """Whether terms add their effects to a prediction; otherwise they multiply something."""
 
@@ -242,6 +238,10 @@ class Family(ABC):
 
     share_javascript: str = "null"
     """A JavaScript function from a prediction to how far a bar goes, 0 to 1; null for no bar."""
+
+    levels_javascript: str = "null"
+    """A JavaScript function from a patient's predictors to the probability of each level; null
+    without several levels."""
 
     averages: bool = False
     """Whether FedDA can fit it: slopes are bounded by 1 for any F."""
@@ -275,6 +275,22 @@ class Family(ABC):
         args, facts = self._made_of
         return _make_again, (type(self), args, facts)
 
+    def with_dispersion(self, dispersion: float | None) -> Self:
+        """Return the family with the dispersion that was learnt; None: not learnt yet."""
+        if dispersion is not None:
+            raise ValueError(f"an outcome of the kind {self.kind!r} has no dispersion")
+        return self
+
+    def slope_in_dispersion(
+        self, predictor: Floats, outcome: Floats, dispersion: float
+    ) -> tuple[Floats, Floats]:
+        """Return ∂L/∂log α and −∂²L/∂(log α)² of each patient's log-likelihood L, (n_rows,).
+
+        At most 64 in size, in the family's own public unit. Only of families that have a dispersion
+        (:attr:`disperses`).
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def most_value(self, predictor: float) -> float:
         """Return the largest ℓ of any patient whose |F| is at most `predictor`."""
@@ -297,7 +313,7 @@ class Family(ABC):
         Parameters
         ----------
         falling, rising : (n_baseline,) float64
-            Summed slopes of patients whose loss falls, and rises, with each predictor.
+            Slopes of patients whose loss falls, and rises, with each predictor: summed, over all.
         """
         del falling, rising
         return ""
@@ -322,18 +338,42 @@ class Family(ABC):
         """
         return outcome
 
-    def predict(self, predictor: Floats) -> Floats:
-        """Return the predictions that are judged, from each patient's F.
+    @property
+    def told_levels(self) -> tuple[str, ...]:
+        """Those of :attr:`names` that are told alike; none where one of them is of interest."""
+        return () if self.of_first else self.names
 
-        Shape (n_rows,). Of an outcome of several levels the probability of each, shape
+    @property
+    def baseline_levels(self) -> tuple[str | None, ...]:
+        """Whose each column of the baseline is, of :attr:`names`; None where terms are shared."""
+        return self.names if self.own_terms else (None,) * self.n_baseline
+
+    def starts(self, intercept: float, baseline: Sequence[float]) -> Floats:
+        """Return the intercept of each owner's F, shape (n_owners,), where each has its own."""
+        return np.asarray(intercept + np.array(baseline), dtype=np.float64)
+
+    def spread(self, predictor: Floats, baseline: Sequence[float]) -> Floats:
+        """Return all of a patient's predictors, shape (n_rows, n_baseline), from F of a model."""
+        if self.own_terms:
+            return predictor
+        return np.asarray(np.add.outer(predictor, np.array(baseline)), dtype=np.float64)
+
+    def predict(self, predictor: Floats) -> Floats:
+        """Return the prediction from each patient's F, shape (n_rows,).
+
+        Of an outcome of several levels or causes the probability of each, shape
         (n_rows, n_levels), from all of a patient's predictors.
         """
         return self.link.inverse(predictor)
 
+    def judged(self, predictor: Floats) -> Floats:
+        """Return the predictions that are judged: those of :meth:`predict`, or more of them."""
+        return self.predict(predictor)
+
     def write_levels(
         self, language: Language, predictors: Sequence[str], baseline: Sequence[float]
     ) -> list[str]:
-        """Return how :meth:`predict` is written in a language; empty without several levels.
+        """Return how levels are predicted, written in a language; empty without several levels.
 
         Parameters
         ----------
@@ -345,14 +385,6 @@ class Family(ABC):
         """
         del language, predictors, baseline
         return []
-
-    def predict_one(self, predictor: Floats) -> Floats:
-        """Return the prediction that people read first, from F of each patient.
-
-        Of shape (n_rows,), by the link; where each level has terms of its own, as
-        :meth:`predict`.
-        """
-        return self.predict(predictor) if self.own_terms else self.link.inverse(predictor)
 
     @abstractmethod
     def tallies(self, outcome: Floats) -> Floats:
@@ -373,6 +405,13 @@ class Family(ABC):
 
         Where only some are in each. Sums of single parts leave, and would be of these few
         alone. Shape (n_rows, any).
+        """
+        return np.empty((len(outcome), 0), dtype=np.bool_)
+
+    def kinds(self, outcome: Floats) -> Bools:
+        """Return of which kinds patients are that sums inside rules count apart.
+
+        Beside those of :meth:`events`: the levels of an outcome of several. Shape (n_rows, any).
         """
         return np.empty((len(outcome), 0), dtype=np.bool_)
 
@@ -432,6 +471,11 @@ class Family(ABC):
 
     def timeline(self, baseline: Sequence[float]) -> Timeline | None:
         """Return how the risk grows with time, from a model's baseline; None of other outcomes."""
+        del baseline
+        return None
+
+    def incidence(self, baseline: Sequence[float]) -> Incidence | None:
+        """Return how risks of competing causes grow with time; None of other outcomes."""
         del baseline
         return None
 

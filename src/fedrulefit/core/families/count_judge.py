@@ -9,14 +9,15 @@ measures in :mod:`fedrulefit.core.families.count_measures`; within hospitals in
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import count_measures, count_published, explained_within
 from fedrulefit.core.families.count_measures import FEWEST_EVENTS, Group, Measures, Scale
+from fedrulefit.core.families.count_ranges import JAVASCRIPT, SHARES, find_count_range
 from fedrulefit.core.families.count_sums import CountSums, add_counts, coarsen, count_events
 from fedrulefit.core.families.explained_within import ExplainedSums, Within
 from fedrulefit.core.families.hospitals import (
@@ -40,6 +41,7 @@ from fedrulefit.core.families.telling import (
 from fedrulefit.core.heterogeneity import FEWEST as FEWEST_HOSPITALS
 from fedrulefit.core.heterogeneity import Across
 from fedrulefit.core.rounding import EXACT, Rounding
+from fedrulefit.core.sums import Packing
 from fedrulefit.numerals import format_number, write_minus
 
 MOST: Final = 2.0**20
@@ -61,11 +63,11 @@ class CountJudge(Judge[CountSums, Measures]):
     """
 
     sums = CountSums
-    measures = Measures
+    measures: type[Measures] = Measures
     within_sums = ExplainedSums
     within = Within
 
-    measure_columns = (
+    measure_columns: tuple[Column, ...] = (
         Column("patients", "Patients"),
         Column("patients_with", "With an event"),
         Column("events", "Events"),
@@ -122,6 +124,10 @@ class CountJudge(Judge[CountSums, Measures]):
         self.scale = Scale(float(most), float(max_exposure), float(per))
         self.unit = unit
         self.exposure_unit = exposure_unit
+
+    def packing(self) -> Packing[CountSums]:
+        """Return how the numbers lie that a site sends: without an α none is about it."""
+        return Packing(self.sums, {"n_θ": 0})
 
     def count(self, prediction: Floats, outcome: Floats, weights: Floats) -> CountSums:
         """Return the sums of some patients: :func:`count_events`.
@@ -188,9 +194,12 @@ class CountJudge(Judge[CountSums, Measures]):
         """Return τ of D², on the scale log(1 − D²)."""
         return self._combine(sites)[0].tau
 
-    def groups(self, sums: CountSums, n_groups: int) -> list[Group]:
+    def groups(
+        self, sums: CountSums, n_groups: int, rounding: Rounding = EXACT, unit: float = 1.0
+    ) -> list[Group]:
         """Return the calibration curve: :func:`count_measures.calibration_groups`."""
-        return count_measures.calibration_groups(sums, self.scale, n_groups)
+        step = rounding.step(unit)
+        return count_measures.calibration_groups(sums, self.scale, n_groups, step)
 
     def decisions(self, sums: CountSums) -> list[object]:
         """Return none: nobody treats from a rate on that is not named."""
@@ -222,17 +231,22 @@ class CountJudge(Judge[CountSums, Measures]):
         """Return the measures in a sentence or two."""
         what = self.unit or "events"
         known = not (math.isnan(found.ratio_low) and math.isnan(found.explained_low))
-        spread = (
-            f" Counts vary {found.dispersion:.2g} times as much about the predictions as Poisson's "
-            "would; intervals hold that."
-        )
         return (
             f"On {found.patients:g} patients that it was not learnt from, with {found.events:g} "
             f"{what}: observed over expected {_tell_ratio(found)}, D² {_tell_share(found)}, "
             f"mean deviance {tell_known(found.deviance, 3)}, calibration slope "
             f"{tell_interval(found.slope_low, found.slope, found.slope_high, 2)}"
             f"{'; in brackets 95 % intervals' * known}. {self._tell_rates(found)}."
-            f"{spread * (known and found.dispersion > 1.1)}"
+            f"{self._tell_spread(found) if known else ''}"
+        )
+
+    def _tell_spread(self, found: Measures) -> str:
+        """Return how counts vary about the predictions, with a blank before it; maybe nothing."""
+        if not found.dispersion > 1.1:
+            return ""
+        return (
+            f" Counts vary {found.dispersion:.2g} times as much about the predictions as Poisson's "
+            "would; intervals hold that."
         )
 
     def _tell_rates(self, found: Measures) -> str:
@@ -241,6 +255,39 @@ class CountJudge(Judge[CountSums, Measures]):
         of = f" per {per}" if self.exposure_unit or self.scale.per != 1 else " per patient"
         observed, expected = (format_number(x, digits=3) for x in (found.observed, found.expected))
         return f"Observed were {observed}{of}, predicted {expected}"
+
+    range_javascript: ClassVar[str] = JAVASCRIPT
+
+    @property
+    def range_words(self) -> str:
+        """Whose counts these are."""
+        per = self.scale.per
+        over = f" over {per:g} {self.exposure_unit}".rstrip()
+        over = over if self.exposure_unit or per != 1 else ""
+        return f"the number of {self.unit or 'events'} of a new patient like this one{over} lies"
+
+    def range_facts(self, found: Measures) -> list[Any]:
+        """Return the dispersion, where enough events tell it."""
+        known = found.events >= FEWEST_EVENTS and math.isfinite(found.dispersion)
+        return [found.dispersion] if known else []
+
+    def spread_at(self, mean: Floats, dispersion: float) -> Floats:
+        """Return variance by mean of counts of this mean, from :meth:`range_facts`, (n_rows,)."""
+        return np.full(len(mean), dispersion)
+
+    def find_ranges(
+        self, found: Measures, prediction: float, tell: Callable[[float], str]
+    ) -> list[tuple[int, str, str]]:
+        """Return between what a new patient's count lies: :func:`find_count_range`."""
+        del tell
+        told = []
+        for dispersion in self.range_facts(found):
+            for share in SHARES:
+                mean = np.array([prediction])
+                ends = find_count_range(mean, self.spread_at(mean, dispersion), share / 100)
+                low, high = ends[0].tolist()
+                told.append((share, f"{low:.0f}", f"{high:.0f}"))
+        return told
 
     def tell_within(self, found: Measures, within: Within) -> str:
         """Return D² within hospitals in a sentence."""

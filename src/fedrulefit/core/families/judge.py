@@ -23,13 +23,13 @@ in words              :meth:`Judge.tell` and what follows it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.heterogeneity import Across
-from fedrulefit.core.rounding import Rounding
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.sums import Packing, Sum
 
 if TYPE_CHECKING:
@@ -157,6 +157,9 @@ class Judge(ABC, Generic[Sums, Measures]):
     decision_columns: ClassVar[tuple[Column, ...]]
     """Of a table of :meth:`decisions`."""
 
+    level_columns: ClassVar[tuple[Column, ...]] = ()
+    """Of a table of :meth:`levels_of`."""
+
     estimates_means: ClassVar[bool] = True
     """Whether the mean prediction of :meth:`groups` is known only roughly."""
 
@@ -207,12 +210,23 @@ class Judge(ABC, Generic[Sums, Measures]):
         """Return the standard deviation of the sites' results beyond chance; NaN if unknown."""
 
     @abstractmethod
-    def groups(self, sums: Sums, n_groups: int) -> Sequence[Any]:
-        """Return predicted and observed by at most `n_groups` groups, a dataclass each."""
+    def groups(
+        self, sums: Sums, n_groups: int, rounding: Rounding = EXACT, unit: float = 1.0
+    ) -> Sequence[Any]:
+        """Return predicted and observed by at most `n_groups` groups, a dataclass each.
+
+        `rounding` and `unit` are those with which the sums were published
+        (:meth:`Judge.publish`): intervals count with it.
+        """
 
     @abstractmethod
     def decisions(self, sums: Sums) -> Sequence[Any]:
         """Return what a decision at each known threshold does, a dataclass each; maybe none."""
+
+    def levels_of(self, sums: Sums) -> Sequence[Any]:
+        """Return a row per level of an outcome of several, a dataclass each; else none."""
+        del sums
+        return []
 
     def round(self, found: Measures, rounding: Rounding, unit: float) -> Measures:
         """Return measures as they may be published: rounded counts, and the rest coarse."""
@@ -272,6 +286,40 @@ class Judge(ABC, Generic[Sums, Measures]):
         """Return how far a new patient may be from the prediction, by percent of patients."""
         del found
         return {}
+
+    range_javascript: ClassVar[str] = (
+        "(value, reaches) => reaches.map(([share, reach]) => "
+        "[share, family.tell(value - reach), family.tell(value + reach)])"
+    )
+    """:meth:`find_ranges` as a JavaScript function, of a prediction and :meth:`range_facts`; ends
+    as text."""
+
+    @property
+    def range_words(self) -> str:
+        """Whose ranges these are, as the beginning of a sentence's clause."""
+        return "the value of a new patient like this one lies"
+
+    def range_facts(self, found: Measures) -> list[Any]:
+        """Return what else follows ranges; empty where there are none."""
+        return [[share, reach] for share, reach in self.find_reaches(found).items()]
+
+    def find_ranges(
+        self, found: Measures, prediction: float, tell: Callable[[float], str]
+    ) -> list[tuple[int, str, str]]:
+        """Return between what a new patient's outcome lies: percent of patients, and both ends.
+
+        Parameters
+        ----------
+        found : Measures
+            Of held-out patients.
+        prediction : float
+        tell : callable
+            How the family tells a prediction.
+        """
+        return [
+            (share, tell(prediction - reach), tell(prediction + reach))
+            for share, reach in self.find_reaches(found).items()
+        ]
 
     @abstractmethod
     def tell_within(self, found: Measures, within: Any) -> str:

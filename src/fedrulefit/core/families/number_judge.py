@@ -163,10 +163,13 @@ class NumberJudge(Judge[NumberSums, Measures]):
         """Return τ of R², on the scale log(1 − R²)."""
         return self._combine(sites)[0].tau
 
-    def groups(self, sums: NumberSums, n_groups: int) -> list[Group]:
+    def groups(
+        self, sums: NumberSums, n_groups: int, rounding: Rounding = EXACT, unit: float = 1.0
+    ) -> list[Group]:
         """Return the calibration curve: :func:`number_measures.calibration_groups`."""
         middle, half = self.scale.middle, self.scale.half
-        return number_measures.calibration_groups(sums, middle, half, n_groups)
+        steps = None if rounding == EXACT else number_published.step_means(sums.people, unit)
+        return number_measures.calibration_groups(sums, middle, half, n_groups, steps)
 
     def decisions(self, sums: NumberSums) -> list[object]:
         """Return none: nobody treats from a number on that is not named."""
@@ -287,6 +290,8 @@ def _list_gaps(found: Measures) -> list[str]:
     """Return what is not known of some patients, each with the reason."""
     gaps = []
     few = f"fewer than {FEWEST} patients were judged"
+    if found.patients >= FEWEST:
+        few = "errors are too small a part of the study's range to tell how they vary"
     if math.isnan(found.r2):
         gaps.append("R², as all outcomes are alike")
     if math.isnan(found.rmse_low):

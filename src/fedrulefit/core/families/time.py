@@ -49,8 +49,9 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fedrulefit.core.arrays import Bools, Floats
-from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.base import Family, Words
 from fedrulefit.core.families.effects import HazardEvidence
+from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
@@ -63,6 +64,7 @@ from fedrulefit.core.families.survival import Timeline, follow_baseline, tell_ti
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.families.time_at_risk import AtRisk, at_risk, check_ends
 from fedrulefit.core.families.time_judge import TimeJudge
+from fedrulefit.numerals import name_count
 
 PACE: Final = 8.0
 """Up to so many expected events per interval the likelihood is exact."""
@@ -249,7 +251,7 @@ class Time(Family):
         self.horizons = tuple(float(horizon) for horizon in horizons)
         self.time_unit = unit
         self.words = _words(tell_time(self.horizons[-1], unit))
-        self.levels = RiskLevels(tell_time(self.horizons[-1], unit))
+        self.levels = RiskLevels(tell_time(self.horizons[-1], unit), self.ends[1:].tolist())
         self.judge = TimeJudge(cuts, horizons, unit=unit)
         self.n_baseline = len(self.ends) - 1
         self.n_tallies = 2 * self.n_baseline
@@ -317,7 +319,7 @@ class Time(Family):
         points = math.ceil(1000 * math.exp(-steepest) * -math.expm1(-most)) / 10
         return (
             f"a patient's log cumulative hazard moves by at most {math.ceil(1000 * most) / 1000:g},"
-            f" the risk by at most {points:g} percentage points"
+            f" the risk by at most {name_count(points, 'percentage point')}"
         )
 
     def start(self, outcome: Floats, weights: Floats) -> Floats | None:

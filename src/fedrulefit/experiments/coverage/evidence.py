@@ -205,27 +205,26 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
 
     Rules of one model are of the same patients: so the errors are over models.
     """
-    keys = ["hospitals", "patients", "strength"]
-    return rows.groupby(keys, sort=True).apply(_count, include_groups=False).reset_index()
-
-
-def _count(own: pd.DataFrame) -> pd.Series:
     import pandas as pd
 
+    keys = ["hospitals", "patients", "strength"]
+    groups = rows.groupby(keys, sort=True)
+    return pd.DataFrame([dict(zip(keys, key, strict=True)) | _count(own) for key, own in groups])
+
+
+def _count(own: pd.DataFrame) -> dict[str, float]:
     coverage, error = _share(own["held"], own["told"])
     alarms, alarms_error = _share(own["alarms"], own["idle"])
     asked, told = own["asked"].sum(), own["told"].sum()
-    return pd.Series(
-        {
-            "rules": asked / len(own),
-            "coverage": coverage,
-            "error": error,
-            "alarms": alarms,
-            "alarms_error": alarms_error,
-            "width": own["width"].sum() / told if told else math.nan,
-            "too_few": 1 - told / asked if asked else math.nan,
-        }
-    )
+    return {
+        "rules": asked / len(own),
+        "coverage": coverage,
+        "error": error,
+        "alarms": alarms,
+        "alarms_error": alarms_error,
+        "width": own["width"].sum() / told if told else math.nan,
+        "too_few": 1 - told / asked if asked else math.nan,
+    }
 
 
 def _share(part: pd.Series, whole: pd.Series) -> tuple[float, float]:

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fedrulefit.core.families.sides import Side
+from fedrulefit.core.families.time_horizons import Scores
 from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import ModelFileError
 from fedrulefit.files import write_whole
@@ -59,6 +61,7 @@ def model_facts(model: Model) -> dict[str, Any]:
         ],
         "intercept": model.intercept,
         **({"baseline": list(model.baseline)} if model.baseline else {}),
+        **({} if model.dispersion is None else {"dispersion": model.dispersion}),
         "terms": [_term_facts(term, model) for term in model.terms],
         "rounding": None if model.rounding is None else asdict(model.rounding),
         "privacy": {
@@ -100,8 +103,13 @@ def evaluation_facts(evaluation: Evaluation | None) -> dict[str, Any] | None:
         "sites": {site: _measure_facts(found) for site, found in evaluation.sites.items()},
         "within": None if evaluation.within is None else asdict(evaluation.within),
         "judged": asdict(evaluation.judged),
-        **({"over_time": asdict(evaluation.over_time)} if evaluation.over_time else {}),
+        **({"over_time": _scores_facts(evaluation.over_time)} if evaluation.over_time else {}),
     }
+
+
+def _scores_facts(scores: Scores) -> dict[str, Any]:
+    """Return scores by each horizon, without what is not told of them."""
+    return {name: told for name, told in asdict(scores).items() if told not in (None, ())}
 
 
 def _validation_facts(validation: SiteValidation | None) -> dict[str, Any] | None:
@@ -161,8 +169,15 @@ def _sides_facts(term: RuleTerm) -> dict[str, Any]:
     """Return the outcome of held-out patients on both sides, where that is told."""
     if term.sides is None:
         return {}
-    inside, outside = map(asdict, term.sides)
+    inside, outside = map(_side_facts, term.sides)
     return {"held_out_sides": {"inside": inside, "outside": outside}}
+
+
+def _side_facts(side: Side) -> dict[str, Any]:
+    """Return one side; its numbers of levels and its curve only where there are some."""
+    facts = asdict(side)
+    several = {name: list(facts.pop(name)) for name in ("curve", "at_levels")}
+    return facts | {name: told for name, told in several.items() if told}
 
 
 def _condition_facts(condition: Condition, model: Model) -> dict[str, Any]:

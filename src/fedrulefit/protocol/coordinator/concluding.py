@@ -66,7 +66,7 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
     asker.progress = Progress("summary", n_rounds, n_rounds, last_of(solution.history))
     question = partial(m.SlopesRequest, terms=terms, coef=coef[terms])
     (slopes,) = yield from asker.sum(question, public)
-    _check_levels(public, slopes)
+    _check_levels(public, slopes, solution.weight)
     scales = choose_scales(public.layout, slopes, solution.weight, found.penalties)
     summary = partial(
         m.SummaryRequest,
@@ -94,9 +94,10 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
     return _with_found_again(model, found)
 
 
-def _check_levels(public: Public, slopes: SlopeSums) -> None:
+def _check_levels(public: Public, slopes: SlopeSums, weight: float) -> None:
     """Refuse levels of the outcome that nobody has: no finite baseline predicts them."""
-    falling, rising = (part[public.layout.baseline] for part in (slopes.falling, slopes.rising))
+    at = public.layout.baseline
+    falling, rising = (part[at] / weight for part in (slopes.falling, slopes.rising))
     why = public.family.tell_unseen(falling, rising)
     if why:
         raise FitError(why)
@@ -178,6 +179,7 @@ def _build_model(
             software=_software(),
         ),
         distribution=None if by_code is None else estimate_shares(by_code),
+        dispersion=public.dispersion,
     )
 
 
@@ -267,7 +269,6 @@ def make_bill(
     votes : bool
         Whether rules were voted on.
     """
-    settings = study.settings
     private = protection is not None and protection.private
     left_out = {
         m.GridRequest: private or protection is None,
@@ -277,7 +278,7 @@ def make_bill(
     asked = [
         kind
         for kind in m.REQUESTS
-        if kind.asked_in(settings)
+        if kind.asked_by(study)
         and kind.least_sites <= n_sites
         and not left_out.get(kind, False)
         and kind.tells(study)
@@ -297,7 +298,7 @@ def make_bill(
 def _in_rounds(kind: type[m.Request], study: Study, rounds: int) -> str:
     """Return what a sum tells, and how often."""
     words, settings = kind.tells(study), study.settings
-    if kind.turn != m.Turn.FIT:
+    if not kind.in_rounds:
         return words
     folds = f", of all patients and without each of {settings.folds} folds"
     return f"{words} in each of {rounds} rounds" + folds * (settings.penalty == "cv")
