@@ -55,6 +55,8 @@ class Path:
         The fit to all patients at each λ, near its optimum.
     chosen : int
         Position of the chosen λ.
+    folds : tuple of tuple of (n_terms,) float64
+        Coefficients of the fits without each fold, at each λ.
     """
 
     penalties: Floats
@@ -64,6 +66,7 @@ class Path:
     n_rules: tuple[int, ...]
     points: tuple[Point, ...]
     chosen: int
+    folds: tuple[tuple[Floats, ...], ...] = ()
 
 
 class PathSearch:
@@ -183,6 +186,9 @@ class PathSearch:
             points=tuple(points),
             chosen=choose(
                 deviance, error, rules, effects, rule=rule, max_rules=max_rules, max_terms=max_terms
+            ),
+            folds=tuple(
+                tuple(point.coef for point in track.points[:walked]) for track in self._tracks[1:]
             ),
         )
 

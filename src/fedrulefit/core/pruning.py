@@ -340,12 +340,17 @@ class Pruned:
     ----------
     stage : Stage
         Of the fit to all patients.
-    held : (n_folds,) float64
-        Held-out mean losses.
+    folds : tuple of Stage
+        Of the fit without each fold; their held-out losses.
     """
 
     stage: Stage
-    held: Floats
+    folds: tuple[Stage, ...]
+
+    @property
+    def held(self) -> Floats:
+        """Held-out mean losses, shape (n_folds,)."""
+        return np.array([stage.held_loss for stage in self.folds])
 
 
 class PruneSearch:
@@ -447,13 +452,12 @@ class PruneSearch:
 def _compare(walk: Sequence[Track]) -> list[Pruned]:
     """Return the stages that all tracks of a walk have been at; who is at the end stays there."""
     reached = [MOST_STAGES + 1 if track.over else len(track.stages) for track in walk]
-    return [
-        Pruned(
-            walk[0].stages[min(k, len(walk[0].stages) - 1)],
-            np.array([t.stages[min(k, len(t.stages) - 1)].held_loss for t in walk[1:]]),
-        )
-        for k in range(min(*reached, max(len(track.stages) for track in walk)))
-    ]
+    n_stages = min(*reached, max(len(track.stages) for track in walk))
+    found = []
+    for k in range(n_stages):
+        own, *folds = (track.stages[min(k, len(track.stages) - 1)] for track in walk)
+        found.append(Pruned(own, tuple(folds)))
+    return found
 
 
 def _least_sure(differences: Floats) -> float:

@@ -19,6 +19,7 @@ from fedrulefit.core.families.judge import Summary
 from fedrulefit.model import Model, RuleTerm, Term
 from fedrulefit.model.display import is_pruned, tell_choice
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.evidence import find_effect, write_effect, write_found_again
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import name_rows, tell_rows, tell_stand_ins
@@ -49,6 +50,12 @@ class TermRow:
         Share of its variance between sites, in percent; −1 where that is not told.
     stands_for_site : bool
         Whether that is more than half.
+    held_out, interval : str
+        Effect on held-out patients within hospitals, and its 95 % interval; of a linear term
+        empty.
+    held_out_size : float
+        The same as a number, to sort by; −1 where it is not told.
+    found_again : str
     level : str
         The class for which it counts, where each has terms of its own; else empty.
     """
@@ -62,6 +69,10 @@ class TermRow:
     support: float
     between: float
     stands_for_site: bool
+    held_out: str
+    interval: str
+    held_out_size: float
+    found_again: str
     level: str = ""
 
 
@@ -123,6 +134,8 @@ NOT_TOLD: Final = "not told"
 def list_terms(model: Model) -> list[TermRow]:
     """Return all terms, most important first."""
     largest = max((term.importance for term in model.terms), default=0.0) or 1.0
+    effects = [write_effect(model, term, write_minus) for term in model.terms]
+    sizes = [find_effect(model, term)[0] for term in model.terms]
     return [
         TermRow(
             words=name_term(model, term),
@@ -134,9 +147,13 @@ def list_terms(model: Model) -> list[TermRow]:
             support=_told(model.support(term)),
             between=_told(model.between_sites(term)),
             stands_for_site=model.stands_for_site(term),
+            held_out=effect,
+            interval=ends,
+            held_out_size=-1.0 if math.isnan(size) else size,
+            found_again=write_found_again(model, term),
             level=term.level or "",
         )
-        for term in model.terms
+        for term, (effect, ends), size in zip(model.terms, effects, sizes, strict=True)
     ]
 
 

@@ -47,6 +47,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
+from fedrulefit.core.families.evidence import Evidence
 from fedrulefit.core.families.incidence import Incidence
 from fedrulefit.core.families.judge import Judge
 from fedrulefit.core.families.link import Link
@@ -167,6 +168,10 @@ class Family(ABC):
 
     levels: Levels
     """What is told of patients inside and outside rules, from :meth:`tallies`."""
+
+    evidence: Evidence | None = None
+    """How the effect of a rule within hospitals is found, from :meth:`tallies`; None where it is
+    not told."""
 
     effect_javascript: str
     """:meth:`effect` as a JavaScript function."""

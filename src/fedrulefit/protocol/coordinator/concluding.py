@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from fedrulefit.core.cutoffs import estimate_shares
 from fedrulefit.core.families import Family
 from fedrulefit.core.importance import TermSums, squares_of, term_importance
 from fedrulefit.core.path import Path
+from fedrulefit.core.refinding import Alike, Kept, count_found_again
 from fedrulefit.errors import FitError
 from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill
@@ -99,7 +101,8 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
         conjugate=None if scales is None else gap.conjugate,
     )
     between = yield from _find_between(asker, found, sums)
-    return _build_model(asker, found, sums, between, objective, certificate)
+    model = _build_model(asker, found, sums, between, objective, certificate)
+    return _with_found_again(model, found)
 
 
 def _check_levels(public: Public, slopes: SlopeSums, weight: float) -> None:
@@ -231,6 +234,37 @@ def _make_terms(found: Found, sums: TermSums, between: Floats) -> tuple[Term, ..
         ),
     ]
     return tuple(sorted(made, key=lambda term: -term.importance))
+
+
+def _with_found_again(model: Model, found: Found) -> Model:
+    """Return the model with the folds in which each of its terms is found again."""
+    public = found.public
+    folds: list[Kept] = [_list_kept(coef, public) for coef in _fold_coefs(found.solution)]
+    if not folds:
+        return model
+    alike = Alike(public.grid, model.distribution)
+    own: Kept = [(*term.key, term.coefficient) for term in model.terms]
+    again = count_found_again(own, folds, alike)
+    terms = (replace(term, found_again=n) for term, n in zip(model.terms, again, strict=True))
+    return replace(model, terms=tuple(terms))
+
+
+def _fold_coefs(solution: Solution) -> Sequence[Floats]:
+    """Return the coefficients of the fits without each fold, where the model's were chosen."""
+    if solution.pruning is not None and solution.pruning.few is not None:
+        return solution.pruning.few.folds
+    path = solution.path
+    if path is None:
+        return ()
+    at = int(np.argmin(np.abs(path.penalties - solution.penalty)))
+    return [coefs[at] for coefs in path.folds]
+
+
+def _list_kept(coef: Floats, public: Public) -> Kept:
+    """Return the terms of a fit that have a coefficient."""
+    terms = public.layout.with_baseline(np.flatnonzero(coef != 0))
+    own = coef[terms][public.layout.among(terms).effects].tolist()
+    return [(*key, b) for key, b in zip(public.keys_of(terms), own, strict=True)]
 
 
 def make_bill(

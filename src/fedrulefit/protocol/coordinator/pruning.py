@@ -44,11 +44,14 @@ class Few:
         With penalty factors such that no other term enters.
     penalty : float
     start : Point
+    folds : tuple of (n_terms,) float64
+        Coefficients of the fits without each fold.
     """
 
     candidates: Candidates
     penalty: float
     start: Point
+    folds: tuple[Floats, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +115,7 @@ def prune(
         path=_widen(path, places, wider.n_terms),
         rounds=rounds,
         stages=tuple(walk.found()),
-        few=None if chosen is None else _fix(wider, chosen.stage, penalty),
+        few=None if chosen is None else _fix(wider, chosen, penalty),
     )
 
 
@@ -138,7 +141,8 @@ def _widen(path: Path, places: Ints, n_terms: int) -> Path:
         )
         for point in path.points
     )
-    return replace(path, points=tuple(points))
+    folds = (tuple(_spread(coef, places, n_terms) for coef in fold) for fold in path.folds)
+    return replace(path, points=tuple(points), folds=tuple(folds))
 
 
 def find_bases(public: Public, coefs: Sequence[Floats]) -> Ints:
@@ -245,11 +249,11 @@ def _is_allowed(layout: Layout, max_rules: int | None, stage: Stage) -> bool:
     return max_rules is None or int(layout.are_rules(stage.terms).sum()) <= max_rules
 
 
-def _fix(public: Public, stage: Stage, penalty: float) -> Few:
+def _fix(public: Public, chosen: Pruned, penalty: float) -> Few:
     """Return the problem in which only the terms of a stage may have a coefficient."""
-    factors = np.full(public.n_terms, FORBIDDEN)
+    stage, n_terms = chosen.stage, public.n_terms
+    factors = np.full(n_terms, FORBIDDEN)
     factors[stage.terms] = public.factors[stage.terms]
-    coef = np.zeros(public.n_terms)
-    coef[stage.terms] = stage.coef
-    start = Point(coef, stage.objective, np.zeros(public.n_terms), np.inf, float("nan"))
-    return Few(Candidates(public, [factors]), penalty, start)
+    coef, *folds = (_spread(one.coef, one.terms, n_terms) for one in (stage, *chosen.folds))
+    start = Point(coef, stage.objective, np.zeros(n_terms), np.inf, float("nan"))
+    return Few(Candidates(public, [factors]), penalty, start, tuple(folds))
