@@ -170,8 +170,7 @@ class Family(ABC):
     """What is told of patients inside and outside rules, from :meth:`tallies`."""
 
     evidence: Evidence | None = None
-    """How the effect of a rule within hospitals is found, from :meth:`tallies`; None where it is
-    not told."""
+    """How a rule's effect within hospitals is found, from :meth:`tallies`; None: it is not told."""
 
     effect_javascript: str
     """:meth:`effect` as a JavaScript function."""
@@ -183,8 +182,7 @@ class Family(ABC):
     """A change of F so small that a drawing need not stretch it."""
 
     n_baseline: int = 1
-    """Columns of the baseline block: unpenalised, always in the model; one is the intercept,
-    of several each begins a predictor of its own."""
+    """Columns of the baseline block, unpenalised; of several each begins a predictor of its own."""
 
     names: tuple[str, ...] = ()
     """The levels of an outcome of several, of each of which a probability is predicted."""
@@ -232,15 +230,13 @@ class Family(ABC):
     """:meth:`tell_effect` as a JavaScript function; it is given the page's way to write numbers."""
 
     start_javascript: str = ""
-    """A JavaScript function from the intercept to the level that effects multiply; empty where
-    that is :attr:`effect_javascript`."""
+    """A JavaScript function from the intercept to what effects multiply; empty: the effect's."""
 
     share_javascript: str = "null"
     """A JavaScript function from a prediction to how far a bar goes, 0 to 1; null for no bar."""
 
     levels_javascript: str = "null"
-    """A JavaScript function from a patient's predictors to the probability of each level; null
-    without several levels."""
+    """A JavaScript function from a patient's predictors to the probability of each level."""
 
     of_errors: bool = False
     """Whether losses are half squares of errors, of a spread that is not known before."""
@@ -263,8 +259,7 @@ class Family(ABC):
     """Largest |ℓ*| of any patient, at any shrunk slope."""
 
     separated: float = -math.inf
-    """A mean loss below it is reached only on the way to infinite coefficients, where solvers
-    stop; −∞ for a loss that finite ones minimise."""
+    """A mean loss below it is reached only on the way to infinite coefficients: solvers stop."""
 
     def __new__(cls, *args: Any, **facts: Any) -> Self:
         """Keep what a family is made of: links hold functions, which cannot be pickled."""
