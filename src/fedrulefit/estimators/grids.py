@@ -21,6 +21,7 @@ def pooled_grid(table: Table, study: Study) -> Grid:
         n_cutoffs=settings.n_cutoffs,
         winsor=settings.winsor,
         centre=settings.centre,
+        style=settings.cutoff_style,
     )
 
 
