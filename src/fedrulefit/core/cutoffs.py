@@ -264,7 +264,7 @@ def _round_values(
     """Return the roundest numbers between values that lie in one place, and winsor limits."""
     inside, where = np.unique(np.clip(distinct, *bins.edges[[0, -1]]), return_inverse=True)
     candidates, ranks = roundest_between(inside[:-1], inside[1:], bins.step)
-    places = _Places(inside, np.bincount(where, share), candidates, ranks)
+    places = _Places(inside, np.bincount(where, share).astype(np.float64), candidates, ranks)
     return places.choose(float(inside[0]), float(inside[-1]), n_cutoffs, winsor)
 
 

@@ -46,14 +46,14 @@ class Number(_Covariate):
     unit: str = Field(default="", description="Unit, shown in rules.")
     spacing: Literal["linear", "log"] = Field(
         default="linear",
-        description="How histogram bins are spaced. `log` suits skewed laboratory values; its "
-        "range must start above 0.",
+        description="How histogram bins are spaced. `log` suits skewed laboratory values: fine "
+        "where values are small. Its range must start above 0.",
     )
     step: float | None = Field(
         default=None,
         gt=0,
-        description="Values are multiples of this, such as 1 for a score. Cut-offs are moved up "
-        "to multiples, so that rules read well.",
+        description="Values are multiples of this, such as 1 for a score. So are cut-offs, so that "
+        "rules read well.",
     )
     cutoffs: tuple[float, ...] | None = Field(
         default=None,
