@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import duckdb
 import pandas as pd
 
 from fedrulefit.experiments.markdown import write_texts
@@ -28,14 +29,22 @@ def run_study(
     seed: int,
     command: str,
     make_texts: Callable[[pd.DataFrame], Mapping[str, str]],
+    earlier: Path | None = None,
 ) -> None:
-    """Do the units that are left; write rows and texts into the folder."""
+    """Do the units that are left; write rows and texts into the folder.
+
+    The rows of an `earlier` run stand before these, but for those of the same data sets.
+    """
     folder = Folder(options.output, study, {"seed": seed})
 
     def tell(done: int, n: int) -> None:
         print(f"{done} of {n}", flush=True)
 
     rows = run_units(units, folder, jobs=options.jobs, on_progress=tell)
+    if earlier is not None:
+        known = duckdb.read_parquet(str(earlier)).df()
+        kept = known[~known["data"].isin(rows["data"])].reindex(columns=rows.columns)
+        rows = pd.concat([kept, rows], ignore_index=True)
     write_parquet(folder.path / "results.parquet", rows)
     run = f"Made with `{command}` ({machine()})."
     texts = {"run": run, **make_texts(rows)}

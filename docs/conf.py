@@ -30,7 +30,13 @@ from notebooks import to_markdown  # noqa: E402
 
 CHAPTERS: Final = {
     "Tutorial": ["tutorial", "notebooks/rules-in-a-notebook"],
-    "Other outcomes": ["outcomes-number", "outcomes-count", "outcomes-time"],
+    "Other outcomes": [
+        "outcomes-number",
+        "outcomes-count",
+        "outcomes-time",
+        "outcomes-ordered",
+        "outcomes-classes",
+    ],
     "How to": ["scikit-learn", "howto-consortium", "howto-data-protection", "export"],
     "Reference": ["tables", "api", "protocol", "model-file"],
     "Method": ["method", "statistics", "defaults"],

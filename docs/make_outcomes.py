@@ -1,9 +1,11 @@
 """Takes runs of the demo into the pages on outcomes: ``python docs/make_outcomes.py FOLDER``.
 
+Kinds of outcome behind the folder take only these.
+
 ``fedrulefit demo --outcome KIND -o FOLDER/demo-KIND`` has written its folders, for number,
-count and time. Their models become ``docs/results/demo-KIND.json``, which the pages' commands
-read. ``docs/images/outcome-KIND.png`` shows what each predicts for patients of a fourth hospital,
-whom no model has seen, beside what happens to them.
+count, time, ordered and classes. Their models become ``docs/results/demo-KIND.json``, which the
+pages' commands read. ``docs/images/outcome-KIND.png`` shows what each predicts for patients of a
+fourth hospital, whom no model has seen, beside what happens to them.
 """
 
 from __future__ import annotations
@@ -26,20 +28,21 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parent.parent
 NEUTRAL, INSIDE, OUTSIDE = "#33475b", "#b5442e", "#9aa5b1"
 COLOURS: Final = ("#33475b", "#2f7d8c", "#c7882b", "#b5442e")
+SCALE: Final = ("#d5dde5", "#8fa3b5", "#54708a", "#1f3347")
 
 
 def split(model: Model, frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield the patients for whom none, one or both of the planted rules hold, with a name.
+    """Yield the patients for whom none, one or several of the planted rules hold, with a name.
 
     Those without a GCS are left out: their outcome follows the one that is not in the table.
     """
     frame = frame[frame["GCS"].notna()]
-    first, second = demo.OUTCOMES[model.study.outcome.kind].planted
-    inside, within = first.holds(frame), second.holds(frame)
-    yield "neither", frame[~inside & ~within]
-    yield first.words, frame[inside & ~within]
-    yield second.words, frame[~inside & within]
-    yield "both", frame[inside & within]
+    planted = demo.OUTCOMES[model.study.outcome.kind].planted
+    hold = np.array([own.holds(frame) for own in planted])
+    yield "neither" if len(planted) == 2 else "none", frame[~hold.any(axis=0)]
+    for own, inside in zip(planted, hold, strict=True):
+        yield own.words, frame[inside & (hold.sum(axis=0) == 1)]
+    yield "both" if len(planted) == 2 else "several", frame[hold.sum(axis=0) > 1]
 
 
 def draw_number(model: Model, frame: pd.DataFrame, ax: Axes) -> None:
@@ -107,6 +110,34 @@ def draw_time(model: Model, frame: pd.DataFrame, ax: Axes) -> None:
     ax.legend(frameon=False, fontsize=8)
 
 
+def draw_levels(model: Model, frame: pd.DataFrame, ax: Axes) -> None:
+    """Observed and predicted shares of all levels, of patients inside the planted rules."""
+    names, levels = [], model.study.family.names
+    column, ordered = model.study.outcome.column, not model.study.family.own_terms
+    colours = [*SCALE] if ordered else [*COLOURS]
+    for place, (name, group) in enumerate(split(model, frame)):
+        names.append(f"{name}\n{len(group):,}")
+        observed = [(group[column] == level).mean() for level in levels]
+        predicted = model.predict_proba(group).mean(axis=0)
+        for side, (shares, alpha) in enumerate(((observed, 1.0), (predicted, 0.6))):
+            ends = np.cumsum([0, *shares])
+            for k, level in enumerate(levels):
+                ax.bar(
+                    place + 0.4 * side - 0.2, 100 * shares[k], 0.36, 100 * ends[k],
+                    color=colours[k], alpha=alpha, label=level if place + side == 0 else None,
+                )  # fmt: skip
+    ax.set_xticks(np.arange(len(names)), names, fontsize=8)
+    ax.set_ylim(0, 100)
+    ax.set_xlabel("Planted rules that hold, and of how many patients")
+    ax.set_ylabel("Patients (%)")
+    ax.set_title("Left bars: observed; right, paler: predicted", fontsize=9)
+    handles, labels = ax.get_legend_handles_labels()
+    ax.legend(
+        handles[::-1], labels[::-1], frameon=False, fontsize=8, loc="center left",
+        bbox_to_anchor=(1, 0.5),
+    )  # fmt: skip
+
+
 def count_deaths(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return days, and Kaplan and Meier's share of dead in percent, from late entries, too."""
     days, entry = frame["days"].to_numpy(), frame["entry"].to_numpy()
@@ -122,12 +153,16 @@ DRAWINGS: Final[Mapping[str, Callable[[Model, pd.DataFrame, Axes], None]]] = {
     "number": draw_number,
     "count": draw_count,
     "time": draw_time,
+    "ordered": draw_levels,
+    "classes": draw_levels,
 }
 
 
-def main(folder: Path) -> None:
-    """Copy the models, and draw them."""
+def main(folder: Path, *kinds: str) -> None:
+    """Copy the models, and draw them; of some kinds, or of all."""
     for kind, draw in DRAWINGS.items():
+        if kinds and kind not in kinds:
+            continue
         home = ROOT / "docs" / "results" / f"demo-{kind}.json"
         shutil.copy(folder / f"demo-{kind}" / "model.json", home)
         figure = Figure(figsize=(6, 3.6), layout="constrained")
@@ -138,4 +173,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,9 +1,9 @@
 """Writes the results of a study into its page: coverage, defaults, real data, outcomes.
 
 ``python docs/make_results.py FOLDER`` takes the folder of a full run of ``fedrulefit experiment
-coverage``, ``python -m benchmarks.defaults``, ``python -m benchmarks.real`` or ``python -m
-benchmarks.outcomes accuracy``, puts what it wrote between the page's markers, and copies the rows
-behind it to ``docs/results``. A quick run is refused.
+coverage`` or ``hospitals``, ``python -m benchmarks.defaults``, ``python -m benchmarks.real`` or
+``python -m benchmarks.outcomes accuracy``, puts what it wrote between the page's markers, and
+copies the rows behind it to ``docs/results``. A quick run is refused.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Page(NamedTuple):
 
 PAGES: Final[Mapping[str, Page]] = {
     "coverage": Page("coverage.md", ("tables",)),
+    "hospitals": Page("coverage.md", ("tables",)),
     "defaults": Page("defaults.md", ("choosing", "confirming", "verdicts")),
     "real": Page("real-data.md", ("tables", "verdicts")),
     "outcomes": Page("outcomes-results.md", ("tables", "verdicts")),

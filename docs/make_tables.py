@@ -25,6 +25,7 @@ from public_names import first_line, make_api
 import fedrulefit
 from fedrulefit import study
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.families.count_spread import SPREAD_WORDS
 from fedrulefit.core.grid import Grid
 from fedrulefit.experiments.markdown import make_table
 from fedrulefit.model.file import parts as modelfile
@@ -345,6 +346,11 @@ def make_model_fields() -> str:
                     f'**{title}, of an outcome of the kind "{kind}"**\n\n'
                     f"{make_table(['field', 'meaning'], rows)}"
                 )
+    rows = [(_code(number), meaning) for number, meaning in SPREAD_WORDS.items()]
+    tables.append(
+        f"**{titles['overall']}, of negative binomial counts, after those of a count**\n\n"
+        f"{make_table(['field', 'meaning'], rows)}"
+    )
     return "\n\n".join(tables)
 
 

@@ -185,6 +185,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "fedrulefit.model.evaluation.Evaluation",
             "fedrulefit.model.evaluation.Evaluation.metrics_frame",
             "fedrulefit.model.evaluation.Evaluation.calibration_frame",
+            "fedrulefit.model.evaluation.Evaluation.levels_frame",
             "fedrulefit.model.evaluation.Evaluation.decision_frame",
             "fedrulefit.model.evaluation.Evaluation.heterogeneity",
             "fedrulefit.model.evaluation.Evaluation.of_predictions",

@@ -72,14 +72,19 @@ def by_classifier(model: Model, columns: Mapping[str, Column]) -> Found:
     return found["probability"].to_numpy(), found["flags"].tolist()
 
 
-def by_command(model: Model, columns: Mapping[str, Column], folder: Path) -> Found:
-    """Ask ``fedrulefit predict`` about a CSV file."""
-    table, file = folder / "patients.csv", folder / "model.json"
-    with table.open("w", encoding="utf-8", newline="") as opened:
+def write_patients(columns: Mapping[str, Column], path: Path) -> None:
+    """Write a CSV file."""
+    with path.open("w", encoding="utf-8", newline="") as opened:
         writer = csv.writer(opened, quoting=csv.QUOTE_ALL)
         writer.writerow(columns)
         for row in zip(*(column.cells for column in columns.values()), strict=True):
             writer.writerow(["" if cell is None else cell for cell in row])
+
+
+def by_command(model: Model, columns: Mapping[str, Column], folder: Path) -> Found:
+    """Ask ``fedrulefit predict`` about a CSV file."""
+    table, file = folder / "patients.csv", folder / "model.json"
+    write_patients(columns, table)
     model.save(file)
     done = CliRunner().invoke(app, ["predict", str(file), str(table)])
     assert done.exit_code == 0, done.output
@@ -112,12 +117,19 @@ def as_inputs(model: Model, columns: Mapping[str, Column]) -> dict[str, Any]:
 
 def run_graph(model: Model, inputs: Mapping[str, Any]) -> tuple[Any, Any, list[str]]:
     """Return log-odds, probabilities and flags of the ONNX graph."""
+    found = ask_graph(model, inputs)
+    return found["log_odds"], found["probability"], found["flags"]
+
+
+def ask_graph(model: Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the outputs of the ONNX graph by name; flags as their words."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(model.to_onnx().SerializeToString())
     tensors = {name: cells.reshape(-1, 1) for name, cells in inputs.items()}
-    log_odds, probability, kinds = session.run(["log_odds", "probability", "flags"], tensors)
+    outputs = [output.name for output in session.get_outputs()]
+    found = dict(zip(outputs, session.run(outputs, tensors), strict=True))
     words = json.loads(session.get_modelmeta().custom_metadata_map["fedrulefit/flags"])
-    names = model.study.names
+    names, kinds = model.study.names, found.pop("flags")
     flags = ["; ".join(words[names[j]][str(row[j])] for j in np.flatnonzero(row)) for row in kinds]
-    return log_odds[:, 0], probability[:, 0], flags
+    return {**{name: values[:, 0] for name, values in found.items()}, "flags": flags}

@@ -68,6 +68,25 @@ def outcome_model(kind: str) -> Model:
 
 
 @cache
+def many_levels_model(kind: str) -> Model:
+    """Return a model of eleven levels of hostile and of long names, with terms of some of them."""
+    model = outcome_model(kind)
+    facts = model.study.model_dump()
+    names = [*NAMES, "home", "rehab", "hospice", "another ward", "severe", "dead"]
+    facts["outcome"] = {**facts["outcome"], "levels": names}
+    study, rng = Study.model_validate(facts), np.random.default_rng(4)
+    terms = model.terms
+    if study.family.own_terms:
+        levels = rng.choice(study.family.names, len(terms))
+        terms = tuple(
+            replace(term, level=str(level)) for term, level in zip(terms, levels, strict=True)
+        )
+    baseline = tuple(rng.normal(0, 0.5, study.family.n_baseline).tolist())
+    bare = tuple(replace(t, sides=None) if isinstance(t, RuleTerm) else t for t in terms)
+    return replace(model, study=study, terms=bare, baseline=baseline, evaluation=None)
+
+
+@cache
 def hostile_unit_model(kind: str) -> Model:
     """Return it under units that would break a careless program."""
     model = outcome_model(kind)

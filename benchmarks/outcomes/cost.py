@@ -21,10 +21,13 @@ OUTCOMES: Final[dict[str, dict[str, Any]]] = {
         "kind": "count", "column": "visits", "most": 60, "exposure": "years", "max_exposure": 1,
     },
     "time": {"kind": "time", "time": "days", "event": "event", "horizons": [90, 365]},
+    "ordered": {"kind": "ordered", "column": "grade", "levels": [0, 1, 2, 3]},
+    "classes": {"kind": "classes", "column": "way", "levels": [0, 1, 2, 3]},
 }  # fmt: skip
 
 PENALTIES: Final = {
     "yes/no": 0.004, "number": 8e-4, "number, robust": 4e-4, "count": 3e-4, "time": 0.004,
+    "ordered": 0.008, "classes": 0.006,
 }  # fmt: skip
 """λ: so that all models have 20 to 80 terms (what it is a multiple of: docs/method.md)."""
 
@@ -41,8 +44,13 @@ def _draw(n_rows: int) -> Any:
     years = rng.uniform(0.1, 1, n_rows)
     due, news = rng.exponential(300 * np.exp(-effect)), rng.uniform(30, 400, n_rows)
     frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(10)])
+    died = (rng.random(n_rows) < 1 / (1 + np.exp(0.5 - effect))).astype(int)
+    further = np.random.default_rng(12)
+    pulls = np.column_stack([0 * effect, effect - 0.3, 0.8 * X[:, 5] - 0.5, -effect - 0.8])
     return frame.assign(
-        died=(rng.random(n_rows) < 1 / (1 + np.exp(0.5 - effect))).astype(int),
+        died=died,
+        grade=np.digitize(effect + further.logistic(size=n_rows), [-0.5, 0.8, 2]),
+        way=(pulls + further.gumbel(size=pulls.shape)).argmax(axis=1),
         stay=(50 + 10 * effect + 8 * rng.normal(size=n_rows)).clip(0, 100),
         years=years,
         visits=rng.poisson(2 * years * np.exp(effect)).clip(0, 60),

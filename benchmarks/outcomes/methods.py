@@ -1,12 +1,16 @@
-"""fedrulefit and its peers on numbers, counts and times, each with fair settings.
+"""fedrulefit and its peers on numbers, counts, times and levels, each with fair settings.
 
 ==========================  ========================================================================
 ridge, lasso                the penalty by 5-fold cross-validation; standardised numbers, a column
                             per level
 Poisson regression          scikit-learn's, with a ridge penalty chosen likewise, of rates; weights
                             are exposures
+multinomial regression      scikit-learn's, with so little penalty that it only makes the optimum
+                            unique, or with a ridge penalty by the log-loss of 5 folds
+proportional odds           statsmodels', without a penalty (ordered levels)
 LightGBM                    trees of 7 leaves, learning rate 0.05; how many by 5-fold
-                            cross-validation; counts as rates, weights are exposures
+                            cross-validation; counts as rates, weights are exposures; levels as
+                            classes
 EBM                         interpret's defaults
 Cox                         scikit-survival's, with a ridge of 10⁻⁴
 Cox, lasso                  Coxnet; its penalty by 5-fold cross-validation of Harrell's C
@@ -22,18 +26,25 @@ from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import LassoCV, PoissonRegressor, RidgeCV
+from sklearn.linear_model import (
+    LassoCV,
+    LogisticRegression,
+    LogisticRegressionCV,
+    PoissonRegressor,
+    RidgeCV,
+)
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 
-from benchmarks.outcomes.patients import Patients
-from benchmarks.peers import FOLDS, MOST_TREES, PATIENCE, Columns, encode
+from benchmarks.outcomes.patients import LEVELS, Patients, places_of
+from benchmarks.peers import FOLDS, MOST_TREES, PATIENCE, WEAKEST, Columns, encode
+from benchmarks.peers import STRENGTHS as PENALTIES
 
 OURS: Final = "fedrulefit, 3 sites"
 POOLED: Final = "fedrulefit, pooled"
 
 Predict = Callable[[pd.DataFrame], Any]
-"""From patients to the mean, the rate, or (log hazard, survival at times)."""
+"""From patients to the mean, the rate, (log hazard, survival at times), or levels' chances."""
 
 STRENGTHS: Final = np.logspace(-4, 4, 17)
 
@@ -49,17 +60,26 @@ def fit(
 
 
 def _fit_ours(data: Patients, train: pd.DataFrame, times: Any, seed: int) -> tuple[Predict, int]:
-    from fedrulefit import FederatedRuleFitRegressor, FederatedRuleFitSurvival
+    import fedrulefit
 
-    kind = FederatedRuleFitSurvival if data.kind == "time" else FederatedRuleFitRegressor
+    kind = getattr(fedrulefit, f"FederatedRuleFit{_name(data)}")
     model = kind(study=data.study, random_state=seed, unsafe_noise_seed=seed)
     return _go_on(model, data, train, times, sites=train["site"])
 
 
-def _fit_pooled(data: Patients, train: pd.DataFrame, times: Any, seed: int) -> tuple[Predict, int]:
-    from fedrulefit import RuleFitRegressor, RuleFitSurvival
+def _name(data: Patients) -> str:
+    """Return how the estimator of a kind of outcome ends."""
+    return "Survival" if data.kind == "time" else "Classifier" if _several(data) else "Regressor"
 
-    kind = RuleFitSurvival if data.kind == "time" else RuleFitRegressor
+
+def _several(data: Patients) -> bool:
+    return data.kind in LEVELS
+
+
+def _fit_pooled(data: Patients, train: pd.DataFrame, times: Any, seed: int) -> tuple[Predict, int]:
+    import fedrulefit
+
+    kind = getattr(fedrulefit, f"RuleFit{_name(data)}")
     return _go_on(kind(study=data.study, random_state=seed), data, train, times)
 
 
@@ -78,7 +98,9 @@ def _go_on(
     if "exposure" in roles:
         more["exposure"] = train[roles["exposure"]]
     model.fit(train[names], train[roles["outcome"]], **more)
-    return (lambda test: model.model_.predict(test[names])), len(model.model_.terms)
+    found = model.model_
+    tell = found.predict_proba if _several(data) else found.predict
+    return (lambda test: tell(test[names])), len(found.terms)
 
 
 # --- peers of numbers and counts --------------------------------------------------------------
@@ -162,6 +184,68 @@ def _fit_shapes(data: Patients, train: pd.DataFrame, times: Any, seed: int) -> t
     return (lambda test: model.predict(test[columns.names])), len(model.term_features_)
 
 
+# --- peers of levels --------------------------------------------------------------------------
+
+
+def _fit_logistic(
+    make: Callable[[Columns], Any], data: Patients, train: pd.DataFrame, times: Any, seed: int
+) -> tuple[Predict, int]:
+    columns = _columns(data, seed)
+    model = make_pipeline(encode(columns), make(columns))
+    model.fit(train, places_of(data, train))
+    return model.predict_proba, int(np.count_nonzero(model[-1].coef_))
+
+
+def _unpenalised(columns: Columns) -> Any:
+    return LogisticRegression(C=WEAKEST, max_iter=10_000)
+
+
+def _ridged(columns: Columns) -> Any:
+    return LogisticRegressionCV(
+        Cs=PENALTIES, cv=columns.folds, scoring="neg_log_loss", max_iter=10_000
+    )
+
+
+def _fit_odds(
+    make: Any, data: Patients, train: pd.DataFrame, times: Any, seed: int
+) -> tuple[Predict, int]:
+    encoder = encode(_columns(data, seed))
+    X = np.asarray(encoder.fit_transform(train), dtype=float)
+    kept = np.flatnonzero(X.std(axis=0) > 0)
+    model = make(places_of(data, train), X[:, kept], distr="logit")
+    fitted = model.fit(method="bfgs", maxiter=1000, disp=False)
+
+    def predict(test: pd.DataFrame) -> Any:
+        return fitted.predict(np.asarray(encoder.transform(test), dtype=float)[:, kept])
+
+    return predict, len(kept)
+
+
+def _proportional() -> Any:
+    from statsmodels.miscmodels.ordinal_model import OrderedModel
+
+    return OrderedModel
+
+
+def _fit_class_trees(
+    data: Patients, train: pd.DataFrame, times: Any, seed: int
+) -> tuple[Predict, int]:
+    import lightgbm
+
+    columns, y = _columns(data, seed), places_of(data, train)
+    levels = {name: pd.unique(train[name].dropna()) for name in columns.categories}
+    X, n_classes = _typed(columns, train, levels), int(y.max()) + 1
+    settings = {"num_leaves": 7, "learning_rate": 0.05, "verbosity": -1, "num_threads": 1}
+    settings |= {"objective": "multiclass", "num_class": n_classes, "seed": seed}
+    found = lightgbm.cv(
+        settings, lightgbm.Dataset(X, y), num_boost_round=MOST_TREES,
+        folds=columns.folds, callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
+    )  # fmt: skip
+    n_trees = len(found["valid multi_logloss-mean"])
+    model = lightgbm.LGBMClassifier(**settings, n_estimators=n_trees).fit(X, y)
+    return (lambda test: model.predict_proba(_typed(columns, test, levels))), n_trees * n_classes
+
+
 # --- peers of times ---------------------------------------------------------------------------
 
 
@@ -225,6 +309,20 @@ def _of(fit: Callable[..., tuple[Predict, int]], make: Callable[[int], Any]) -> 
     return fitted
 
 
+def _of_classes(make: Callable[[Columns], Any]) -> Fit:
+    return _of(_fit_logistic, make)  # type: ignore[arg-type]
+
+
+def _fit_proportional(
+    data: Patients, train: pd.DataFrame, times: Any, seed: int
+) -> tuple[Predict, int]:
+    return _of(_fit_odds, _proportional())(data, train, times, seed)
+
+
+_MULTINOMIAL: Final[dict[str, Fit]] = {
+    "multinomial regression, unpenalised": _of_classes(_unpenalised),
+    "multinomial regression, ridge": _of_classes(_ridged),
+}
 _OWN: Final[dict[str, Fit]] = {OURS: _fit_ours, POOLED: _fit_pooled}
 METHODS: Final[Mapping[str, Mapping[str, Fit]]] = {
     "number": {
@@ -245,5 +343,12 @@ METHODS: Final[Mapping[str, Mapping[str, Fit]]] = {
         "Cox, lasso": _of(_fit_survival, _coxnet),
         "random survival forest": _of(_fit_survival, _forest),
     },
+    "ordered": {
+        **_OWN,
+        "proportional odds, unpenalised": _fit_proportional,
+        **_MULTINOMIAL,
+        "LightGBM, multiclass": _fit_class_trees,
+    },
+    "classes": {**_OWN, **_MULTINOMIAL, "LightGBM, multiclass": _fit_class_trees},
 }
 """How each method is fitted, by the kind of outcome."""

@@ -1,4 +1,4 @@
-"""Patients with a number, a count or a time to an event as outcome.
+"""Patients with a number, a count, a time to an event or one of several levels as outcome.
 
 ===============  ==================================================================================
 diabetes         scikit-learn: progression of 442 patients
@@ -9,6 +9,10 @@ gbsg2            scikit-survival: recurrence or death of 686 women with breast c
 whas500          scikit-survival: death of 500 patients after a heart attack
 veterans         scikit-survival: death of 137 patients with lung cancer
 flchain          scikit-survival: death of 2,500 of 7,874 residents, of free light chains
+fair             statsmodels: how women rate their marriage, 2,000 of 6,366 (ordered)
+grades           simulated: four grades of 1,500 patients, by steps (ordered)
+wine             scikit-learn: the cultivar of 178 wines (classes)
+ways             simulated: where 1,500 patients go, each way with causes of its own (classes)
 ===============  ==================================================================================
 
 All come with the packages. Columns that tell of the outcome (causes of death) are left out.
@@ -112,6 +116,48 @@ def _survival(
     return frame.reset_index(drop=True), {**outcome, "horizons": horizons}
 
 
+def _fair() -> Drawn:
+    import statsmodels.api as sm
+
+    frame = sm.datasets.fair.load_pandas().data.sample(2000, random_state=5)
+    rated = frame["rate_marriage"].clip(2).astype(int)  # the lowest rate was rarely given
+    frame = frame.drop(columns="affairs").assign(rate_marriage=rated)
+    outcome = {"kind": "ordered", "column": "rate_marriage", "levels": [2, 3, 4, 5]}
+    return frame.reset_index(drop=True), outcome
+
+
+def _draw_causes(seed: int) -> tuple[Any, pd.DataFrame, Any]:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(1500, 8)).clip(-4, 4)
+    return rng, pd.DataFrame(X, columns=[f"x{j}" for j in range(8)]), X.T
+
+
+def _grades() -> Drawn:
+    rng, frame, x = _draw_causes(6)
+    effect = 0.8 * x[0] + 1.2 * (x[1] > 0.5) * (x[2] > 0) - 0.6 * np.abs(x[3])
+    going = 1 / (1 + np.exp(-(effect[:, None] + np.array([0.8, 0.2, -0.4]))))
+    place = (rng.random(len(frame))[:, None] < np.cumprod(going, axis=1)).sum(axis=1)
+    outcome = {"kind": "ordered", "column": "grade", "levels": [0, 1, 2, 3]}
+    return frame.assign(grade=place), outcome
+
+
+def _wine() -> Drawn:
+    from sklearn.datasets import load_wine
+
+    frame = load_wine(as_frame=True).frame
+    return frame, {"kind": "classes", "column": "target", "levels": [0, 1, 2]}
+
+
+def _ways() -> Drawn:
+    rng, frame, x = _draw_causes(7)
+    rehab = 1.5 * (x[0] > 0.3) * (x[1] > 0) - 0.3
+    pulls = np.column_stack([0 * x[0], rehab, 0.9 * x[2] - 0.5, 1.2 * np.abs(x[3]) - 1.5])
+    place = (pulls + rng.gumbel(size=pulls.shape)).argmax(axis=1)
+    names = ["home", "rehab", "hospice", "ward"]
+    outcome = {"kind": "classes", "column": "way", "levels": names}
+    return frame.assign(way=np.array(names, dtype=object)[place]), outcome
+
+
 DATA: Final[Mapping[str, Callable[[], Drawn]]] = {
     "diabetes": _diabetes,
     "friedman": _friedman,
@@ -123,15 +169,31 @@ DATA: Final[Mapping[str, Callable[[], Drawn]]] = {
     "flchain": lambda: _survival(
         "load_flchain", [1826, 3652], ("chapter", "flc.grp", "sample.yr"), most=2500
     ),
+    "fair": _fair,
+    "grades": _grades,
+    "wine": _wine,
+    "ways": _ways,
 }
 """How to draw each data set: the frame, and the outcome's facts."""
+
+
+LEVELS: Final = ("ordered", "classes")
+"""Kinds of outcome with several levels."""
+
+
+def places_of(data: Patients, frame: pd.DataFrame) -> Any:
+    """Return the place of each patient's level, from 0 on."""
+    levels = list(data.study.outcome.levels)  # type: ignore[union-attr]
+    return np.array([levels.index(value) for value in frame[data.study.outcome.column].tolist()])
 
 
 @cache
 def load(name: str) -> Patients:
     """Return a data set, its study with ranges that hold for all its patients."""
     frame, outcome = DATA[name]()
-    frame = frame.rename(columns={column: column.replace(".", "_") for column in frame})
+    frame = frame.rename(
+        columns={column: column.replace(".", "_").replace("/", "_") for column in frame}
+    )
     own = {outcome.get(role) for role in ("column", "time", "event", "exposure")}
     covariates = {}
     for column in frame.columns:

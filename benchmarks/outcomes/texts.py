@@ -1,4 +1,4 @@
-"""The study of numbers, counts and times as Markdown: tables, and verdicts from the rows."""
+"""The study of kinds of outcome as Markdown: tables, and verdicts from the rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,17 @@ TITLES: Final[Mapping[str, str]] = {
     "whas500": "whas500: death (time, horizon 1,461 days)",
     "gbsg2": "gbsg2: recurrence or death (time, horizon 1,826 days)",
     "flchain": "flchain: death (time, horizon 3,652 days)",
+    "fair": "fair: rating of a marriage, 2 to 5 (ordered)",
+    "grades": "grades: simulated, four of them (ordered)",
+    "wine": "wine: cultivar, one of three (classes)",
+    "ways": "ways: simulated, four of them (classes)",
 }
 MEASURES: Final[Mapping[str, Mapping[str, tuple[str, int]]]] = {
     "number": {"r2": ("R²", 1), "rmse": ("RMSE", -1)},
     "count": {"d2": ("D²", 1), "deviance": ("deviance", -1)},
     "time": {"c": ("Harrell's C", 1), "brier": ("Brier score", -1), "ibs": ("IBS", -1)},
+    "ordered": {"log_loss": ("log-loss", -1), "auc": ("AUC", 1), "rps": ("RPS", -1)},
+    "classes": {"log_loss": ("log-loss", -1), "auc": ("AUC", 1)},
 }
 """Measures of each kind, their names, and whether a larger one is better."""
 

@@ -31,12 +31,14 @@ if TYPE_CHECKING:
 class Planted:
     """A rule that the synthetic patients follow, and what it adds to what their outcome follows.
 
-    That are log-odds for a yes/no outcome, days of a stay, logarithms of a rate or of a hazard.
+    That are log-odds for a yes/no outcome and for each step of ordered levels, days of a stay,
+    logarithms of a rate or of a hazard; of classes the log-odds of `level`, against all others.
     """
 
     words: str
     holds: Callable[[pd.DataFrame], Bools]
     adds: float
+    level: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class Outcome:
         and a generator for all else → their columns.
     tell : callable
         A hospital's table → its outcomes in a few words.
+    levels : tuple of str
+        Classes that each follow rules of their own; empty for outcomes of other kinds.
     """
 
     toml: str
@@ -93,13 +97,18 @@ class Outcome:
     planted: tuple[Planted, ...]
     draw: Callable[[Floats, Floats, np.random.Generator], Columns]
     tell: Callable[[pd.DataFrame], str]
+    levels: tuple[str, ...] = ()
 
     def follow(self, frame: pd.DataFrame) -> Floats:
-        """Return what patients' outcomes follow: the baseline and the rules that hold."""
-        total = np.full(len(frame), self.baseline)
+        """Return what patients' outcomes follow: the baseline and the rules that hold.
+
+        Shape (n_rows,), or (n_rows, n_levels) of classes.
+        """
+        total = np.full((len(frame), len(self.levels) or 1), self.baseline)
         for planted in self.planted:
-            total += planted.adds * planted.holds(frame)
-        return total
+            own = self.levels.index(planted.level) if self.levels else 0
+            total[:, own] += planted.adds * planted.holds(frame)
+        return total if self.levels else total[:, 0]
 
 
 FOUND: Final = 0.8
@@ -157,8 +166,8 @@ preset = "default"
 # --- outcomes -----------------------------------------------------------------------------
 
 
-def _coma(below: int, adds: float) -> Planted:
-    return Planted(f"GCS < {below}", lambda d: (d["GCS"] < below).to_numpy(), adds)
+def _coma(below: int, adds: float, level: str = "") -> Planted:
+    return Planted(f"GCS < {below}", lambda d: (d["GCS"] < below).to_numpy(), adds, level)
 
 
 def _old_and_hurt(age: int, severity: int, adds: float) -> Planted:
@@ -166,6 +175,24 @@ def _old_and_hurt(age: int, severity: int, adds: float) -> Planted:
         f"age ≥ {age} & ISS ≥ {severity}",
         lambda d: ((d["age"] >= age) & (d["ISS"] >= severity)).to_numpy(),
         adds,
+    )
+
+
+def _badly_hurt(severity: int, adds: float) -> Planted:
+    return Planted(
+        f"ISS ≥ {severity}", lambda d: (d["ISS"] >= severity).to_numpy(), adds, "rehabilitation"
+    )
+
+
+def _frail(age: int, adds: float) -> Planted:
+    return Planted(f"age ≥ {age}", lambda d: (d["age"] >= age).to_numpy(), adds, "nursing home")
+
+
+def _tell_levels(outcomes: pd.Series[str], levels: tuple[str, ...]) -> str:
+    """Return how many are at each level."""
+    counts = outcomes.value_counts()
+    return ", ".join(
+        f"{level} {100 * counts.get(level, 0) / len(outcomes):.0f} %" for level in levels
     )
 
 
@@ -187,6 +214,33 @@ def _draw_readmissions(log_rate: Floats, luck: Floats, rng: np.random.Generator)
     mean = np.exp(log_rate) * months * rng.gamma(8, 1 / 8, len(luck))
     counts = np.ceil(np.maximum(pdtrik(luck, mean), 0))
     return {"readmissions": np.minimum(counts, 40).astype(int), "months": months}
+
+
+def _draw_disability(log_odds: Floats, luck: Floats, rng: np.random.Generator) -> Columns:
+    """How disabled patients leave: each goes on, or not, to the next level."""
+    del rng
+    going = expit(log_odds[:, None] + np.array(_STEPS))
+    reached = np.cumprod(going, axis=1)
+    place = (luck[:, None] < reached).sum(axis=1)  # the chance to reach a level falls along them
+    return {"disability": np.array(_DISABILITY, dtype=object)[place]}
+
+
+def _draw_discharge(pulls: Floats, luck: Floats, rng: np.random.Generator) -> Columns:
+    """Where patients go from hospital."""
+    del rng
+    heights = np.exp(pulls + np.array(_PULLS))
+    ends = np.cumsum(heights / heights.sum(axis=1, keepdims=True), axis=1)
+    place = (luck[:, None] > ends[:, :-1]).sum(axis=1)
+    return {"discharge": np.array(_DISCHARGE, dtype=object)[place]}
+
+
+_DISABILITY: Final = ("none", "mild", "severe", "dead")
+_STEPS: Final = (0.0, -0.6, -1.2)
+"""How much less likely each further step of the scale is, in log-odds."""
+
+_DISCHARGE: Final = ("home", "rehabilitation", "nursing home", "died")
+_PULLS: Final = (0.0, -1.0, -1.3, -1.4)
+"""Log-odds of each class against the first where no planted rule holds."""
 
 
 def _draw_death(log_hazard: Floats, luck: Floats, rng: np.random.Generator) -> Columns:
@@ -281,6 +335,33 @@ horizons = [30, 365]
             f"{(d['status'] == 'dead').sum()} deaths, {(d['entry'] > 0).sum()} followed late"
         ),
     ),
+    "ordered": Outcome(
+        toml="""\
+kind = "ordered"
+column = "disability"
+label = "Disability at discharge"
+levels = ["none", "mild", "severe", "dead"]
+""",
+        columns=("disability",),
+        baseline=-0.5,
+        planted=(_coma(6, 2.0), _old_and_hurt(60, 20, 1.8)),
+        draw=_draw_disability,
+        tell=lambda d: _tell_levels(d["disability"], _DISABILITY),
+    ),
+    "classes": Outcome(
+        toml="""\
+kind = "classes"
+column = "discharge"
+label = "Discharged to"
+levels = ["home", "rehabilitation", "nursing home", "died"]
+""",
+        columns=("discharge",),
+        baseline=0.0,
+        planted=(_badly_hurt(30, 2.0), _frail(65, 2.2), _coma(6, 2.6, "died")),
+        draw=_draw_discharge,
+        tell=lambda d: _tell_levels(d["discharge"], _DISCHARGE),
+        levels=_DISCHARGE,
+    ),
 }
 """Outcomes of the same synthetic patients, by the kind that a study gives them."""
 
@@ -290,6 +371,8 @@ OTHER_WORDS: Final[Mapping[str, str]] = {
     "continuous": "number",
     "counts": "count",
     "survival": "time",
+    "ordinal": "ordered",
+    "multiclass": "classes",
 }
 """What people also call these kinds."""
 
@@ -396,13 +479,14 @@ def match_planted(model: Model, frame: pd.DataFrame) -> list[Match]:
     The planted rules are those of the kind of outcome that the model learnt. `frame` are patients
     to compare on; best fresh ones.
     """
-    values = model.read_values(frame)
-    rules = model.rule_terms
-    hits = evaluate_terms(values, model.grid, [term.rule for term in rules], ()).dense_rules()
+    values, terms = model.read_values(frame), model.rule_terms
+    hits = evaluate_terms(values, model.grid, [term.rule for term in terms], ()).dense_rules()
     matches = []
     for planted in OUTCOMES[model.study.outcome.kind].planted:
+        own = [k for k, term in enumerate(terms) if (term.level or "") == planted.level]
+        rules = [terms[k] for k in own]
         truth = planted.holds(frame).astype(np.float64)
-        phi = np.array([_correlation(truth, column) for column in hits.T])
+        phi = np.array([_correlation(truth, column) for column in hits[:, own].T])
         best = int(np.argmax(np.abs(phi))) if len(phi) else None
         words = "none" if best is None else model.describe(rules[best])
         matches.append(Match(planted, words, 0.0 if best is None else float(phi[best])))

@@ -52,6 +52,11 @@ def format_count(value: float) -> str:
     return f"{value:,.0f}".replace(",", "\u202f")
 
 
+def name_count(number: float, noun: str) -> str:
+    """Return a number and what it counts: 1 rule, 2 rules, 0.5 percentage points."""
+    return f"{number:.15g} {noun}{'s' * (number != 1)}"
+
+
 def write_minus(text: str) -> str:
     """Return numbers with minus signs instead of hyphens."""
     return text.replace("-", "−")

@@ -32,6 +32,7 @@ from fedrulefit.cli.app import app
 from fedrulefit.cli.console import friendly_errors, line, printable, spreadsheet_cell
 from fedrulefit.cli.runs import _status_lines
 from fedrulefit.errors import FedRuleFitError, FitError, one_line
+from fedrulefit.model.display import fold_little
 from fedrulefit.model.file import build_model, model_facts
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator, agreeing, asking
@@ -99,15 +100,16 @@ def walk_through(folder: Path, names: list[str], levels: list[str]) -> None:
     shown = run("rules", model).stdout
     for name in names:
         assert printable(name) in shown, name
-    for term in loaded.terms:
-        assert f"{printable(loaded.describe(term))} " in shown
+    folded = fold_little(loaded.study.family, [loaded.effect(term) for term in loaded.terms])
+    for term, little in zip(loaded.terms, folded.tolist(), strict=True):
+        assert little or f"{printable(loaded.describe(term))} " in shown
     run("rules", model, "--subgroups")
     assert json.loads(run("rules", model, "--json").stdout)
     run("explain", model, data)
     run("explain", model, "--value", "[/u]", code=2)
     run("predict", model, data, "--id", "=id()", "-o", folder / "risks.csv")
     rows = list(csv.reader(io.StringIO((folder / "risks.csv").read_text())))
-    assert rows[0] == ["'=id()", "probability", "log_odds"]
+    assert rows[0] == ["'=id()", "probability", "log_odds", "flags"]
     assert [row[0] for row in rows[1:4]] == ["'=HYPERLINK(1)", "-7", "p0"]
     run("report", model, "-o", folder / "report.html")
     check_page((folder / "report.html").read_text(encoding="utf-8"))

@@ -235,6 +235,82 @@ def test_a_site_tells_no_results_of_patients_whom_one_outweighs(kind: str) -> No
         assert offer.evaluation == keeps_back
 
 
+# --- a rare level -------------------------------------------------------------------------------
+
+LEVELS = ("ordered", "classes")
+
+
+def make_rare(kind: str, tables: dict[str, Table], study: Study, grid: Grid) -> dict[str, Table]:
+    """Leave one patient of the last level in all hospitals: a woman of the north."""
+    made = {}
+    for name, table in tables.items():
+        outcome = table.outcome.copy()  # type: ignore[union-attr]
+        last = len(study.family.names) - 1
+        outcome[outcome == last] = 1
+        if name == "north":
+            outcome[np.flatnonzero(inside(table, grid))[0]] = last
+        made[name] = refresh(study, replace(table, outcome=outcome))
+    return made
+
+
+def count_last(kind: str, study: Study, grid: Grid, tables: dict[str, Table]) -> float:
+    """Return how many at the last level are women, as the summed answer at F = 0 tells."""
+    public = Public(study).with_grid(grid).with_rules((RULE,))
+    n, every = public.family.n_baseline, np.arange(public.layout.n_terms)
+    terms = np.array([*range(n), *every[public.layout.rules]])
+    assert len(terms) - n == (n if kind == "classes" else 1)
+    zero = np.zeros(len(terms))
+    sums = ask(public, Query(-1, terms, zero, zero, terms), tables)
+    hessian, last = unpack_triangle(sums.hessian, len(terms)), sums.gradient[len(terms) - 1]
+    if kind == "classes":
+        women = hessian[-1, -1] / ((1 / n) * (1 - 1 / n))
+        return float(women / n - last)
+    tried = 4 * hessian[:n, n]  # second derivatives at F = 0, by step
+    went_on = tried.sum() / 2 - last
+    return float(went_on - tried[1:].sum())
+
+
+def ask(public: Public, query: Query, tables: dict[str, Table]) -> CurvatureSums:
+    """Return the summed answer to a question, over all hospitals."""
+    request = m.CurvatureRequest(m.base.blank_header("a"), (query,))
+    units: Any = 0
+    for table in tables.values():
+        held = replace(table, values=table.values[:0], outcome=table.outcome[:0])  # type: ignore[index]
+        folds = np.zeros(table.n_rows, dtype=np.int64)
+        own = Patients(public, table, held, folds, 5).on_grid(public).with_terms(public)
+        (part,) = request.add_up(own)
+        units = units + part
+    return CurvatureSums.packing(query, public.bounds).read(units)
+
+
+@pytest.mark.parametrize("kind", LEVELS)
+def test_the_only_patient_of_a_level_is_not_placed_by_rules(kind: str) -> None:
+    """Summed over all hospitals the answers told whether a rule holds for her, rule by rule."""
+    study = study_of(kind)
+    grid = grid_of(study)
+    tables = make_rare(kind, make_tables(study, sizes=SIZES), study, grid)
+    assert count_last(kind, study, grid, tables) == pytest.approx(1, abs=0.01)
+    moved = dict(tables)
+    women = inside(tables["north"], grid)
+    outcome = tables["north"].outcome.copy()  # type: ignore[union-attr]
+    last = len(study.family.names) - 1
+    outcome[outcome == last] = 1
+    outcome[np.flatnonzero(~women)[0]] = last
+    moved["north"] = refresh(study, replace(tables["north"], outcome=outcome))
+    assert count_last(kind, study, grid, moved) == pytest.approx(0, abs=0.01)
+    for table in tables.values():
+        assert gate(study, grid, table, counts_alone=True).rules == (RULE,)
+        assert gate(study, grid, table, counts_alone=False).too_few == 1, "nobody votes for it"
+
+
+@pytest.mark.parametrize("kind", LEVELS)
+def test_a_rule_with_enough_of_every_level_leaves(kind: str) -> None:
+    study = study_of(kind)
+    grid = grid_of(study)
+    for table in make_tables(study, sizes=(300, 280, 260)).values():
+        assert gate(study, grid, table, counts_alone=False).rules == (RULE,)
+
+
 # --- a rule inside which all have the same --------------------------------------------------------
 
 

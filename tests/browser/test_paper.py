@@ -14,6 +14,8 @@ from tests.reports import (
     evaluated_model,
     hostile_model,
     huge_model,
+    many_levels_model,
+    outcome_model,
     path_model,
     time_model,
     wide_model,
@@ -29,6 +31,9 @@ MODELS: dict[str, Callable[[], Model]] = {
     "hostile": hostile_model,
     "empty": empty_model,
     "time": time_model,
+    "ordered levels": lambda: outcome_model("ordered"),
+    "classes": lambda: outcome_model("classes"),
+    "many classes": lambda: many_levels_model("classes"),
 }
 
 

@@ -25,6 +25,7 @@ from tests.reports import (
     hostile_model,
     hostile_unit_model,
     huge_model,
+    many_levels_model,
     ordered_model,
     outcome_model,
     path_model,
@@ -43,7 +44,14 @@ MODELS: dict[str, Callable[[], Model]] = {
     "huge": huge_model,
     "time": time_model,
 }
-every_model = pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+LEVELS: dict[str, Callable[[], Model]] = {
+    "ordered levels": lambda: outcome_model("ordered"),
+    "classes": lambda: outcome_model("classes"),
+    "many classes": lambda: many_levels_model("classes"),
+}
+"""They have a probability of each level: test_levels.py."""
+EVERY = MODELS | LEVELS
+every_model = pytest.mark.parametrize("make", EVERY.values(), ids=EVERY.keys())
 
 ENTER = """(texts) => {
   texts.forEach((text, j) => { document.getElementById("x" + j).value = text; });
@@ -356,12 +364,12 @@ def test_a_huge_model_answers_at_once(open_report: Open) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(
-    "name", ["sample", "path", "evaluated", "hostile", "empty", "long", "time"]
+    "name", ["sample", "path", "evaluated", "hostile", "empty", "long", "time", *LEVELS]
 )
 def test_axe_finds_nothing_serious(name: str, scheme: str, open_report: Open) -> None:
     axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is missing")
     # Longer than a first page; all 2,000 rows would only make axe slow.
-    model = huge_model(120) if name == "long" else MODELS[name]()
+    model = huge_model(120) if name == "long" else EVERY[name]()
     page = open_report(model, scheme=scheme)
     page.locator("#x2").fill("nonsense")
     page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))

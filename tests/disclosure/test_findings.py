@@ -237,6 +237,9 @@ CASES: dict[str, Case] = {
     "few patients": Case("few-patients", "".join(make_csv("age", "30").splitlines(True)[:5])),
     "no patients": Case("no-rows", make_csv().splitlines(True)[0]),
     "a column too many": Case("extra-column", make_csv("age", PLANTED).replace("w", "v", 1)),
+    "a row of units": Case(
+        "second-header", make_csv("age", PLANTED).replace("fall,0,0,1", f"{PLANTED},no,0/1,kg", 1)
+    ),
     "a column too few": Case("missing-column", make_csv("age", PLANTED).replace("female", "f", 1)),
     "a column twice": Case("duplicate-column", make_csv("age", PLANTED).replace("w", "age", 1)),
     "nothing at all": Case("empty-file", b""),

@@ -285,7 +285,7 @@ def test_errors_about_arrays_and_labels_hold_no_value() -> None:
     for call in (
         lambda: estimator.fit(np.where(X[3, 1] < X, np.inf, X), y),
         lambda: estimator.fit(X, np.full(40, NAME)),
-        lambda: estimator.fit(X, np.array([NAME, "b", "c", "d"] * 10)),
+        lambda: estimator.fit(X, np.array([NAME, None, "c", "d"] * 10, dtype=object)),
         lambda: estimator.fit(X.astype(object), y[:-1]),
         lambda: estimator.fit(X, y).predict(X[:, :1]),
         lambda: estimator.fit(

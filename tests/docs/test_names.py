@@ -16,7 +16,14 @@ PAST = {"CHANGELOG.md", "docs/api.md"}
 AWAITED = {"docs/architecture.md"}  # until it is written anew
 CHECKED = [page for page in PAGES if name(page) not in PAST | AWAITED]
 PLACES = (ROOT, ROOT / "src" / "fedrulefit", ROOT / "docs", ROOT / "tests")
-KINDS = {kind.__name__ for kind in (*messages.MESSAGES, *Sum.__subclasses__())}
+
+
+def find_sums(kind: type[Sum] = Sum) -> set[type[Sum]]:
+    """Return all declared sums, also those that are of another's kind."""
+    return {kind}.union(*map(find_sums, kind.__subclasses__()))
+
+
+KINDS = {kind.__name__ for kind in (*messages.MESSAGES, *find_sums())}
 NOT_OURS = {"utils.py"}
 
 

@@ -19,6 +19,7 @@ from benchmarks.real import splits
 from benchmarks.real import tables as real
 
 from fedrulefit.experiments.coverage import coverage_table, summarise
+from fedrulefit.experiments.coverage.hospitals import hospitals_table, summarise_hospitals
 from tests.docs.pages import ROOT, load_script
 
 script = load_script("make_results")
@@ -27,6 +28,7 @@ MakeTexts = Callable[[pd.DataFrame], Mapping[str, str]]
 
 TEXTS: Mapping[str, MakeTexts] = {
     "coverage": lambda rows: {"tables": coverage_table(summarise(rows))},
+    "hospitals": lambda rows: {"tables": hospitals_table(summarise_hospitals(rows))},
     "defaults": defaults.make_texts,
     "real": real.make_texts,
     "outcomes": outcomes.make_texts,

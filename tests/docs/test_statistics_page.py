@@ -16,7 +16,11 @@ from typing import Any, Final
 import pytest
 
 from fedrulefit.core.certificate import Certificate
+from fedrulefit.core.families import FAMILIES
 from fedrulefit.core.families.count_judge import CountJudge
+from fedrulefit.core.families.count_spread import SpreadJudge
+from fedrulefit.core.families.levels_judge import LevelsJudge
+from fedrulefit.core.families.levels_measures import LevelRow
 from fedrulefit.core.families.number_judge import NumberJudge
 from fedrulefit.core.families.time_horizons import Scores
 from fedrulefit.core.families.time_judge import TimeJudge
@@ -27,7 +31,9 @@ from fedrulefit.model.explanation import Contribution
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.report.specification import list_specification
+from fedrulefit.testing.samples import OUTCOMES
 from tests.docs.pages import ROOT
+from tests.families import EXAMPLES
 from tests.samples import SOLVERS, fit_model, make_frame, make_study, make_tables
 
 PAGE: Final = ROOT / "docs" / "statistics.md"
@@ -36,6 +42,9 @@ NODE: Final = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 WORDS: Final = {"rule", "kind", "covariate", "label", "site", "value", "round", "term"}
 """Columns that name a row, and hold no number to explain."""
+
+LEVEL: Final = "level"
+"""Of classes, and of splits of an ordered outcome: whose the row is."""
 
 
 @cache
@@ -74,6 +83,29 @@ def left_out() -> SiteValidation:
     return found
 
 
+@cache
+def other_models() -> tuple[Model, ...]:
+    """Return a model of each other kind of outcome, judged on held-out patients."""
+    settings = {**SOLVERS["exact"], "holdout": 0.3, "n_trees": 5, "n_cutoffs": 5}
+    studies = [make_study(kind, **settings) for kind in OUTCOMES if kind != "yes/no"]
+    return tuple(fit_model(study, make_tables(study, sizes=(200, 180))) for study in studies)
+
+
+def frames_of(*makers: Callable[[Model], Any]) -> set[str]:
+    """Return the columns of such frames of models of other outcomes than yes/no."""
+    return {
+        re.sub("^(risk|probability|log_odds)_(?!inside|outside).+", r"\1_…", name)
+        for model in other_models()
+        for make in makers
+        for name in columns(make(model)) - {LEVEL}
+    }
+
+
+def evaluated(model: Model) -> Evaluation:
+    assert model.evaluation is not None
+    return model.evaluation
+
+
 PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "Model.rules_frame": lambda: columns(shown_model().rules_frame()),
     "Model.subgroups_frame": lambda: columns(shown_model().subgroups_frame()),
@@ -90,7 +122,25 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "Evaluation.decision_frame": lambda: columns(judged().decision_frame()),
     "NumberJudge.measures": lambda: judged_by(NumberJudge),
     "CountJudge.measures": lambda: judged_by(CountJudge),
+    "SpreadJudge.measures": lambda: judged_by(SpreadJudge) - judged_by(CountJudge),
     "TimeJudge.measures": lambda: judged_by(TimeJudge),
+    "LevelsJudge.measures": lambda: judged_by(LevelsJudge),
+    "Evaluation.levels_frame": lambda: {field.name for field in fields(LevelRow)},
+    "effects of other outcomes": lambda: (
+        frames_of(
+            lambda model: model.rules_frame(),
+            lambda model: model.partial_dependence(model.study.names[0]),
+        )
+        - ({*columns(shown_model().rules_frame())} - {"odds_ratio"})
+        - ({"alone", "lowest", "highest"})
+    ),
+    "predictions of other outcomes": lambda: (
+        frames_of(lambda model: model.predict_frame(make_frame(9))) - {"flags"}
+    ),
+    "calibration and decisions of other outcomes": lambda: frames_of(
+        lambda model: evaluated(model).calibration_frame(),
+        lambda model: evaluated(model).decision_frame(),
+    ),
     "Evaluation.over_time": lambda: {field.name for field in fields(Scores)},
     "SiteValidation.metrics_frame": lambda: columns(left_out().metrics_frame()),
     "SiteValidation.summary_frame": lambda: columns(left_out().summary_frame()),
@@ -162,6 +212,35 @@ def test_no_frame_is_forgotten() -> None:
     }
     # Its columns are the terms; its numbers are coefficients.
     assert frames - {"Model.coefficients_frame"} <= set(PLACES)
+
+
+def test_every_kind_of_outcome_has_its_measures_on_the_page() -> None:
+    """Regression: those of levels were shown for a while, and explained nowhere."""
+    assert {family.kind for family in EXAMPLES.values()} == set(FAMILIES)
+    judges = {type(f.judge).__name__ for name, f in EXAMPLES.items() if name != "yes/no"}
+    assert {f"{judge}.measures" for judge in judges} <= set(read_tables())
+
+
+def test_what_is_told_of_subgroups_of_other_outcomes_is_named() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    known = PLACES["Model.subgroups_frame"]()
+    told = frames_of(lambda model: model.subgroups_frame()) - known
+    assert len(told) > 8
+    for name in told:
+        # Columns of single levels bear their names: the page shows those of one.
+        plain = re.sub("^share_.+_(inside|outside)$", r"share_mild_\1", name)
+        assert f"`{plain}`" in text or re.sub("^(low|high)_", "", plain) in text, name
+
+
+def test_scales_of_hospitals_are_those_of_the_judges() -> None:
+    (row,) = (r for r in read_tables()["SiteValidation.summary_frame"] if "`scale`" in r[0])
+    names = {found.name for family in EXAMPLES.values() for found in family.judge.summarise([])}
+    words = {
+        "auc": "AUC", "concordance": "concordance", "r2": "R²", "explained": "D²",
+        "ratio": "ratios", "slope": "slope", "intercept": "in the large",
+    }  # fmt: skip
+    assert names == set(words)
+    assert all(word in row[1] for word in words.values())
 
 
 def test_numbers_of_terms_are_in_the_frame_of_rules() -> None:

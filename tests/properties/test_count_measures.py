@@ -9,13 +9,21 @@ import pytest
 import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.metrics import d2_tweedie_score, mean_absolute_error, mean_poisson_deviance
 
 from fedrulefit.core.families.count_judge import CountJudge
+from fedrulefit.core.families.count_spread import SpreadJudge
 from fedrulefit.core.families.count_sums import STEP, CountSums
 
 MOST, LONGEST, PER = 20.0, 365.0, 30.0
 JUDGE = CountJudge(MOST, LONGEST, PER, unit="admissions", exposure_unit="days")
+
+
+def judge_of(dispersion: float) -> SpreadJudge:
+    return SpreadJudge(
+        MOST, LONGEST, PER, unit="admissions", exposure_unit="days", dispersion=dispersion
+    )
 
 
 @st.composite
@@ -135,3 +143,89 @@ def test_groups_hold_all_patients_and_their_rates(made: Any, n_groups: int) -> N
         )
         assert g.predicted == pytest.approx(days @ rate[rows] / days.sum(), rel=1e-3)
         assert g.low <= g.observed <= g.high
+
+
+# --- negative binomial counts -------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(patients(), st.floats(0.01, 20), st.integers(0, 2**32 - 1))
+def test_their_spread_adds_up_over_any_split(made: Any, dispersion: float, seed: int) -> None:
+    rate, outcome, weights, sites = made
+    judge = judge_of(dispersion)
+    alone = judge.count(rate, outcome, weights)
+    split = sites[np.random.default_rng(seed).permutation(len(sites))]
+    together = judge.add(
+        [
+            judge.count(rate[split == s], outcome[split == s], weights[split == s])
+            for s in np.unique(split)
+        ]
+    )
+    read = judge.packing().read(judge.packing().round(alone))
+    for name in CountSums.quantities():
+        np.testing.assert_array_equal(getattr(together, name), getattr(alone, name))
+        np.testing.assert_array_equal(getattr(read, name), getattr(alone, name))
+    plain = JUDGE.count(rate, outcome, weights)
+    for name in ("spread_losses", "spread", "gains"):
+        assert getattr(plain, name).shape == (0,), "of Poisson counts nothing more is told"
+        assert getattr(alone, name).shape == (1,)
+
+
+@settings(max_examples=100, deadline=None)
+@given(patients(), st.floats(0.01, 20))
+def test_their_spread_is_that_of_statsmodels_and_scipy(made: Any, dispersion: float) -> None:
+    rate, outcome, weights, _ = made
+    judge = judge_of(dispersion)
+    found = judge.measure(judge.count(rate, outcome, weights))
+    y, mean, size = outcome[:, 0], rate / PER * outcome[:, 1], 1 / dispersion
+    n = weights.sum()
+    peer = sm.families.NegativeBinomial(alpha=dispersion)
+    deviance = peer.deviance(y, mean, var_weights=weights) / n
+    spread = weights @ np.minimum((y - mean) ** 2 / peer.variance(mean), 1024) / n
+    likely = stats.nbinom.logpmf(y, size, size / (size + mean))
+    gain = weights @ (likely - stats.poisson.logpmf(y, mean)) / n
+    assert found.spread_deviance == pytest.approx(deviance, abs=MOST * STEP)
+    assert found.spread == pytest.approx(spread, abs=1e-3)
+    assert found.gain == pytest.approx(gain, abs=MOST * STEP + 1e-9)
+    usual = JUDGE.measure(JUDGE.count(rate, outcome, weights))
+    for name, value in vars(usual).items():
+        assert getattr(found, name) == pytest.approx(value, nan_ok=True, abs=0)
+
+
+def test_the_right_dispersion_tells_counts_best_and_its_spread_is_one() -> None:
+    """Of 40,000 patients: the spread is within five standard errors of 1."""
+    rng = np.random.default_rng(3)
+    rate = np.exp(rng.normal(np.log(0.3), 0.5, 40_000))
+    exposure = rng.uniform(20, LONGEST, 40_000)
+    mean = rate / PER * exposure
+    count = rng.poisson(mean * rng.gamma(2.0, 0.5, 40_000))
+    outcome, weights = np.column_stack([count, exposure]).astype(float), np.ones(40_000)
+    wide = {
+        a: SpreadJudge(1000.0, LONGEST, PER, dispersion=a).measure(
+            SpreadJudge(1000.0, LONGEST, PER, dispersion=a).count(rate, outcome, weights)
+        )
+        for a in (0.1, 0.5, 2.5)
+    }
+    assert wide[0.5].spread == pytest.approx(1, abs=0.05)
+    assert wide[0.1].spread > 1.2
+    assert wide[2.5].spread < 0.7
+    assert wide[0.5].gain > max(wide[0.1].gain, wide[2.5].gain) > 0
+
+
+def test_what_is_told_of_their_spread() -> None:
+    rng = np.random.default_rng(5)
+    rate = np.exp(rng.normal(np.log(0.3), 0.5, 900))
+    exposure = rng.uniform(20, LONGEST, 900)
+    count = np.minimum(rng.poisson(rate / PER * exposure * rng.gamma(2.0, 0.5, 900)), MOST)
+    judge = judge_of(0.5)
+    sums = judge.count(rate, np.column_stack([count, exposure]).astype(float), np.ones(900))
+    found = judge.measure(sums)
+    assert "as the model's dispersion says; it tells them better than Poisson's" in judge.tell(
+        found
+    )
+    told = found.rounded(10)
+    assert type(told) is type(found)
+    assert told.spread == round(found.spread, 3)
+    names = {column.name for column in judge.measure_columns}
+    assert {"spread_deviance", "spread", "gain"} <= names
+    assert set(judge.file_words["overall"]) == set(vars(found))

@@ -292,7 +292,9 @@ def test_the_exact_fit_is_that_of_the_pool(parts: dict[str, np.ndarray], weights
 @given(parts=partitions())
 @settings(max_examples=4, derandomize=True, deadline=None)
 def test_so_it_is_of_every_outcome(parts: dict[str, np.ndarray], outcome: str) -> None:
-    exact = {"solver": "exact", "penalty": 0.002, "single_cutoffs": True, "tolerance": 1e-10}
+    # A count that varies much is a weak sign: the same λ would leave no term.
+    penalty = 0.0003 if outcome == "count, negative binomial" else 0.002
+    exact = {"solver": "exact", "penalty": penalty, "single_cutoffs": True, "tolerance": 1e-10}
     study = make_study(outcome, n_trees=0, spreads="histogram", n_cutoffs=4, **exact)
     same_fit(study, load_table(add_outcomes(make_frame(90, seed=5), 5), study), parts)
 

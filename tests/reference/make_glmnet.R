@@ -31,6 +31,10 @@ data <- data.frame(
   event = as.integer(due <= pmin(news, 4.99))
 )
 data$number <- pmin(pmax(data$number, -20), 60)
+# Levels: 0 to 3 in an order, and 0 to 2 in none (of an odd number of classes the optimum is one).
+data$grade <- findInterval(effect + rlogis(n), c(-0.6, 0.5, 1.6))
+pulls <- cbind(0, effect, 0.4 - 1.2 * X[, "rule2"] + 0.6 * X[, "rule5"] - 0.8 * X[, "linear3"])
+data$class <- max.col(pulls - log(-log(matrix(runif(3 * n), n))), "first") - 1
 write.csv(data, file.path(folder, "patients.csv"), row.names = FALSE)
 
 # --- the lasso, at given penalties --------------------------------------------------------------
@@ -54,6 +58,31 @@ of_count <- lapply(c(0.3, 0.05, 0.01), function(lambda) {
 })
 of_yes <- lapply(c(0.03, 0.01, 0.002), function(lambda) {
   list(lambda = lambda, coef = lasso(X, data$yes, "binomial", lambda))
+})
+
+# --- levels: all classes at once, and in an order a row per patient and step --------------------
+
+of_classes <- lapply(c(0.03, 0.01, 0.002), function(lambda) {
+  path <- lambda * c(100, 30, 10, 5, 3, 2, 1.5, 1.2, 1)
+  fit <- glmnet(
+    X, factor(data$class), family = "multinomial", lambda = path, standardize = FALSE,
+    thresh = 1e-20, maxit = 1e8
+  )
+  found <- sapply(coef(fit, s = lambda), as.numeric) # a column per class
+  list(lambda = lambda, coef = as.vector(t(found))) # the intercepts of all classes first
+})
+tried <- do.call(rbind, lapply(1:3, function(k) {
+  own <- data$grade >= k - 1
+  cbind(X[own, ], step = k, goes = as.integer(data$grade[own] >= k))
+}))
+steps <- sapply(1:3, function(k) as.integer(tried[, "step"] == k))
+of_ordered <- lapply(c(0.03, 0.01, 0.002), function(lambda) {
+  found <- lasso(
+    cbind(steps, tried[, colnames(X)]), tried[, "goes"], "binomial",
+    lambda * n / nrow(tried) * 9 / 12, intercept = FALSE,
+    penalty.factor = c(rep(0, 3), rep(1, 9))
+  )
+  list(lambda = lambda, coef = found[-1])
 })
 
 # --- times: a row per patient and interval, and Cox ---------------------------------------------
@@ -97,7 +126,7 @@ paths <- function(found) {
   paste0("[\n", paste(lines, collapse = ",\n"), "\n  ]")
 }
 writeLines(sprintf(
-  '{\n  "number": %s,\n  "count": %s,\n  "yes/no": %s,\n  "time": %s,\n  "ends": %s,\n  "cox": %s,\n  "piecewise": %s\n}',
-  paths(of_number), paths(of_count), paths(of_yes), paths(of_time), numbers(ends),
+  '{\n  "number": %s,\n  "count": %s,\n  "yes/no": %s,\n  "classes": %s,\n  "ordered": %s,\n  "time": %s,\n  "ends": %s,\n  "cox": %s,\n  "piecewise": %s\n}',
+  paths(of_number), paths(of_count), paths(of_yes), paths(of_classes), paths(of_ordered), paths(of_time), numbers(ends),
   numbers(coef(cox)), numbers(coef(piecewise))
 ), file.path(folder, "glmnet.json"))

@@ -17,9 +17,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedrulefit.core.class_design import ClassDesign
 from fedrulefit.core.families import Family
+from fedrulefit.core.families.classes import Classes
 from fedrulefit.core.families.count import Count
 from fedrulefit.core.families.number import Number
+from fedrulefit.core.families.ordered import Ordered
 from fedrulefit.core.families.time import Time
 from tests.oracles import YES_NO, make_design, solve
 
@@ -27,6 +30,7 @@ HERE = Path(__file__).parent
 N_RULES = 6
 SIZES = (700, 100, 450, 250)
 NUMBER, COUNT = Number(-20, 60), Count(80, max_exposure=2.5)
+GRADES, CLASSES = Ordered(("none", "mild", "severe", "dead")), Classes(("home", "rehab", "hospice"))
 
 
 @cache
@@ -43,12 +47,14 @@ def fit(family: Family, outcome: Any, penalty: float) -> Any:
     sites = []
     for start, end in pairwise(edges.tolist()):
         own = slice(start, end)
-        baseline = np.ones((end - start, family.n_baseline))
-        design = make_design(X[own, :N_RULES] > 0, X[own, N_RULES:], baseline)
-        if family.n_baseline > 1:
+        design: Any = make_design(X[own, :N_RULES] > 0, X[own, N_RULES:])
+        if family.own_terms:
+            design = ClassDesign.of_each(design, family.n_baseline)
+        elif family.n_baseline > 1:
+            baseline = np.ones((end - start, family.n_baseline))
             design = type(design)(baseline, design.bits, design.linear, parts=family.n_baseline)
         sites.append((design, outcome[own], np.ones(end - start)))
-    factors = np.array([0.0] * family.n_baseline + [1.0] * X.shape[1])
+    factors = np.array([0.0] * family.n_baseline + [1.0] * (design.n_terms - family.n_baseline))
     newton = solve(sites, factors, penalty, family=family, tolerance=1e-11)
     assert newton.converged
     return newton.point.coef
@@ -79,6 +85,25 @@ def test_counts_with_exposure_are_the_poisson_lasso_of_glmnet(case: Any) -> None
 @cases("yes/no")
 def test_yes_no_is_the_logistic_lasso_of_glmnet(case: Any) -> None:
     coef = fit(YES_NO, read()[0]["yes"].to_numpy(float), case["lambda"])
+    np.testing.assert_allclose(coef, case["coef"], rtol=0, atol=1e-5)
+
+
+@cases("classes")
+def test_classes_are_the_multinomial_lasso_of_glmnet(case: Any) -> None:
+    """Ours stand by rules, then linear terms, of one class after another; R's by class."""
+    coef = fit(CLASSES, read()[0]["class"].to_numpy(float), case["lambda"])
+    n = CLASSES.n_baseline
+    baseline, rules, linear = np.split(coef, [n, n * (1 + N_RULES)])
+    ours = np.hstack([baseline[:, None], rules.reshape(n, -1), linear.reshape(n, -1)])
+    theirs = np.reshape(case["coef"], (-1, n)).T
+    assert (np.abs(theirs[:, 1:]) > 0).any()
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+
+
+@cases("ordered")
+def test_ordered_levels_are_the_logistic_lasso_of_patients_steps(case: Any) -> None:
+    """A row for each step that a patient tries, and a constant per step."""
+    coef = fit(GRADES, read()[0]["grade"].to_numpy(float), case["lambda"])
     np.testing.assert_allclose(coef, case["coef"], rtol=0, atol=1e-5)
 
 

@@ -89,8 +89,9 @@ def draw_groups(kind: str) -> list[pd.DataFrame]:
     crowd = demo.Hospital(40_000, 46, 20, 0.3)
     frame = demo.draw_hospital(crowd, np.random.default_rng(0), kind=kind)
     frame = frame[frame["GCS"].notna()]
-    first, second = (planted.holds(frame) for planted in demo.OUTCOMES[kind].planted)
-    return [frame[~first & ~second], frame[first & ~second]]
+    first, *others = (planted.holds(frame) for planted in demo.OUTCOMES[kind].planted)
+    nothing_else = ~np.any(others, axis=0)
+    return [frame[~first & nothing_else], frame[first & nothing_else]]
 
 
 def test_stays_follow_their_rules() -> None:
@@ -119,6 +120,36 @@ def test_times_follow_their_rules() -> None:
         assert 0.10 < (group["entry"] > 0).mean() < 0.15
 
 
+def shares_of(group: pd.DataFrame, column: str, kind: str) -> list[float]:
+    """Return the share of patients at each level of a study."""
+    counts = group[column].value_counts() / len(group)
+    return [float(counts.get(level, 0)) for level in demo.demo_study(kind).outcome.levels]  # type: ignore[union-attr]
+
+
+def test_ordered_levels_follow_their_rules() -> None:
+    """At each step alike; standard errors of shares are below 0.01, so these bounds are five."""
+    for group, adds in zip(draw_groups("ordered"), (0.0, 2.0), strict=True):
+        going = 1 / (1 + np.exp(-(-0.5 + adds + np.array([0.0, -0.6, -1.2]))))
+        reached = np.cumprod([1.0, *going])
+        wanted = -np.diff([*reached, 0.0])
+        np.testing.assert_allclose(shares_of(group, "disability", "ordered"), wanted, atol=0.05)
+
+
+def test_classes_follow_their_own_rules() -> None:
+    for group, adds in zip(draw_groups("classes"), (0.0, 2.0), strict=True):
+        heights = np.exp([0.0, -1.0 + adds, -1.3, -1.4])
+        wanted = heights / heights.sum()
+        np.testing.assert_allclose(shares_of(group, "discharge", "classes"), wanted, atol=0.05)
+
+
+def test_a_rule_of_one_class_is_looked_for_among_its_own() -> None:
+    study = demo.demo_study("classes")
+    model, fresh = fit("classes"), demo.draw_fresh(kind="classes")
+    for match in demo.match_planted(model, fresh):
+        assert match.planted.level in study.family.names
+        assert match.rule.startswith(f"{match.planted.level}: ")
+
+
 # --- what the models find -----------------------------------------------------------------
 
 
@@ -126,5 +157,5 @@ def test_times_follow_their_rules() -> None:
 def test_the_planted_rules_are_found(kind: str) -> None:
     """The demo itself draws real noise: that it finds the rules is likely, not certain."""
     matches = demo.match_planted(fit(kind), demo.draw_fresh(kind=kind))
-    assert [match.found for match in matches] == [True, True]
+    assert all(match.found for match in matches)
     assert [match.planted for match in matches] == [*demo.OUTCOMES[kind].planted]

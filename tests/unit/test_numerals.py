@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedrulefit.numerals import format_count, format_effect, format_number, write_minus
+from fedrulefit.numerals import (
+    format_count,
+    format_effect,
+    format_number,
+    name_count,
+    write_minus,
+)
 
 NUMBERS = st.floats(-1e9, 1e9, allow_subnormal=False)
 STEPS = st.sampled_from([0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 250.0])
@@ -82,3 +88,9 @@ def test_counts_effects_and_signs() -> None:
         "0.10", "0.0949", "9.38", "99.49", "123.5",
     ]  # fmt: skip
     assert write_minus("-3 to -1e-05") == "−3 to −1e−05"
+
+
+def test_a_noun_agrees_with_its_number() -> None:
+    """A rounded model said "at most 1 percentage points"."""
+    told = [name_count(number, "point") for number in (0, 1, 1.0, 0.5, 2, 1_000_000)]
+    assert told == ["0 points", "1 point", "1 point", "0.5 points", "2 points", "1000000 points"]

@@ -38,13 +38,15 @@ def demo(
     ),
     seed: Annotated[int, typer.Option(help="Seed of the synthetic patients.", min=0)] = 2026,
     outcome: Annotated[
-        str, typer.Option(help="What is predicted: yes/no, number, count or time.")
+        str,
+        typer.Option(help="What is predicted: yes/no, number, count, time, ordered or classes."),
     ] = "yes/no",
 ) -> None:
     """Learn a model over three synthetic hospitals, print its rules, draw it, write a report.
 
     The outcome is whether patients die (yes/no), how long they stay (number), how often they are
-    readmitted (count), or how long they live (time).
+    readmitted (count), how long they live (time), how disabled they leave (ordered), or where
+    they go (classes).
 
     Example: fedrulefit demo --outcome time --output demo
     """
@@ -106,13 +108,19 @@ def _write_inputs(output: Path, frames: Mapping[str, pd.DataFrame], study_toml: 
         raise DataError(f"cannot write to {output}: {error.strerror}") from None
 
 
+def name_planted(match: Match) -> str:
+    """Return a planted rule, behind the class that alone follows it."""
+    planted = match.planted
+    return f"{planted.level}: {planted.words}" if planted.level else planted.words
+
+
 def _show_planted(console: Console, matches: Sequence[Match]) -> None:
     console.print(Text("The rules we planted, and the model's nearest rule:", style="bold"))
     for match in matches:
         verdict = "found" if match.found else "not found"
         console.print(
             Text(
-                f"  {match.planted.words:<20} {verdict}: {match.rule} "
+                f"  {name_planted(match):<20} {verdict}: {match.rule} "
                 f"(correlation {match.correlation:.2f} on new patients)"
             )
         )

@@ -80,6 +80,10 @@ def _facts(explanation: Explanation, model: Model) -> dict[str, object]:
         words.predictor_column: _known(explanation.linear_predictor),
         words.prediction_column: _known(explanation.prediction),
         **{name: _known(risk) for name, risk in explanation.horizons.items()},
+        **{
+            f"{words.prediction_column}_{name}": _known(chance)
+            for name, chance in explanation.levels.items()
+        },
         "flags": explanation.flags,
     }
 
@@ -102,6 +106,9 @@ def _show(explanation: Explanation, model: Model) -> None:
     for horizon in model.further[:-1]:  # the last is the prediction itself
         risk = family.tell(explanation.horizons[horizon.column])
         console.print(line(f"{label} by {horizon.by}: {risk}"))
+    if explanation.levels:
+        each = ", ".join(f"{name} {family.tell(p)}" for name, p in explanation.levels.items())
+        console.print(line(f"Each {family.words.one_of}: {each}"))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("because", overflow="fold", ratio=1)
     what = family.words.effect_of if family.additive else family.words.predictor

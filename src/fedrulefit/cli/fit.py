@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tomllib
 from collections import Counter
 from dataclasses import asdict, replace
@@ -23,7 +24,6 @@ from fedrulefit.cli.report import (
     ReportOption,
     choose_page,
     write_page,
-    written,
 )
 from fedrulefit.engines import DEFAULT, ENGINES
 from fedrulefit.engines.base import Engine, Fitted
@@ -117,11 +117,11 @@ def fit(
         if leave_one_site_out:
             model = _validate(fitted, chosen, agreed, tables, n_threads=jobs)
     model.save(output)
-    write_page(model, output, page)
+    written = write_page(model, output, page)
     if as_json:
         typer.echo(json.dumps(_facts(model, output), indent=2))
     elif not quiet:
-        show.print_model(stdout(), model, output, top=top, written=written(output, page))
+        show.print_model(stdout(), model, output, top=top, written=written)
 
 
 def _validate(
@@ -153,6 +153,9 @@ def _facts(model: Model, path: Path) -> dict[str, Any]:
         "certificate": asdict(model.provenance.certificate),
         "privacy": model.privacy.words(),
     }
+    if model.dispersion is not None:
+        facts["dispersion"] = model.dispersion
+        facts["theta"] = None if math.isinf(model.theta) else model.theta
     if model.evaluation is not None:
         facts["evaluation"] = _rows(model.evaluation.metrics_frame())
     if model.validation is not None:

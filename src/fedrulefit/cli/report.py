@@ -36,8 +36,10 @@ def report(
     Example: fedrulefit report model.json -o report.html
     """
     check_writable(output)
+    from fedrulefit.report import write_report
+
     loaded = Model.load(model)
-    write_page(loaded, model, output)
+    write_report(loaded, output, file=model.name)
     show.print_warning(loaded, model)
     stdout().print(Text(f"Wrote {output}: open it in a browser."))
 
@@ -50,14 +52,17 @@ def choose_page(output: Path, report: Path | None, *, no_report: bool) -> Path |
     return page
 
 
-def write_page(model: Model, file: Path, path: Path | None) -> None:
-    """Write the report of `model`, which lies in `file`, where one is asked for."""
-    if path is not None:
-        from fedrulefit.report import write_report
+def write_page(model: Model, file: Path, path: Path | None) -> str:
+    """Write the report of `model`, which lies in `file`, where one is asked for.
 
-        write_report(model, path, file=file.name)
+    Returns
+    -------
+    str
+        What a command wrote, for its last line.
+    """
+    if path is None:
+        return str(file)
+    from fedrulefit.report import write_report
 
-
-def written(output: Path, page: Path | None) -> str:
-    """Return what a command wrote, for its last line."""
-    return str(output) if page is None else f"{output} and {page}"
+    write_report(model, path, file=file.name)
+    return f"{file} and {path}"

@@ -30,7 +30,6 @@ from fedrulefit.cli.report import (
     ReportOption,
     choose_page,
     write_page,
-    written,
 )
 from fedrulefit.errors import FederationError
 from fedrulefit.model import Model
@@ -122,11 +121,11 @@ def run(
     _check_done(ended, folder, output, state)
     shutil.copyfile(folder / "model.json", output)
     model = Model.load(output)
-    write_page(model, output, page)
+    written = write_page(model, output, page)
     if as_json:
         typer.echo(json.dumps({"run": folder.name, "model": str(output), **ended}, indent=2))
     else:
-        wrote = f"{written(output, page)} (run {folder.name})"
+        wrote = f"{written} (run {folder.name})"
         show.print_model(stdout(), model, output, top=top, written=wrote)
 
 

@@ -32,6 +32,7 @@ from fedrulefit.model.subgroups import (
 )
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import STANDS_FOR_SITE, name_rows, tell_rows, tell_stand_ins
+from fedrulefit.numerals import name_count
 from fedrulefit.protocol.coordinator import STEPS, Progress
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def print_subgroups(console: Console, model: Model, frame: pd.DataFrame, among: 
     if not tells_levels(model):
         console.print(line(tell_patients(model, among)))
         return
-    label = model.study.outcome.label or model.study.outcome.column
+    label = model.study.outcome.title
     console.print(Text(f"{printable(label)} inside and outside rules: {NAMES[among]}", "bold"))
     console.print(line(tell_patients(model, among)))
     console.print()
@@ -198,13 +199,15 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
     stand_ins = tell_stand_ins([f"“{model.describe(term)}”" for term in model.stand_ins])
     label = model.study.outcome.label or model.study.outcome.column
     kind = "SYNTHETIC data, " if model.study.synthetic else ""
+    linear = name_count(len(model.linear_terms), "linear term")
     return [
-        f"{model.study.name}: {kind}{len(origin.sites)} site{'s' * (len(origin.sites) != 1)}, "
+        f"{model.study.name}: {kind}{name_count(len(origin.sites), 'site')}, "
         f"{origin.patients:,.0f} {name_rows(model.study)}, {label}{rate}.",
-        f"{len(model.rule_terms)} rules and {len(model.linear_terms)} linear terms "
+        f"{name_count(len(model.rule_terms), 'rule')} and {linear} "
         f"of {origin.candidates} candidate rules, after {origin.rounds} rounds "
         f"({origin.solver}, λ = {origin.penalty:.3g}{' by cross-validation' * bool(origin.path)}).",
         _certificate_line(model),
+        *([model.of_dispersion] if model.of_dispersion else []),
         *([f"Note: {warning}."] if warning else []),
         *([f"Note: {stand_ins}"] if stand_ins else []),
         *([f"Note: {tell_rows(model.study)}"] if tell_rows(model.study) else []),

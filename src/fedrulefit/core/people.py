@@ -14,6 +14,8 @@ Of outcomes that are more than with or without, counts do not say all (:class:`S
 of numbers over many patients is nearly one patient's number where that one *outweighs* the
 others: lies further from the group's median than all others together, with weights. And a sum
 over an interval of time is of those who were at risk then, who may be fewer than the group.
+Of several levels sums inside a rule tell how many are at each: of a single one, whether the rule
+holds for that patient.
 
 Oracle: a loop over patients (``tests/unit/core/test_people.py``).
 """
@@ -83,15 +85,18 @@ class Sensitive:
         Numbers in which one patient could outweigh all others.
     present : (n_rows, any) bool
         In which parts of the loss a row is at all.
+    kinds : (n_rows, any) bool, optional
+        Of which kinds the patients are that sums inside rules count apart.
     """
 
     magnitudes: Floats
     present: Bools
+    kinds: Bools | None = None
 
     @classmethod
     def of(cls, family: Family, outcome: Floats) -> Sensitive:
         """Return it for outcomes of a family."""
-        return cls(family.magnitudes(outcome), family.present(outcome))
+        return cls(family.magnitudes(outcome), family.present(outcome), family.kinds(outcome))
 
     @property
     def is_measured(self) -> bool:
@@ -100,7 +105,13 @@ class Sensitive:
 
     def take(self, rows: Bools | Ints) -> Sensitive:
         """Return it for some rows."""
-        return Sensitive(self.magnitudes[rows], self.present[rows])
+        kinds = None if self.kinds is None else self.kinds[rows]
+        return Sensitive(self.magnitudes[rows], self.present[rows], kinds)
+
+    @property
+    def parts(self) -> Bools:
+        """Of what each group that a rule makes must hold enough: parts of the loss, and kinds."""
+        return self.present if self.kinds is None else np.hstack([self.present, self.kinds])
 
     def fewest(self, place: Ints | None) -> float:
         """Return the fewest patients in a part; infinite where there are no parts.
@@ -213,12 +224,12 @@ def count_rows_each(patients: Ints | None) -> int:
 def count_present(
     design: Design, sensitive: Sensitive, counted: Bools, patients: Ints | None = None
 ) -> Floats:
-    """Return the fewest patients inside or outside each rule in a part, shape (n_rules,).
+    """Return the fewest patients inside or outside each rule in a part, or of a kind, (n_rules,).
 
-    Infinite where there are no parts. Other arguments as of :func:`count_cells`.
+    Infinite where there are neither. Other arguments as of :func:`count_cells`.
     """
     fewest = np.full(design.layout.n_rules, np.inf)
-    for part in sensitive.present.T:
+    for part in sensitive.parts.T:
         cells = count_cells(design, np.zeros(len(part)), counted & part, patients)
         fewest = np.minimum.reduce([fewest, cells.without_inside, cells.without_outside])
     return fewest

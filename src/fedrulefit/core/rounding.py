@@ -50,6 +50,16 @@ class Rounding:
         hidden = f"; fewer than {self.smallest} are not told" if self.smallest > 1 else ""
         return f"rounded to multiples of {self.multiple}{hidden}"
 
+    def step(self, unit: float = 1.0) -> float:
+        """Return what counts are multiples of; 0 where they are exact.
+
+        Parameters
+        ----------
+        unit : float
+            The most that one patient counts.
+        """
+        return self.multiple * unit if self.multiple > 1 else 0.0
+
     def least(self, unit: float = 1.0) -> float:
         """Return the least weight of a group that is told.
 

@@ -66,10 +66,21 @@ class Quantity:
 
 
 def quantity(
-    formula: str, *, shape: str = "", bits: int = UNIT_BITS, scale: str = "", most: str = "w"
+    formula: str,
+    *,
+    shape: str = "",
+    bits: int = UNIT_BITS,
+    scale: str = "",
+    most: str = "w",
+    maybe: bool = False,
 ) -> Any:
-    """Declare a field of a sum; see :class:`Quantity`."""
-    return field(metadata={_DECLARED: Quantity(formula, shape, bits, scale, most)})
+    """Declare a field of a sum; see :class:`Quantity`. `maybe`: it may hold no number at all."""
+    told = {_DECLARED: Quantity(formula, shape, bits, scale, most)}
+    return field(metadata=told, default_factory=_nothing) if maybe else field(metadata=told)
+
+
+def _nothing() -> Floats:
+    return np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,8 @@
 """Numbers and counts: :class:`FederatedRuleFitRegressor` and :class:`RuleFitRegressor`.
 
 The same fit as of the classifiers; what differs is the outcome that the study declares, or that is
-read off y: of the kind ``number``, or ``count`` with ``loss="poisson"``.
+read off y: of the kind ``number``, or ``count`` with ``loss="poisson"`` or
+``loss="negative-binomial"``.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ from fedrulefit.estimators.targets import Target, read_numbers, refuse_no_y
 from fedrulefit.study import CountOutcome, NumberOutcome
 from fedrulefit.study.outcomes import AnyOutcome
 
-Loss = Literal["squared", "robust", "poisson"]
+Loss = Literal["squared", "robust", "poisson", "negative-binomial"]
 
-LOSSES: Final = ("squared", "robust", "poisson")
+LOSSES: Final = ("squared", "robust", "poisson", "negative-binomial")
+
+COUNTS: Final = LOSSES[2:]
+"""Losses of counts, as ``dispersion`` of a study's outcome names them."""
 
 
 class Regression(RegressorMixin, RuleFitBase):
@@ -40,17 +44,19 @@ class Regression(RegressorMixin, RuleFitBase):
 
     Parameters
     ----------
-    loss : {"squared", "robust", "poisson"}, optional
+    loss : {"squared", "robust", "poisson", "negative-binomial"}, optional
         ``squared`` (the default without a study) predicts the mean of a number; ``robust`` lets
         values far from their prediction count less (pseudo-Huber). ``poisson`` is for counts:
-        how often something happened to a patient, over an `exposure` that :meth:`fit` takes.
+        how often something happened to a patient, over an `exposure` that :meth:`fit` takes;
+        ``negative-binomial`` for those that vary more than Poisson's, as most do: by how much is
+        learnt (``model_.theta``).
         With a study leave it out: the study says it.
 
     Attributes
     ----------
     coef_ : (n_terms,) float64
         Of :meth:`transform`'s columns: one per term, not per column of X. What a term adds to the
-        prediction; with ``loss="poisson"`` to its logarithm. scikit-learn's feature selectors get
+        prediction; of counts to its logarithm. scikit-learn's feature selectors get
         `feature_importances_`.
     intercept_ : float
     """
@@ -64,7 +70,7 @@ class Regression(RegressorMixin, RuleFitBase):
     @property
     def _counts(self) -> bool:
         """Whether y are counts."""
-        return self.loss == "poisson" if self.study is None else _of_count(self.study.outcome)
+        return self.loss in COUNTS if self.study is None else _of_count(self.study.outcome)
 
     def _read_target(self, y: Any, **parts: Any) -> Target:
         if self.study is not None:
@@ -93,11 +99,13 @@ class Regression(RegressorMixin, RuleFitBase):
                 robust=self.loss == "robust",
             )
         _, most = extremes(y)
+        dispersion: Any = self.loss
         if "exposure" not in target:
-            return CountOutcome(column=column, most=int(upward(most)))
+            return CountOutcome(column=column, most=int(upward(most)), dispersion=dispersion)
         return CountOutcome(
             column=column,
             most=int(upward(most)),
+            dispersion=dispersion,
             exposure=unused_name("exposure", (column, *self._covariates)),
             max_exposure=upward(float(target["exposure"].max())),
         )
@@ -170,6 +178,8 @@ class Regression(RegressorMixin, RuleFitBase):
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None) -> float:
         """Return R², or of counts D², the share of the Poisson deviance that is explained.
 
+        Poisson's judges predicted rates fairly, whatever the counts vary by.
+
         Parameters
         ----------
         X : data frame or array, shape (n_rows, n_features)
@@ -193,7 +203,7 @@ class Regression(RegressorMixin, RuleFitBase):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.loss == "poisson"
+        tags.target_tags.positive_only = self.loss in COUNTS
         return tags
 
 
@@ -272,7 +282,7 @@ class FederatedRuleFitRegressor(AtSites, Regression):
             NaN is missing. What its types do not say of a column is guessed, and said in a
             :class:`~fedrulefit.errors.ReadingWarning`.
         y : (n_rows,)
-            Numbers; with ``loss="poisson"`` counts, whole numbers from 0. Without a study their
+            Numbers; with a loss of counts whole numbers from 0. Without a study their
             range, rounded outward, counts as public.
         sites : (n_rows,), optional
             The site of every patient; without it, all are one site.

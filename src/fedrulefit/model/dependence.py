@@ -146,10 +146,15 @@ def find_dependence(
     return Dependence(total, joint, alone, alone + below, alone + above)
 
 
-def strongest_pairs(model: Model, top: int) -> Sequence[tuple[int, int]]:
-    """Return the pairs of covariates whose shared rules count most."""
+def strongest_pairs(model: Model, top: int, level: str | None = None) -> Sequence[tuple[int, int]]:
+    """Return the pairs of covariates whose shared rules count most.
+
+    Where each level has terms of its own, of those of `level`.
+    """
     weight: dict[tuple[int, int], float] = defaultdict(float)
     for term in model.rule_terms:
+        if term.level != level:
+            continue
         for pair in combinations(sorted(term.features), 2):
             weight[pair] += term.importance
     return sorted(weight, key=lambda pair: (-weight[pair], pair))[:top]

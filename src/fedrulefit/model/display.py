@@ -22,6 +22,7 @@ from fedrulefit.core.families import Family
 from fedrulefit.errors import printable
 from fedrulefit.model.terms import LinearTerm, Term
 from fedrulefit.model.wording import name_rows, tell_rows
+from fedrulefit.numerals import name_count
 
 if TYPE_CHECKING:
     from fedrulefit.model.model import Model
@@ -51,9 +52,9 @@ def describe_size(model: Model) -> str:
     origin, n_sites = model.provenance, len(model.provenance.sites)
     kind = "synthetic " if model.study.synthetic else ""
     return (
-        f"{_count(len(model.rule_terms), 'rule')} and "
-        f"{_count(len(model.linear_terms), 'linear term')}, from {origin.patients:,.0f} "
-        f"{kind}{name_rows(model.study)} of {_count(n_sites, 'site')}, λ = {origin.penalty:.3g}"
+        f"{name_count(len(model.rule_terms), 'rule')} and "
+        f"{name_count(len(model.linear_terms), 'linear term')}, from {origin.patients:,.0f} "
+        f"{kind}{name_rows(model.study)} of {name_count(n_sites, 'site')}, λ = {origin.penalty:.3g}"
     )
 
 
@@ -73,7 +74,7 @@ def tell_little(model: Model, importance: Floats) -> str:
     several, words = len(importance) != 1, model.study.family.words
     article = "an " if words.effect[0] in "aeiou" else "a "
     return (
-        f"and {_count(len(importance), 'term')} with {'' if several else article}"
+        f"and {name_count(len(importance), 'term')} with {'' if several else article}"
         f"{words.effect}{'s' * several} {words.little}, "
         f"{'together ' * several}{told} of the importance"
     )
@@ -95,7 +96,7 @@ def write_html(model: Model) -> str:
         _table(model, open_rows) if model.terms else "<p>The model has no terms.</p>",
     ]
     if more:
-        parts.append(_fold(f"and {_count(len(more), 'further term')}", _table(model, more)))
+        parts.append(_fold(f"and {name_count(len(more), 'further term')}", _table(model, more)))
     if little:
         summary = tell_little(model, np.array([term.importance for term in little]))
         parts.append(_fold(summary, _table(model, little)))
@@ -106,7 +107,7 @@ def write_html(model: Model) -> str:
 
 def _notes(model: Model) -> tuple[str, ...]:
     judged = "" if model.evaluation is None else model.evaluation.words()
-    return model.of_missing, judged, tell_rows(model.study)
+    return model.of_missing, model.of_dispersion, judged, tell_rows(model.study)
 
 
 def _table(model: Model, terms: Sequence[Term]) -> str:
@@ -143,7 +144,3 @@ def _safe(text: str) -> str:
 
 def _percent(share: float) -> str:
     return "not told" if math.isnan(share) else f"{100 * share:.0f} %"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

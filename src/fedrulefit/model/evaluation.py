@@ -49,6 +49,10 @@ class Evaluation:
         Of the outcome.
     over_time : Scores or None
         Of a time to an event: how far off risks by each horizon are.
+    published : Rounding
+        How its sums were rounded.
+    unit : float
+        The most that one patient counts.
     """
 
     overall: Any
@@ -58,6 +62,8 @@ class Evaluation:
     judged: Rounding = EXACT
     family: Family = _YES_NO
     over_time: Scores | None = None
+    published: Rounding = EXACT
+    unit: float = 1.0
 
     @classmethod
     def of_predictions(
@@ -143,6 +149,8 @@ class Evaluation:
             measures=measures,
             within=within,
             over_time=over_time,
+            published=self.published.join(rounding),
+            unit=unit,
         )
 
     def metrics_frame(self) -> pd.DataFrame:
@@ -172,6 +180,15 @@ class Evaluation:
         their mean. ``low`` and ``high`` are the 95 % interval of ``observed`` (Wilson's).
         """
         return frames.calibration_frame(self, n_groups)
+
+    def levels_frame(self) -> pd.DataFrame:
+        """Return a row per level of an outcome of several: how well it is told from the rest.
+
+        Of ordered levels each but the lowest, and above it, against those below. Columns: level,
+        patients at it (or above), their observed and expected share, auc, calibration slope and
+        intercept with their 95 % intervals. Without rows for outcomes of other kinds.
+        """
+        return frames.levels_frame(self)
 
     def decision_frame(self) -> pd.DataFrame:
         """Return sensitivity, specificity, PPV, NPV and net benefit by threshold.

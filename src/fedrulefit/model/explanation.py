@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.model.matrix import term_matrix
+from fedrulefit.model.matrix import find_chances, term_matrix
 from fedrulefit.model.terms import RuleTerm
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Explanation:
     are its own, and the prediction its probability. ``flags`` say what of the patient the study
     does not foresee. Where they leave no prediction, it is NaN, and there are no contributions.
     ``horizons`` are the risks by each horizon of a time with several, under the names of their
-    columns (``risk_90``).
+    columns (``risk_90``); ``levels`` the probability of each level of an outcome of several.
     """
 
     baseline: float
@@ -53,17 +53,23 @@ class Explanation:
     flags: tuple[str, ...] = ()
     horizons: Mapping[str, float] = field(default_factory=dict)
     level: str | None = None
+    levels: Mapping[str, float] = field(default_factory=dict)
 
 
 def explain_rows(model: Model, patients: Patients) -> list[Explanation]:
     """Take predictions apart."""
     rows = term_matrix(model, patients)
     return [
-        Explanation(model.intercept, (), math.nan, math.nan, flags, _tell_horizons(model, math.nan))
-        if refused
-        else _explain(model, row, flags)
+        _refuse(model, flags) if refused else _explain(model, row, flags)
         for row, refused, flags in zip(rows, patients.refused, patients.flags, strict=True)
     ]
+
+
+def _refuse(model: Model, flags: tuple[str, ...]) -> Explanation:
+    """Return that there is no prediction."""
+    levels = dict.fromkeys(model.study.family.names, math.nan)
+    horizons = _tell_horizons(model, math.nan)
+    return Explanation(model.intercept, (), math.nan, math.nan, flags, horizons, None, levels)
 
 
 def _explain(model: Model, row: Floats, flags: tuple[str, ...]) -> Explanation:
@@ -72,14 +78,16 @@ def _explain(model: Model, row: Floats, flags: tuple[str, ...]) -> Explanation:
     if not family.own_terms:
         total, parts = _add_up(model, row, model.intercept, None)
         (prediction,) = family.link.inverse(np.array([total])).tolist()
-        horizons = _tell_horizons(model, total)
-        return Explanation(model.intercept, parts, total, prediction, flags, horizons)
+        horizons, levels = _tell_horizons(model, total), _tell_levels(model, total)
+        return Explanation(model.intercept, parts, total, prediction, flags, horizons, None, levels)
     starts = (model.intercept + np.array(model.baseline)).tolist()
     found = [_add_up(model, row, *own) for own in zip(starts, family.names, strict=True)]
     (chances,) = family.predict(np.array([[total for total, _ in found]]))
     k = int(chances.argmax())
     total, parts = found[k]
-    return Explanation(starts[k], parts, total, float(chances[k]), flags, {}, family.names[k])
+    levels = dict(zip(family.names, chances.tolist(), strict=True))
+    level = family.names[k]
+    return Explanation(starts[k], parts, total, levels[level], flags, {}, level, levels)
 
 
 def _add_up(
@@ -99,6 +107,15 @@ def _add_up(
     ]
     parts.sort(key=lambda part: -abs(part.contribution))
     return start + sum(part.contribution for part in parts), tuple(parts)
+
+
+def _tell_levels(model: Model, total: float) -> dict[str, float]:
+    """Return the probability of each ordered level of a patient's F."""
+    names = model.study.family.names
+    if not names:
+        return {}
+    (chances,) = find_chances(model, np.array([total])).tolist()
+    return dict(zip(names, chances, strict=True))
 
 
 def _tell_horizons(model: Model, total: float) -> dict[str, float]:

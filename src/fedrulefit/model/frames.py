@@ -10,12 +10,12 @@ pandas loads when a frame is asked for: a hospital's process makes models, and n
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING
 
 from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.heterogeneity import Across
-from fedrulefit.model.subgroups import NAMES, Among, choose_patients, list_subgroups
+from fedrulefit.model.subgroups import NAMES, Among, Subgroup, choose_patients, list_subgroups
 from fedrulefit.model.terms import RuleTerm
 
 if TYPE_CHECKING:
@@ -77,19 +77,35 @@ def subgroups_frame(
     rows = [
         {
             "site": one.site,
-            "rule": model.describe(one.term),
+            "rule": model.describe(replace(one.term, level=None)),
             "among": NAMES[among],
             "inside": one.inside,
             "outside": one.outside,
             **asdict(one.levels),
+            **_split(model, one, among),
         }
         for one in found
     ]
     columns = [*["site"] * by_site, "rule", "among"]
     for side in ("inside", "outside"):
         columns += [side, f"level_{side}", f"low_{side}", f"high_{side}"]
-    frame = pd.DataFrame(rows, columns=[*columns, "gap", "low_gap", "high_gap"])
-    return frame.rename(columns=name_levels(model))
+    columns += ["gap", "low_gap", "high_gap"]
+    if among == "held-out":
+        columns += name_splits(model)
+    return pd.DataFrame(rows, columns=columns).rename(columns=name_levels(model))
+
+
+def name_splits(model: Model) -> list[str]:
+    """Return the columns of the shares of single levels; none of other outcomes."""
+    names = model.study.family.names
+    return [f"share_{name}_{side}" for side in ("inside", "outside") for name in names]
+
+
+def _split(model: Model, one: Subgroup, among: Among) -> dict[str, float]:
+    """Return the shares of single levels of held-out patients, by column; none if not told."""
+    told = one.split(model.study.family.levels) if among == "held-out" else {}
+    shares = [share for side in ("inside", "outside") for share in told.get(side, ())]
+    return dict(zip(name_splits(model), shares, strict=True)) if shares else {}
 
 
 def name_levels(model: Model) -> dict[str, str]:
@@ -176,11 +192,23 @@ def summary_frame(validation: SiteValidation) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["measure", *names, "scale"])
 
 
+def levels_frame(evaluation: Evaluation) -> pd.DataFrame:
+    """Return :meth:`Evaluation.levels_frame`."""
+    import pandas as pd
+
+    rows = evaluation.family.judge.levels_of(evaluation.overall)
+    columns = [
+        end for c in evaluation.family.judge.level_columns for end in (c.name, c.upto) if end
+    ]
+    return pd.DataFrame([vars(row) for row in rows], columns=columns)
+
+
 def calibration_frame(evaluation: Evaluation, n_groups: int) -> pd.DataFrame:
     """Return :meth:`Evaluation.calibration_frame`."""
     import pandas as pd
 
-    groups = evaluation.family.judge.groups(evaluation.overall, n_groups)
+    judge, told = evaluation.family.judge, evaluation.published
+    groups = judge.groups(evaluation.overall, n_groups, told, evaluation.unit)
     return pd.DataFrame([vars(group) for group in groups])
 
 

@@ -74,6 +74,8 @@ class Model(Shown, Said, OverTime):
     baseline : tuple of float
         Where patients have several predictors (:attr:`Family.n_baseline`), each one's baseline
         less the intercept; empty with one.
+    dispersion : float or None
+        α = 1/θ of negative binomial counts, 0 where Poisson's do; None of other outcomes.
     """
 
     study: Study
@@ -87,6 +89,7 @@ class Model(Shown, Said, OverTime):
     rounding: Rounding | None = EXACT
     distribution: tuple[Floats, ...] | None = None
     baseline: tuple[float, ...] = ()
+    dispersion: float | None = None
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:
@@ -301,7 +304,9 @@ class Model(Shown, Said, OverTime):
         So of a yes/no outcome. Of others the family names the columns: of a number
         ``mean_inside``, ``mean_outside`` and ``difference``, of a count ``rate_inside``,
         ``rate_outside`` and ``rate_ratio``, of a time ``risk_inside`` and so on; and only those
-        who were held out tell them.
+        who were held out tell them. Of several levels, ordered or not, ``share_inside`` is of those
+        beyond the first, ``share_mild_inside`` of those at the level “mild”, where no level has
+        too few inside or outside.
 
         Parameters
         ----------

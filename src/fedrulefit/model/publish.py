@@ -287,7 +287,7 @@ class _Cells:
             None if events is None else rounding.count(events, unit),
             rounding,
             unit,
-            model.study.family,
+            model.family,
             _baseline_means(model),
         )
 

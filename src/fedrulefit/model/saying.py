@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedrulefit.model.dispersed import Dispersed
 from fedrulefit.model.wording import tell_missing
 from fedrulefit.privacy.policy import MIN_COUNT
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from fedrulefit.model.model import Model
 
 
-class Said:
+class Said(Dispersed):
     """What a model says of what is in it, and what is not."""
 
     @property

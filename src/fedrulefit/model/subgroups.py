@@ -13,7 +13,9 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
+from fedrulefit.core.families.side_splits import SplitLevels
 from fedrulefit.core.families.sides import UNKNOWN, Contrast, Levels, MeasuredLevels
+from fedrulefit.core.rules import Rule
 from fedrulefit.core.subgroups import contrast
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model.terms import Counts, RuleTerm, Told, rate_of
@@ -61,6 +63,13 @@ class Subgroup:
     inside: float
     outside: float
     levels: Contrast
+
+    def split(self, levels: Levels) -> dict[str, tuple[float, ...]]:
+        """Return the share of held-out patients at each level, by side; empty if not told."""
+        if not isinstance(levels, SplitLevels) or self.term.sides is None:
+            return {}
+        sides = dict(zip(("inside", "outside"), self.term.sides, strict=True))
+        return {name: levels.split(side) for name, side in sides.items() if side.at_levels}
 
 
 def choose_patients(model: Model, patients: Among | None, *, by_site: bool = False) -> Among:
@@ -121,9 +130,12 @@ def _why_training(model: Model) -> str:
 def list_subgroups(
     model: Model, patients: Among, *, top: int | None, min_support: float, by_site: bool
 ) -> Iterator[Subgroup]:
-    """Yield the subgroups of the most important rules."""
+    """Yield the subgroups of the most important rules, each once, for whichever class it counts."""
     find = _by_site if by_site else _of_all
-    for term in model.top_rules(top=top, min_support=min_support):
+    first: dict[Rule, RuleTerm] = {}
+    for term in model.top_rules(min_support=min_support):
+        first.setdefault(term.rule, term)
+    for term in list(first.values())[:top]:
         yield from find(model, term, patients)
 
 
@@ -155,8 +167,7 @@ def _of_all(model: Model, term: RuleTerm, patients: Among) -> Iterator[Subgroup]
 
 def _rounding_step(model: Model) -> float:
     """Return what counts of all sites are rounded to multiples of; 0 if they are exact."""
-    multiple = 1 if model.rounding is None else model.rounding.multiple
-    return multiple * model.study.most_weight if multiple > 1 else 0.0
+    return 0.0 if model.rounding is None else model.rounding.step(model.study.most_weight)
 
 
 def _by_site(model: Model, term: RuleTerm, patients: Among) -> Iterator[Subgroup]:

@@ -15,7 +15,8 @@ each one's.
 
 Of outcomes that are more than with or without, sums tell more than counts. So a rule is kept
 back, too, if inside or outside it one patient outweighs all others (a number far from the
-median), or fewer than k patients are in a part of the loss (at risk in an interval of time):
+median), or fewer than k patients are in a part of the loss (at risk in an interval of time), or
+at one of several levels:
 :class:`~fedrulefit.core.people.Sensitive`.
 
 Counts are of patients, not of their weights; a patient of weight 0 is none. A patient with several

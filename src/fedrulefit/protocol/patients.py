@@ -142,6 +142,11 @@ class Patients:
         alone = sensitive.is_one_sided(table.weights[counted], people.place[counted])
         return people.fewest() >= self.fewest and not alone
 
+    @property
+    def hides_spread(self) -> bool:
+        """Whether sums of squares over those learnt from are of no single patient, as of folds."""
+        return self.least == 0 or self.has_enough(self.learnt)
+
     def count_scores(self, terms: Ints, coef: Floats) -> Sum:
         """Return what judges a model, summed over the patients that were held out."""
         public, test = self.public, self.held_out

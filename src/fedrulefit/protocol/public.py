@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.dispersion import is_step
 from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import Bounds, largest_predictor
 from fedrulefit.core.grid import Grid, term_bounds
@@ -47,12 +48,15 @@ class Public:
         The rules of the fit, once they are handed out.
     n_sites : int
         Sites with which the run began.
+    dispersion : float or None
+        How much outcomes vary about their means, once that is learnt and handed out.
     """
 
     study: Study
     agreed: Grid | None = None
     rules: tuple[Rule, ...] | None = None
     n_sites: int = 1
+    dispersion: float | None = None
 
     def with_sites(self, n_sites: int) -> Public:
         """Return what is known once a run begins among so many sites."""
@@ -65,6 +69,10 @@ class Public:
     def with_rules(self, rules: tuple[Rule, ...]) -> Public:
         """Return what is known once the rules of the fit are shared."""
         return replace(self, rules=rules)
+
+    def with_dispersion(self, dispersion: float) -> Public:
+        """Return what is known once a dispersion is shared."""
+        return replace(self, dispersion=dispersion)
 
     @property
     def settings(self) -> Settings:
@@ -85,10 +93,10 @@ class Public:
             raise ProtocolError("a fitting round came before the rules", "order")
         return self.rules
 
-    @property
+    @cached_property
     def family(self) -> Family:
         """What the linear predictor means."""
-        return self.study.family
+        return self.study.family.with_dispersion(self.dispersion)
 
     @cached_property
     def owners(self) -> Owners | None:
@@ -218,6 +226,14 @@ class Public:
                 f"below {most:g}",
                 "overflow",
             )
+
+    def check_dispersion(self, dispersion: float, *, none: bool = False) -> None:
+        """Refuse what is no public step of a dispersion that is learnt; `none`: but 0."""
+        family = self.study.family
+        if not family.disperses:
+            raise ProtocolError("the study's outcome has no dispersion that is learnt")
+        if not (is_step(dispersion, family.ladder) or (none and dispersion == 0)):
+            raise ProtocolError("a dispersion must be a step of the public ladder")
 
 
 def check_length(array: Floats, expected: int, what: str) -> None:

@@ -12,7 +12,9 @@ that cannot be worked out from the model file.
 ``forest.py``           sites left out → one under the other
 ``tripod.py``           the TRIPOD+AI checklist
 ``embedded.py``         what the page's calculator computes with
-``page.html, .css, .js``  how all that looks and acts
+``page.html, .css, .js``  how all that looks and acts; ``macros.html``: its repeated parts;
+                        ``survival.js``, ``levels.js``: the calculator's part for such
+                        outcomes; ``tables.js``
 ======================  ==================================================
 
 Oracles: :meth:`Model.predict` for the calculator, in a real browser

@@ -19,9 +19,14 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import Family
 from fedrulefit.core.rules import as_interval, format_cutoff
 from fedrulefit.model import Model
-from fedrulefit.model.dependence import find_dependence, list_codes, list_points
+from fedrulefit.model.dependence import (
+    find_dependence,
+    list_codes,
+    list_points,
+    strongest_pairs,
+)
 from fedrulefit.numerals import format_number, write_minus
-from fedrulefit.study import Number
+from fedrulefit.study import Covariate, Number
 
 WIDTH: Final = 320
 HEIGHT: Final = 170
@@ -41,12 +46,16 @@ class Tick:
 
 @dataclass(frozen=True)
 class Mark:
-    """The effect of one level (or of "missing"): a dot."""
+    """The effect of one level (or of "missing"): a dot.
+
+    `part` is the place of the class of the outcome whose terms these are; else 0.
+    """
 
     x: float
     y: float
     text: str
     effect: str
+    part: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,8 +65,8 @@ class EffectChart:
     Parameters
     ----------
     name, unit : str
-    line : str
-        SVG path; empty for a covariate of levels.
+    lines : tuple of str
+        SVG paths: one, or one for each class of the outcome; none for a covariate of levels.
     marks : tuple of Mark
         Levels, and "missing".
     x_ticks, y_ticks : tuple of Tick
@@ -69,7 +78,7 @@ class EffectChart:
 
     name: str
     unit: str
-    line: str
+    lines: tuple[str, ...]
     marks: tuple[Mark, ...]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
@@ -81,7 +90,8 @@ class EffectChart:
 class PairTable:
     """The effect of two covariates together, as a table of colours and numbers.
 
-    ``cells[row][column]`` is (effect, shade), shade from −4 (lowers) to 4 (raises).
+    ``cells[row][column]`` is (effect, shade), shade from −4 (lowers) to 4 (raises); `level` is the
+    class of the outcome whose terms these are, else empty.
     """
 
     row_name: str
@@ -89,6 +99,7 @@ class PairTable:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     cells: tuple[tuple[tuple[str, int], ...], ...]
+    level: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,15 +113,23 @@ class _Points:
 
 def draw_effects(model: Model, features: Sequence[int]) -> list[EffectChart]:
     """Draw the partial dependence of `features` on one common scale."""
-    found = [_evaluate(model, j) for j in features]
-    scale = _Scale.fit(model.study.family, [p for points in found for p in _extremes(points)])
-    return [_draw(model, j, points, scale) for j, points in zip(features, found, strict=True)]
+    found = [[_evaluate(model, j, level) for level in list_parts(model)] for j in features]
+    every = [point for parts in found for points in parts for point in _extremes(points)]
+    scale = _Scale.fit(model.study.family, every)
+    return [_draw(model, j, parts, scale) for j, parts in zip(features, found, strict=True)]
 
 
-def _evaluate(model: Model, feature: int) -> _Points:
-    rows = _places(model, feature)
-    values = find_dependence(model, [feature], rows[:, None]).predictor
-    of_codes = find_dependence(model, [feature], list_codes(model, feature)[:, None]).predictor
+def list_parts(model: Model) -> tuple[str | None, ...]:
+    """Return the levels of the outcome that have terms of their own; None where all share them."""
+    family = model.study.family
+    return family.names if family.own_terms else (None,)
+
+
+def _evaluate(model: Model, feature: int, level: str | None) -> _Points:
+    rows, codes = (x[:, None] for x in (_places(model, feature), list_codes(model, feature)))
+    values = find_dependence(model, [feature], rows, level).predictor
+    of_codes = find_dependence(model, [feature], codes, level).predictor
+    rows = rows[:, 0]
     values -= model.shares(feature) @ of_codes
     known = ~np.isnan(rows)
     missing = None if known.all() else float(values[-1])
@@ -161,40 +180,65 @@ class _Scale:
         return _tell_effect(self.family, value)
 
 
-def _draw(model: Model, feature: int, points: _Points, scale: _Scale) -> EffectChart:
+def _draw(model: Model, feature: int, parts: Sequence[_Points], scale: _Scale) -> EffectChart:
     name = model.study.names[feature]
     covariate = model.study.covariates[name]
-    wide = WIDTH - _LEFT - _RIGHT - (26 if points.missing is not None else 0)
-    marks: list[Mark] = []
-    line = ""
+    may_miss = parts[0].missing is not None
+    wide = WIDTH - _LEFT - _RIGHT - (26 if may_miss else 0)
+    drawn = [_draw_part(covariate, points, scale, wide, k) for k, points in enumerate(parts)]
     if isinstance(covariate, Number):
         place = _placer(covariate, wide)
-        xs = [place(x) for x in points.x.tolist()]
-        line = draw_path(zip(xs, map(scale.y, points.values.tolist()), strict=True))
-        x_ticks = tuple(
-            Tick(place(x), write_minus(format_number(x))) for x in _round_ticks(covariate)
-        )
-        words = _say_line(name, points, scale, covariate.step)
+        ticks = [Tick(place(x), write_minus(format_number(x))) for x in _round_ticks(covariate)]
     else:
-        labels = covariate.words
-        step = wide / len(labels)
+        _, marks, _ = drawn[0]
+        known = marks[: len(covariate.words)]
+        every = max(1, math.ceil(len(known) / 8))
+        ticks = [Tick(m.x, _shorten(m.text)) for m in known[::every]]
+    if may_miss:
+        ticks.append(Tick(_MISSING_AT, "?"))
+    said = [
+        words if level is None else f"{level}: {words}"
+        for level, (_, _, words) in zip(list_parts(model), drawn, strict=True)
+    ]
+    return EffectChart(
+        name,
+        covariate.unit if isinstance(covariate, Number) else "",
+        tuple(line for line, _, _ in drawn if line),
+        tuple(mark for _, marks, _ in drawn for mark in marks),
+        tuple(ticks),
+        scale.ticks(),
+        scale.y(0.0),
+        f"{name}: {'. '.join(said)}",
+    )
+
+
+_MISSING_AT: Final = float(WIDTH - _RIGHT - 8)
+
+
+def _draw_part(
+    covariate: Covariate, points: _Points, scale: _Scale, wide: float, part: int
+) -> tuple[str, list[Mark], str]:
+    """Return line, dots and words of one class of the outcome, or of all that there is."""
+    line, marks = "", []
+    if isinstance(covariate, Number):
+        xs = map(_placer(covariate, wide), points.x.tolist())
+        line = draw_path(zip(xs, map(scale.y, points.values.tolist()), strict=True))
+        words = _say_line(points, scale, covariate.step)
+    else:
+        step = wide / len(covariate.words)
         marks = [
-            _mark(_LEFT + (k + 0.5) * step, float(points.values[k]), scale, label)
-            for k, label in enumerate(labels)
+            _mark(_LEFT + (k + 0.5) * step, float(points.values[k]), scale, label, part)
+            for k, label in enumerate(covariate.words)
         ]
-        every = max(1, math.ceil(len(labels) / 8))
-        x_ticks = tuple(Tick(m.x, _shorten(m.text)) for m in marks[::every])
-        words = f"{name}: " + ", ".join(f"{m.text} {m.effect}" for m in marks[:12])
+        words = ", ".join(f"{m.text} {m.effect}" for m in marks[:12])
     if points.missing is not None:
-        marks.append(_mark(WIDTH - _RIGHT - 8, points.missing, scale, "missing"))
-        x_ticks = (*x_ticks, Tick(marks[-1].x, "?"))
+        marks.append(_mark(_MISSING_AT, points.missing, scale, "missing", part))
         words += f"; missing {marks[-1].effect}"
-    unit = covariate.unit if isinstance(covariate, Number) else ""
-    return EffectChart(name, unit, line, tuple(marks), x_ticks, scale.ticks(), scale.y(0.0), words)
+    return line, marks, words
 
 
-def _mark(x: float, value: float, scale: _Scale, text: str) -> Mark:
-    return Mark(round(x, 1), scale.y(value), text, scale.tell(value))
+def _mark(x: float, value: float, scale: _Scale, text: str, part: int) -> Mark:
+    return Mark(round(x, 1), scale.y(value), text, scale.tell(value), part)
 
 
 def _tell_effect(family: Family, value: float) -> str:
@@ -203,13 +247,13 @@ def _tell_effect(family: Family, value: float) -> str:
     return f"{family.words.effect_sign}{told}"
 
 
-def _say_line(name: str, points: _Points, scale: _Scale, step: float | None) -> str:
+def _say_line(points: _Points, scale: _Scale, step: float | None) -> str:
     line = points.values.tolist()
     parts = [
         f"{scale.tell(line[k])} at {write_minus(format_number(float(points.x[k]), step))}"
         for k in dict.fromkeys((0, line.index(min(line)), line.index(max(line)), len(line) - 1))
     ]
-    return f"{name}: {scale.family.words.effect_of} " + ", ".join(parts)
+    return f"{scale.family.words.effect_of} " + ", ".join(parts)
 
 
 def _placer(covariate: Number, wide: float) -> Callable[[float], float]:
@@ -246,17 +290,28 @@ def _shorten(text: str) -> str:
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
 
 
-def tabulate_pair(model: Model, pair: tuple[int, int]) -> PairTable:
+def tabulate_pairs(model: Model, top: int) -> list[PairTable]:
+    """Return the effects of the strongest pairs; of classes, of the strongest one of each."""
+    levels = list_parts(model)
+    top = top if len(levels) == 1 else 1
+    return [
+        tabulate_pair(model, pair, level)
+        for level in levels
+        for pair in strongest_pairs(model, top, level)
+    ]
+
+
+def tabulate_pair(model: Model, pair: tuple[int, int], level: str | None = None) -> PairTable:
     """Return the effect of two covariates together, relative to the average over patients.
 
     Bands are those that the shared rules tell apart; where these are more than
     a few, the strongest. A band counts as the average over its patients, as if the two
     covariates were independent.
     """
-    bands = [_bands(model, j, pair) for j in pair]
+    bands = [_bands(model, j, pair, level) for j in pair]
     rows = np.array(list(product(*(list_codes(model, j).tolist() for j in pair))))
     shares = [model.shares(j) for j in pair]
-    by_code = find_dependence(model, pair, rows).predictor.reshape(len(shares[0]), -1)
+    by_code = find_dependence(model, pair, rows, level).predictor.reshape(len(shares[0]), -1)
     of_rows, of_columns = (
         np.array([band.weights(own) for band in some])
         for some, own in zip(bands, shares, strict=True)
@@ -274,6 +329,7 @@ def tabulate_pair(model: Model, pair: tuple[int, int]) -> PairTable:
         tuple(band.words for band in bands[0]),
         tuple(band.words for band in bands[1]),
         cells,
+        level or "",
     )
 
 
@@ -295,13 +351,13 @@ class _Band:
         return weights
 
 
-def _bands(model: Model, feature: int, pair: tuple[int, int]) -> list[_Band]:
+def _bands(model: Model, feature: int, pair: tuple[int, int], level: str | None) -> list[_Band]:
     covariate = model.study.covariates[model.study.names[feature]]
     if not isinstance(covariate, Number):
-        levels = covariate.words[: 2 * _MAX_BANDS]
-        return [_Band(k, k + 1, level) for k, level in enumerate(levels)]
+        labels = covariate.words[: 2 * _MAX_BANDS]
+        return [_Band(k, k + 1, label) for k, label in enumerate(labels)]
     axis = model.grid.axes[feature]
-    ends = [0, *_strongest_cuts(model, feature, pair), axis.n_codes]
+    ends = [0, *_strongest_cuts(model, feature, pair, level), axis.n_codes]
     bands = []
     for first, last in pairwise(ends):
         low, high = (
@@ -316,12 +372,14 @@ def _bands(model: Model, feature: int, pair: tuple[int, int]) -> list[_Band]:
     return bands
 
 
-def _strongest_cuts(model: Model, feature: int, pair: tuple[int, int]) -> list[int]:
+def _strongest_cuts(
+    model: Model, feature: int, pair: tuple[int, int], level: str | None
+) -> list[int]:
     """Return the codes at which the rules that name both of `pair` change most."""
     axis = model.grid.axes[feature]
     jumps: dict[int, float] = defaultdict(float)
     for term in model.rule_terms:
-        if not set(pair) <= set(term.features):
+        if term.level != level or not set(pair) <= set(term.features):
             continue
         (codes,) = (c.codes for c in term.rule if c.feature == feature)
         for code in as_interval(codes) or ():

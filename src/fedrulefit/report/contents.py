@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import tell_distance
 from fedrulefit.core.families.judge import Summary
-from fedrulefit.model import Model, RuleTerm
+from fedrulefit.model import Model, RuleTerm, Term
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
@@ -48,6 +48,8 @@ class TermRow:
         Share of its variance between sites, in percent; −1 where that is not told.
     stands_for_site : bool
         Whether that is more than half.
+    level : str
+        The class for which it counts, where each has terms of its own; else empty.
     """
 
     words: str
@@ -59,6 +61,7 @@ class TermRow:
     support: float
     between: float
     stands_for_site: bool
+    level: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,7 @@ def list_terms(model: Model) -> list[TermRow]:
     largest = max((term.importance for term in model.terms), default=0.0) or 1.0
     return [
         TermRow(
-            words=model.describe(term),
+            words=name_term(model, term),
             kind="rule" if isinstance(term, RuleTerm) else "linear",
             raises=term.coefficient > 0,
             effect=write_minus(model.study.family.tell_effect(model.effect(term))),
@@ -130,9 +133,15 @@ def list_terms(model: Model) -> list[TermRow]:
             support=_told(model.support(term)),
             between=_told(model.between_sites(term)),
             stands_for_site=model.stands_for_site(term),
+            level=term.level or "",
         )
         for term in model.terms
     ]
+
+
+def name_term(model: Model, term: Term) -> str:
+    """Return a term in words, without the class for which it counts."""
+    return model.describe(replace(term, level=None))
 
 
 def _told(share: float) -> float:
@@ -202,34 +211,47 @@ def tell_outcome(model: Model) -> str:
 def tell_model(model: Model) -> list[str]:
     """Return the model in a few plain sentences."""
     words, family = model.study.family.words, model.study.family
-    (baseline,) = family.link.inverse(np.array([model.intercept])).tolist()
-    lines = [
-        f"This model gives the {words.prediction} of {_quote(tell_outcome(model))}{words.by}. "
-        f"{_tell_patients(model)}"
-    ]
+    baseline, outcome = _tell_baseline(model), _quote(tell_outcome(model))
+    what = f"every {words.one_of} of {outcome}" if family.names else f"{outcome}{words.by}"
+    lines = [f"This model gives the {words.prediction} of {what}. {_tell_patients(model)}"]
     if not model.terms:
         return [
             *lines,
             "No rule and no linear term earned its place: the model gives every patient the "
-            f"same {words.prediction}, {family.tell(baseline)}.",
+            f"same {words.prediction}, {baseline}.",
         ]
     used = {j for term in model.terms for j in term.features}
     first = model.terms[0]
     verb = "raises" if first.coefficient > 0 else "lowers"
     told = write_minus(family.tell_effect(model.effect(first)))
+    of = "" if first.level is None else f" of {_quote(first.level)}"
     effect = told if family.additive else f"{words.effect_of} {words.effect_sign}{told}"
     return [
         *lines,
         f"It adds up {_plural(len(model.rule_terms), 'rule')} and "
         f"{_plural(len(model.linear_terms), 'linear term')} over "
         f"{len(used)} of {_plural(model.study.n_features, 'covariate')}. It starts from "
-        f"{family.tell(baseline)}; each rule that holds for a patient, and each linear term, then "
+        f"{baseline}; each rule that holds for a patient, and each linear term, then "
         f"{words.acts}.",
-        f"What counts most is {_quote(model.describe(first))}, which {verb} the "
-        f"predicted {words.level} ({effect}).",
+        f"What counts most is {_quote(name_term(model, first))}, which {verb} the "
+        f"predicted {words.level}{of} ({effect}).",
         *_warn_stand_ins(model),
         words.effect_caveat,
+        *filter(None, [model.of_dispersion]),
     ]
+
+
+def _tell_baseline(model: Model) -> str:
+    """Return what is predicted where no term counts."""
+    family = model.study.family
+    if not family.names:
+        return family.tell(float(family.link.inverse(np.array([model.intercept]))[0]))
+    (chances,) = family.predict(model.intercept + np.array([model.baseline])).tolist()
+    parts = [
+        f"{_quote(name)} {family.tell(chance)}"
+        for name, chance in zip(family.names, chances, strict=True)
+    ]
+    return ", ".join(parts)
 
 
 _MOST_NAMED: Final = 3
@@ -308,6 +330,9 @@ def list_origin(model: Model, file: str) -> list[Fact]:
         share = 100 * counts.rate if counts.patients else 0.0
         told = f"; {format_count(counts.events)} {words.with_outcome} ({share:.0f} %)"
         facts.append((f"Of {site}", format_count(counts.patients) + told * counted))
+    if model.evaluation is not None:
+        counted_are = f"{name_rows(model.study)} that the model was learnt from, none held out"
+        facts.append(("Counted are", counted_are))
     if model.study.weight is not None:
         facts.append(("Weights", f"patients count by their {model.study.weight.column!r}"))
     if tell_rows(model.study):
@@ -345,9 +370,12 @@ def tell_groups(model: Model) -> str:
     rounded = (
         " Their counts are rounded, and need not add up to the totals." if model.is_rounded else ""
     )
+    one, many = words.level, f"{words.level}s"
+    if family.names:
+        one, many = words.prediction, words.predictions
     return (
-        f"Groups of the predicted {words.level} are merged until each holds enough patients"
-        f"{apart}.{rounded} Of a group's predicted {words.level}s the range is known{mean}."
+        f"Groups of the predicted {one} are merged until each holds enough patients"
+        f"{apart}.{rounded} Of a group's predicted {many} the range is known{mean}."
         f"{dots if family.judge.decision_columns else ''}"
     )
 
@@ -372,6 +400,9 @@ def list_certificate(model: Model) -> list[Fact]:
             f"{'lay' if before else 'lies'} above the optimum of the pooled data",
         ),
     ]
+    if model.dispersion is not None:
+        told = f"1/θ = {model.dispersion:.4g}, θ = {model.theta:.4g}"
+        facts.append(("Dispersion", told if model.dispersion > 0 else "none beyond Poisson's"))
     if origin.path:
         chosen_point = min(origin.path, key=lambda point: abs(point.penalty - origin.penalty))
         facts.append(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from fedrulefit.core.arrays import MISSING
@@ -36,8 +37,18 @@ def island_facts(model: Model) -> dict[str, Any]:
         "axes": [_axis_facts(model, j) | _flag_facts(found) for j, found in enumerate(flags)],
         "terms": [_term_facts(model, term) for term in model.terms],
         **({"reaches": [*map(list, reaches.items())]} if reaches else {}),
+        **_levels_facts(model),
         **({} if model.timeline is None else {"timeline": _timeline_facts(model.timeline)}),
     }
+
+
+def _levels_facts(model: Model) -> dict[str, Any]:
+    """Return the outcome's levels, and what of the start is each one's (or each step's) own."""
+    family = model.study.family
+    if not family.names:
+        return {}
+    own = {"baseline": list(model.baseline), "apart": family.own_terms}
+    return {"levels": list(family.names), **own}
 
 
 def _timeline_facts(timeline: Timeline) -> dict[str, Any]:
@@ -71,6 +82,7 @@ def write_family(family: Family) -> str:
         f"  fromZero: {json.dumps(family.levels.from_zero)},\n"
         f"  tellEffect: {family.tell_effect_javascript},\n"
         f"  share: {family.share_javascript},\n"
+        f"  levels: {family.levels_javascript},\n"
         f"  shares: {json.dumps(family.predicts_shares)},\n"
         f"  additive: {json.dumps(family.additive)},\n"
         f"  tell: {family.tell_javascript},\n"
@@ -123,7 +135,10 @@ def _flag_facts(flags: Mapping[Cell, Flag]) -> dict[str, Any]:
 
 
 def _term_facts(model: Model, term: Term) -> dict[str, Any]:
-    facts: dict[str, Any] = {"words": model.describe(term), "coefficient": term.coefficient}
+    words = model.describe(replace(term, level=None))
+    facts: dict[str, Any] = {"words": words, "coefficient": term.coefficient}
+    if term.level is not None:
+        facts["level"] = model.study.family.names.index(term.level)
     if isinstance(term, LinearTerm):
         return {**facts, "linear": term.feature}
     return {

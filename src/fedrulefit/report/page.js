@@ -1,5 +1,5 @@
 
-// The page's program: the calculator, and the controls of the tables.
+// The page's program: the calculator. The controls of tables and colours are in tables.js.
 // Same arithmetic as Model.predict; a test in a browser compares them.
 // `family`, in front of it, is what the kind of the outcome makes of F (report/embedded.py).
 (() => {
@@ -47,7 +47,15 @@
   }
 
   const predictor = (values) => addends(values).reduce((a, b) => a + b, island.intercept);
-  const risk = (values) => family.inverse(predictor(values));
+  /** F of each level, or of each step of a scale, where the outcome has several levels. */
+  const predictors = (values) => {
+    const added = addends(values);
+    return island.baseline.map((own, c) => added.reduce((sum, x, k) =>
+      (counts(island.terms[k], c) ? sum + x : sum), island.intercept + own));
+  };
+  const counts = (term, c) => term.level === undefined || term.level === c;
+  const chances = (values) => family.levels(predictors(values));
+  const risk = (values) => (island.apart ? Math.max(...chances(values)) : family.inverse(predictor(values)));
 
   // ---- words and elements ------------------------------------------------
 
@@ -148,9 +156,10 @@
       byId("parts").tBodies[0].replaceChildren();
       byId("parts").hidden = true;
       byId("parts-all").hidden = true;
+      if (levels) levels.show(null);
     } else {
-      const p = risk(values);
-      output.textContent = family.tell(p);
+      const p = risk(values), told = levels && levels.show(chances(values), chancesBefore(values));
+      output.textContent = told || family.tell(p);
       output.dataset.risk = String(p);
       const unknown = values.filter((x) => x === null).length;
       note.textContent = unknown ? "With " + unknown + " of " + values.length + " values unknown." : "";
@@ -164,10 +173,17 @@
 
   /** Risks by horizon and the survival curve, beside that with the value before it was moved. */
   function showOverTime(values) {
-    const before = values.map((x, k) => (moved !== null && moved.j === k ? readText(island.axes[k], moved.text).value : x));
-    const known = (all) => !all.includes(undefined);
-    overTime(known(values) ? predictor(values) : undefined, moved !== null && known(before) ? predictor(before) : null);
+    const before = beforeMove(values);
+    overTime(values.includes(undefined) ? undefined : predictor(values), before === null ? null : predictor(before));
   }
+
+  /** Values as they were before the slider moved one, or null. */
+  function beforeMove(values) {
+    if (moved === null) return null;
+    const before = values.map((x, k) => (moved.j === k ? readText(island.axes[k], moved.text).value : x));
+    return before.includes(undefined) ? null : before;
+  }
+  const chancesBefore = (values) => (beforeMove(values) === null ? null : chances(beforeMove(values)));
 
   function setBar(share) {
     const bar = byId("risk-bar");
@@ -184,11 +200,12 @@
   }
 
   function showParts(values) {
-    const added = addends(values);
-    const order = island.terms.map((_, k) => k).filter((k) => added[k] !== 0);
+    const added = addends(values), own = island.apart ? levels.likeliest(chances(values)) : 0;
+    const order = island.terms.map((_, k) => k).filter((k) => added[k] !== 0 && counts(island.terms[k], own));
+    if (levels) byId("parts-of").textContent = levels.tellParts(own);
     order.sort((a, b) => Math.abs(added[b]) - Math.abs(added[a]));
     const shown = everyPart ? order : order.slice(0, MOST_PARTS);
-    const rows = [partRow("Starting point", island.intercept, true)];
+    const rows = [partRow("Starting point", island.intercept + (island.apart ? island.baseline[own] : 0), true)];
     for (const k of shown) rows.push(partRow(tellTerm(island.terms[k], values), added[k], false));
     const left = order.slice(shown.length).reduce((sum, k) => sum + added[k], 0);
     if (shown.length < order.length) rows.push(partRow(order.length - shown.length + " smaller ones", left, false));
@@ -267,7 +284,7 @@
     const others = values.some((x, k) => x === undefined && k !== j);
     move.disabled = others;
     if (others) { words.textContent = "Enter the other values that are needed first."; return; }
-    const at = (x) => risk(values.map((old, k) => (k === j ? x : old)));
+    const at = (x) => (levels ? chances : risk)(values.map((old, k) => (k === j ? x : old)));
     const wide = Math.min(Math.max(box.clientWidth || 640, 300), 960);
     box.setAttribute("viewBox", "0 0 " + wide + " 220");
     const end = wide - 12, apart = wide - 26;
@@ -277,13 +294,26 @@
       : linePoints(axis, at);
     const missing = axis.complete ? null : at(null);
     const heights = points.map((p) => p[1]).concat(missing === null ? [] : [missing]);
-    const [ground, most, marks] = family.shares ? shareScale(heights) : numberScale(heights);
+    const [ground, most, marks] = levels ? [0, 1, [0, 0.25, 0.5, 0.75, 1]] : family.shares ? shareScale(heights) : numberScale(heights);
     const px = (share) => left + share * (right - left), py = (p) => bottom - (p - ground) / (most - ground) * (bottom - top);
     for (const p of marks) {
       draw(box, "line", { class: "grid", x1: left, x2: end, y1: py(p), y2: py(p) });
       draw(box, "text", { x: left - 6, y: py(p) + 4, "text-anchor": "end" }, family.shares ? Number((100 * p).toPrecision(3)) + " %" : format(p));
     }
     drawTicks(box, axis, px);
+    const now = values[j];
+    move.setAttribute("aria-valuetext", now === undefined ? "not given" : wordOf(axis, now));
+    if (now !== undefined && now !== null) move.value = String(Math.round(STEPS * toShare(axis, now)));
+    if (levels) {
+      levels.stack(box, points, { px, py, apart, missing, bars: Boolean(axis.words) });
+      if (missing !== null) draw(box, "text", { x: apart, y: 206, "text-anchor": "middle" }, "?");
+      if (now !== undefined) {
+        const x = now === null ? apart : px(toShare(axis, now));
+        draw(box, "line", { class: "here", x1: x, x2: x, y1: top, y2: bottom });
+      }
+      words.textContent = nameOf(axis) + ": " + levels.tellStack(points.map((p) => p[1]), missing, now === undefined ? null : [at(now), wordOf(axis, now)]);
+      return;
+    }
     if (axis.words) {
       for (const [share, p] of points) draw(box, "circle", { class: "dot", cx: px(share), cy: py(p), r: 6 });
     } else {
@@ -293,12 +323,9 @@
       draw(box, "circle", { class: "dot", cx: apart, cy: py(missing), r: 6 });
       draw(box, "text", { x: apart, y: 206, "text-anchor": "middle" }, "?");
     }
-    const now = values[j];
     if (now !== undefined) {
       draw(box, "circle", { class: "now", cx: now === null ? apart : px(toShare(axis, now)), cy: py(at(now)), r: 7 });
-      if (now !== null) move.value = String(Math.round(STEPS * toShare(axis, now)));
     }
-    move.setAttribute("aria-valuetext", now === undefined ? "not given" : wordOf(axis, now));
     const risks = points.map((p) => p[1]);
     words.textContent = nameOf(axis) + ": " + family.level + " from " + family.tell(Math.min(...risks)) + " to " + family.tell(Math.max(...risks)) +
       (missing === null ? "" : ", " + family.tell(missing) + " if missing (?)") + ", all else as entered" +
@@ -350,6 +377,7 @@
     return found;
   }
 
+  const levels = island.levels && makeLevels(island.levels, island.apart, { byId, draw, make });
   const overTime = island.timeline && makeOverTime(island.timeline, { byId, draw, make, format, roundTicks });
   const form = byId("patient"), forget = () => { moved = null; back.hidden = true; };
   for (const kind of ["input", "reset"]) form.addEventListener(kind, forget);
@@ -374,112 +402,4 @@
     move.focus();
   });
   update();
-
-  // ---- long tables -------------------------------------------------------
-
-  document.documentElement.classList.add("live"); // without a program nothing is hidden
-  for (const button of document.querySelectorAll(".more")) {
-    const table = byId(button.dataset.table);
-    const late = table.querySelector(".late");
-    button.hidden = !late;
-    button.addEventListener("click", () => {
-      table.classList.add("all");
-      button.hidden = true;
-      const next = late.querySelector("th");
-      next.tabIndex = -1;
-      next.focus({ preventScroll: true });
-      count();
-    });
-  }
-
-  // On paper nothing can be opened: all of it is there, and afterwards as before.
-  let closed = [], short = [];
-  addEventListener("beforeprint", () => {
-    closed = [...document.querySelectorAll("details:not([open])")];
-    short = [...document.querySelectorAll("table.long:not(.all)")];
-    for (const folded of closed) folded.open = true;
-    for (const part of short) part.classList.add("all");
-    count();
-  });
-  addEventListener("afterprint", () => {
-    for (const folded of closed) folded.open = false;
-    for (const part of short) part.classList.remove("all");
-    count();
-  });
-
-  // ---- sorting and filtering the rules -------------------------------------
-
-  const table = byId("rules-table"), filter = byId("filter");
-  const rows = table ? [...table.tBodies[0].rows] : [];
-
-  function filterRows() {
-    const words = byId("f-text").value.trim().toLowerCase();
-    const direction = byId("f-direction").value;
-    const support = Number(byId("f-support").value) || 0;
-    const importance = Number(byId("f-importance").value) || 0;
-    let shown = 0;
-    for (const row of rows) {
-      const fits = (!words || row.cells[0].textContent.toLowerCase().includes(words)) &&
-        (!direction || row.dataset.direction === direction) &&
-        (!support || Number(row.dataset.support) >= support) &&
-        Number(row.dataset.importance) >= importance;
-      row.hidden = !fits;
-      row.classList.toggle("late", fits && ++shown > Number(table.dataset.first));
-    }
-    const all = table.classList.contains("all");
-    document.querySelector('.more[data-table="rules-table"]').hidden = all || shown <= Number(table.dataset.first);
-    count();
-  }
-
-  function count() {
-    if (!table) return;
-    const fit = rows.filter((row) => !row.hidden).length;
-    const seen = table.classList.contains("all") ? fit : Math.min(fit, Number(table.dataset.first));
-    byId("rules-count").textContent = fit ? seen + " of " + rows.length + " shown." : "No rule fits the filter.";
-  }
-
-  function sortRows(head) {
-    const key = head.dataset.key;
-    const up = head.getAttribute("aria-sort") === "descending" || (key === "words" && head.getAttribute("aria-sort") !== "ascending");
-    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", up ? "ascending" : "descending");
-    byId("rules-order").textContent = "by " + head.firstChild.textContent.toLowerCase() + (up ? ", upwards" : ", downwards");
-    const value = key === "words"
-      ? (row) => row.cells[0].textContent
-      : (row) => Number(row.dataset[key]);
-    const compare = key === "words"
-      ? (a, b) => value(a).localeCompare(value(b))
-      : (a, b) => value(a) - value(b);
-    rows.sort((a, b) => (up ? compare(a, b) : compare(b, a)));
-    table.tBodies[0].append(...rows);
-    filterRows();
-  }
-
-  if (table) {
-    filter.hidden = false;
-    filter.addEventListener("input", filterRows);
-    filter.addEventListener("submit", (event) => event.preventDefault());
-    for (const head of table.tHead.rows[0].cells) {
-      // A browser repeats no table head that holds a button: on paper it is text.
-      const button = make("button", head.textContent), words = make("span", head.textContent, "paper");
-      button.type = "button";
-      button.addEventListener("click", () => sortRows(head));
-      head.replaceChildren(button, words);
-    }
-    count();
-  }
-
-  // ---- light and dark ----------------------------------------------------
-
-  const theme = byId("theme");
-  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () => (document.documentElement.dataset.theme || (prefersDark.matches ? "dark" : "light")) === "dark";
-  const nameTheme = () => { theme.textContent = isDark() ? "Light colours" : "Dark colours"; };
-  theme.hidden = false;
-  theme.addEventListener("click", () => {
-    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-    nameTheme();
-  });
-  prefersDark.addEventListener("change", nameTheme);
-  nameTheme();
 })();

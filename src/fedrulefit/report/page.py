@@ -22,7 +22,6 @@ from fedrulefit.core.families import Column
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.files import write_whole
 from fedrulefit.model import Model
-from fedrulefit.model.dependence import strongest_pairs
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file import model_text
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
@@ -52,30 +51,24 @@ def render_report(model: Model, *, file: str = "FILE") -> str:
     Raises
     ------
     FedRuleFitError
-        If its file was made before published numbers were rounded, or if each class of its
-        outcome has terms of its own: the page has one sum of terms.
+        If its file was made before published numbers were rounded.
     """
     check_rounding(model)
-    if model.study.family.own_terms:
-        raise FedRuleFitError(
-            "there is no page of a model of classes yet: 'fedrulefit rules' prints its terms, "
-            "'fedrulefit explain' and 'predict' what it says of patients, and fedrulefit.plot "
-            "draws it"
-        )
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["number"] = lambda value, digits=0: f"{value:.{digits}f}"
-    page = environment.from_string(_read("page.html"))
+    page = environment.from_string(_read("macros.html") + _read("page.html"))
     return page.render(_frame(model) | _told(model, file) | _drawn(model))
 
 
 def _frame(model: Model) -> dict[str, Any]:
     """Return what holds the page together: style, program, the calculator's facts."""
-    style, over_time = _read("page.css"), "" if model.timeline is None else _read("survival.js")
-    program = write_family(model.study.family) + over_time + _read("page.js")
+    style, family = _read("page.css"), model.study.family
+    parts = ["survival.js"] * (model.timeline is not None) + ["levels.js"] * bool(family.names)
+    program = "".join([write_family(family), *map(_read, [*parts, "page.js", "tables.js"])])
     return {
         "style": _Markup(style),
         "program": _Markup(program),
@@ -100,6 +93,8 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "rules": len(model.rule_terms),
         "additive": model.study.family.additive,
         "has_bar": model.study.family.share_javascript != "null",
+        "names": model.study.family.names,
+        "apart": model.study.family.own_terms,
         "reaches": model.reaches,
         "timeline": model.timeline,
         "hidden": model.hidden,
@@ -140,7 +135,7 @@ def _drawn(model: Model) -> dict[str, Any]:
     return {
         "variables": variables,
         "effects": charts.draw_effects(model, shown),
-        "pairs": [charts.tabulate_pair(model, pair) for pair in strongest_pairs(model, _PAIRS)],
+        "pairs": charts.tabulate_pairs(model, _PAIRS),
     }
 
 
@@ -204,11 +199,14 @@ def _judge(model: Model, evaluation: Evaluation) -> _Judged:
         before,
     )
     drawn = curves.draw_calibrations(evaluation, digits)
+    family = evaluation.family
+    what = family.words.prediction if family.names else family.words.level
     measures = _tabulate(evaluation.metrics_frame(), judge.measure_columns, digits)
     note = _OF_SITES if evaluation.sites else ""
     tables = {
         **_turn(judge.measures_title, measures, [*evaluation.all_measures], note),
-        f"Calibration by groups of the predicted {evaluation.family.words.level}": replace(
+        **_list_levels(evaluation, digits),
+        f"Calibration by groups of the predicted {what}": replace(
             _tabulate(evaluation.calibration_frame(), judge.group_columns, digits), folded=True
         ),
     }
@@ -220,6 +218,17 @@ def _judge(model: Model, evaluation: Evaluation) -> _Judged:
         )
     told = [line for line in words if line]
     return _Judged("Held-out patients", told, tables, drawn, note=facts.tell_groups(model))
+
+
+def _list_levels(evaluation: Evaluation, digits: int) -> dict[str, _Table]:
+    """Return how each level is told from the rest, where the outcome has several."""
+    family, frame = evaluation.family, evaluation.levels_frame()
+    if frame.empty:
+        return {}
+    against = "the rest" if family.own_terms else "those below it; with those above it"
+    names = frame["level"].tolist()
+    table = _tabulate(frame.drop(columns="level"), family.judge.level_columns, digits)
+    return _turn(f"Each {family.words.one_of} against {against}", table, names, "")
 
 
 def _compare_sites(model: Model, validation: SiteValidation) -> _Judged:

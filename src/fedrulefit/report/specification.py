@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from fedrulefit.model import LinearTerm, Model
@@ -18,6 +19,9 @@ DIGITS: Final = 6
 """Significant digits of a number that people compute with."""
 
 RULE_COLUMNS: Final = ("Rule", "Coefficient")
+RULES: Final = "Starting point and rules"
+LINEAR: Final = "Linear terms"
+STEPS: Final = "Starting points of the steps"
 OVER_TIME: Final = "Over time: for the risk by another time, add the logarithm"
 LINEAR_COLUMNS: Final = ("Variable", "Coefficient", "Centre", "Spread", "Limits", "Fill")
 
@@ -60,13 +64,40 @@ def _tell_values(covariate: Covariate) -> str:
 
 
 def list_specification(model: Model) -> Mapping[str, Numbers]:
-    """Return the whole model in numbers, by title: its rules, then its linear terms."""
-    rules = [["Starting point", _number(model.intercept)]]
-    rules += [[model.describe(term), _number(term.coefficient)] for term in model.rule_terms]
-    linear = [_linear(model, term) for term in model.linear_terms]
-    tables = {"Starting point and rules": Numbers(RULE_COLUMNS, rules)}
-    tables |= {"Linear terms": Numbers(LINEAR_COLUMNS, linear)} if linear else {}
-    return tables | _over_time(model)
+    """Return the whole model in numbers, by title: its rules, then its linear terms.
+
+    Of classes those of each; of ordered levels with the starting points of all steps.
+    """
+    family = model.study.family
+    if family.own_terms:
+        starts = zip(family.names, model.baseline, strict=True)
+        parts = [_list_part(model, level, model.intercept + shift) for level, shift in starts]
+        return {title: numbers for part in parts for title, numbers in part.items()}
+    return _list_part(model, None, model.intercept) | _steps(model) | _over_time(model)
+
+
+def _list_part(model: Model, level: str | None, start: float) -> dict[str, Numbers]:
+    """Return the terms of one class, or of all there is, by title."""
+    rules = [["Starting point", _number(start)]]
+    rules += [
+        [model.describe(replace(term, level=None)), _number(term.coefficient)]
+        for term in model.rule_terms
+        if term.level == level
+    ]
+    linear = [_linear(model, term) for term in model.linear_terms if term.level == level]
+    of = "" if level is None else f": {level}"
+    tables = {f"{RULES}{of}": Numbers(RULE_COLUMNS, rules)}
+    return tables | ({f"{LINEAR}{of}": Numbers(LINEAR_COLUMNS, linear)} if linear else {})
+
+
+def _steps(model: Model) -> dict[str, Numbers]:
+    """Return the starting point of each step of an ordered scale."""
+    names = model.study.family.names
+    rows = [
+        [f"from {low} to {high}", _number(model.intercept + shift)]
+        for low, high, shift in zip(names, names[1:], model.baseline, strict=False)
+    ]
+    return {STEPS: Numbers(("Step", "Starting point"), rows)} if rows else {}
 
 
 def _over_time(model: Model) -> dict[str, Numbers]:

@@ -29,13 +29,15 @@ from fedrulefit.report.contents import NOT_TOLD, tell_count
 class SubgroupSide:
     """Patients on one side of a rule, and their level with its unit; empty if not told.
 
-    `interval` is empty where none holds; `bar` is how far a bar goes, in percent.
+    `interval` is empty where none holds; `bar` is how far a bar goes, in percent. `shares` are of
+    patients at each level of an outcome of several, in percent; empty where that is not told.
     """
 
     patients: str
     level: str
     interval: str
     bar: float
+    shares: Sequence[float] = ()
 
 
 @dataclass(frozen=True)
@@ -72,18 +74,25 @@ def tabulate_subgroups(model: Model, *, by_site: bool = False) -> SubgroupTable:
     frame = model.subgroups_frame(by_site=by_site, patients=patients)
     largest = float(frame[[f"{name}_inside", f"{name}_outside"]].max().max())
     shown = frame.to_dict("records") if tells_levels(model) else []
-    rows = [_subgroup_row(row, levels, largest, coarse=coarse) for row in shown]
+    names = model.study.family.names if patients == "held-out" else ()
+    rows = [_subgroup_row(row, levels, largest, names, coarse=coarse) for row in shown]
     return SubgroupTable(NAMES[patients], tell_patients(model, patients, by_site=by_site), rows)
 
 
-def _subgroup_row(row: Row, levels: Levels, largest: float, *, coarse: bool) -> SubgroupRow:
-    """Return a row of :meth:`Model.subgroups_frame` in words."""
+def _subgroup_row(
+    row: Row, levels: Levels, largest: float, names: Sequence[str], *, coarse: bool
+) -> SubgroupRow:
+    """Return a row of :meth:`Model.subgroups_frame` in words; `names` are the outcome's levels."""
 
     def side(name: str) -> SubgroupSide:
         told, ends = map(write_minus, tell_level(row, name, levels, coarse=coarse))
         level = row[f"{levels.words.level}_{name}"]
         bar = 0.0 if math.isnan(level) else 100 * levels.share(level, largest)
-        return SubgroupSide(tell_count(row[name]), told and told + levels.words.unit, ends, bar)
+        shares = [100 * row[f"share_{own}_{name}"] for own in names]
+        known = () if any(map(math.isnan, shares)) else shares
+        return SubgroupSide(
+            tell_count(row[name]), told and told + levels.words.unit, ends, bar, known
+        )
 
     gap, ends = map(write_minus, tell_gap(row, levels, coarse=coarse))
     return SubgroupRow(

@@ -14,6 +14,7 @@ from typing import Final
 
 from fedrulefit.core.families.sides import MeasuredLevels
 from fedrulefit.model import Model
+from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.subgroups import NAMES, choose_patients
 from fedrulefit.model.wording import name_rows
 from fedrulefit.numerals import format_count
@@ -188,7 +189,7 @@ def _building(model: Model) -> str:
     return (
         f"Federated RuleFit: {origin.candidates} candidate rules from boosted trees of each site, "
         f"ℓ1-penalised {model.study.family.words.regression} ({origin.solver}), {how}."
-        f"{_internal(model)}"
+        f"{' ' * bool(model.of_dispersion)}{model.of_dispersion}{_internal(model)}"
     )
 
 
@@ -262,10 +263,24 @@ def _analyses(model: Model) -> str:
         total = model.evaluation.total
         words += f" Held out: {format_count(total.patients)} {name_rows(model.study)}"
         counted = model.study.family.counts_events
-        words += f", {format_count(total.events)} events." if counted else "."
+        words += f", {format_count(total.events)} events" if counted else ""
+        words += f"{_tell_at_levels(model.evaluation)}."
     if model.validation is not None:
         words += " Sites left out: by site under “Performance”."
     return words
+
+
+def _tell_at_levels(evaluation: Evaluation) -> str:
+    """Return how many of those held out were at each level, where the outcome has several."""
+    frame = evaluation.levels_frame()
+    if frame.empty:
+        return ""
+    above = "" if evaluation.family.own_terms else " (or above)"
+    told = [
+        f"{name} {format_count(patients)}"
+        for name, patients in zip(frame["level"], frame["patients"], strict=True)
+    ]
+    return f": at each {evaluation.family.words.one_of}{above} {', '.join(told)}"
 
 
 def _formula(model: Model) -> str:

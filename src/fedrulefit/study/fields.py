@@ -10,9 +10,9 @@ from __future__ import annotations
 import types
 import typing
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 from pydantic.fields import FieldInfo
 
 from fedrulefit.study.levels import Level
@@ -22,6 +22,24 @@ class Frozen(BaseModel):
     """A part of a study file: it does not change, and has no keys but its own."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Lasting(Frozen):
+    """A part whose :attr:`later` keys are not written while they have their default.
+
+    So files that say nothing of them keep the digest that they had before there were such keys.
+    """
+
+    later: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        facts: dict[str, Any] = write(self)
+        fields = type(self).model_fields
+        for name in self.later:
+            if getattr(self, name) == fields[name].default:
+                facts.pop(name, None)
+        return facts
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from fedrulefit.core.arrays import MAX_CODES
 from fedrulefit.core.families import make_family
-from fedrulefit.study.fields import Frozen
+from fedrulefit.study.fields import Lasting
 from fedrulefit.study.intervals import increases, place_cuts
 from fedrulefit.study.levels import Level, level_key
 from fedrulefit.study.sizes import MOST_COUNT, check_range, check_size
@@ -48,7 +48,7 @@ _LABEL: Final = "The outcome in words, for tables and figures."
 _COLUMN: Final = "Column of the outcome."
 
 
-class _Outcome(Frozen):
+class _Outcome(Lasting):
     """What all kinds have in common."""
 
     kind: str
@@ -235,6 +235,8 @@ class NumberOutcome(_Outcome):
 class CountOutcome(_Outcome):
     """How often something happened to a patient, over a time or another exposure."""
 
+    later = ("dispersion",)
+
     kind: Literal["count"] = Field(default="count", description="Says that the outcome is a count.")
     column: str = Field(min_length=1, description="Column of the counts: whole numbers from 0.")
     most: int = Field(
@@ -258,6 +260,11 @@ class CountOutcome(_Outcome):
     )
     exposure_unit: str = Field(default="", description='Unit of the exposure, such as `"days"`.')
     unit: str = Field(default="", description='What is counted, such as `"admissions"`.')
+    dispersion: Literal["poisson", "negative-binomial"] = Field(
+        default="poisson",
+        description='`"poisson"`: counts vary about their mean μ by μ. `"negative-binomial"`: by '
+        "μ + μ²/θ, as most counts in medicine; θ is learnt from sums, and public with the model.",
+    )
     label: str = Field(default="", description=_LABEL)
 
     @model_validator(mode="after")
@@ -301,6 +308,7 @@ class CountOutcome(_Outcome):
             per=self.per,
             unit=self.unit,
             exposure_unit=self.exposure_unit,
+            negative_binomial=self.dispersion == "negative-binomial",
         )
 
 
@@ -378,6 +386,12 @@ class TimeOutcome(_Outcome):
     def column(self) -> str:
         """The column of the time."""
         return self.time
+
+    @property
+    def title(self) -> str:
+        """The event in words: its label, or its column, and what it says where that is a word."""
+        value = level_key(self.positive)
+        return self.label or (self.event if value in ("1", "true") else f"{self.event} = {value}")
 
     @property
     def numeric(self) -> tuple[str, ...]:

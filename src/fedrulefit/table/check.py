@@ -18,7 +18,7 @@ from fedrulefit.study import Study
 from fedrulefit.table.columns import Columns
 from fedrulefit.table.covariates import check_covariates
 from fedrulefit.table.findings import Finding, UnreadableError, error, warning
-from fedrulefit.table.header import check_header
+from fedrulefit.table.header import check_header, find_second_header
 from fedrulefit.table.outcome import check_outcome, find_events, name_parts
 from fedrulefit.table.patient_column import check_patients
 from fedrulefit.table.patients import Table
@@ -132,6 +132,7 @@ def inspect_table(
     if columns.n_rows == 0:
         findings.append(NO_ROWS.of())
         return Inspection(None, tuple(findings))
+    findings += find_second_header(columns)
     values = check_covariates(columns, study, findings, learning=need_outcome)
     outcome = _check_optional(check_outcome, columns, study, findings, needed=need_outcome)
     weights = _check_optional(check_weights, columns, study, findings, needed=need_outcome)

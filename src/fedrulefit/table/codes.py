@@ -56,7 +56,11 @@ UNKNOWN_WORDS: Final = frozenset(
         "unknown", "not known", "not available", "not applicable", "not done", "not measured",
         "not recorded", "not reported", "missing", "refused", "pending", "undetermined",
         "unbekannt", "fehlt", "keine angabe", "k.a.", "k. a.", "onbekend", "inconnu", "non connu",
-        "manquant", "desconocido", "sconosciuto", "okänd", "ukjent", "ukendt",
+        "manquant", "desconocido", "sconosciuto", "okänd", "ukjent", "ukendt", "dk", "n.k.", "n.t.",
+        "don't know", "not stated", "not tested", "not assessed", "unbek.", "nicht bekannt",
+        "nicht erhoben", "nicht bestimmt", "n.b.", "nsp", "ne sait pas", "non renseigné",
+        "non renseignée", "ns/nc", "no consta", "no disponible", "non noto", "non disponibile",
+        "niet bekend", "desconhecido", "ignorado", "não informado", "nieznany", "brak danych",
     }
 )  # fmt: skip
 """Words for an unknown value, in lower case. In a column of levels each may be a level."""

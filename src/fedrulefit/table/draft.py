@@ -32,6 +32,7 @@ from fedrulefit.table.draft_outcome import draft_outcome
 from fedrulefit.table.excel_file import split_sheet
 from fedrulefit.table.findings import Finding
 from fedrulefit.table.guess import Guess, guess_column
+from fedrulefit.table.header import find_second_header
 from fedrulefit.table.names import left_out_by_name, names_patient
 from fedrulefit.table.numbers import look_at_spelling
 from fedrulefit.table.outcome_kinds import Asked, Chosen, choose_outcome, not_there
@@ -126,7 +127,7 @@ def draft_study(
         left_out=tuple((c, g.left_out) for c, g in guesses.items() if g.left_out),
         guesses=(
             *drafted.said,
-            *((column, "stands in several rows: whose row it is?") for column in patient),
+            *((column, "stands in several rows: does it say whose each is?") for column in patient),
             *((column, words) for column, guess in guesses.items() for words in guess.said),
         ),
         warnings=tuple(map(str, _odd(columns, [*kept, *chosen.columns.values()]))),
@@ -171,6 +172,7 @@ def _has_commas(raw: Raw) -> bool:
 def _odd(columns: Columns, chosen: Sequence[str]) -> Iterator[Finding]:
     """Yield what is odd in the table as a whole."""
     yield from columns.findings
+    yield from find_second_header(columns)
     n = count_repeats(_as_codes(columns, chosen))
     if n:
         yield REPEATED_ROWS.of(n=n, all=columns.n_rows)

@@ -22,7 +22,7 @@ from fedrulefit.table.guess import Seen, count_values, look_at, range_lines, yes
 from fedrulefit.table.measures import round_down, widen
 from fedrulefit.table.names import names_censoring, names_survival
 from fedrulefit.table.outcome_kinds import Chosen
-from fedrulefit.table.toml_text import toml_level, toml_string
+from fedrulefit.table.toml_text import toml_level, toml_number, toml_string
 from fedrulefit.table.words import find_order
 
 LABEL: Final = 'label = ""  # in words, for tables and figures'
@@ -140,13 +140,14 @@ def _write_count(columns: Columns, roles: Mapping[str, str], said: Said) -> Iter
     most = max(5.0, widen(0.0, float(seen.x.max()))[1]) if seen.x.max() > 0 else 5.0
     yield f"most = {most:.0f}  # CHECK: largest count, public: agreed on, larger ones count as this"
     yield 'unit = ""  # what is counted, such as "admissions"'
+    yield '# dispersion = "negative-binomial"  # for counts that vary more than their mean: most do'
     if exposure is None:
         yield '# exposure = "days"  # a column, where patients were counted over different times'
     else:
         x = look_at(exposure, columns.arrays[exposure]).x
         said.append((exposure, "by its name taken for the time over which was counted"))
         yield f"exposure = {toml_string(exposure)}  # CHECK: a guess from the name"
-        yield f"max_exposure = {widen(0.0, float(x.max()))[1]:g}  # CHECK: the largest"
+        yield f"max_exposure = {toml_number(widen(0.0, float(x.max()))[1])}  # CHECK: the largest"
         yield f"exposure_unit = {toml_string(_find_unit(exposure, x)[0])}  # CHECK: which unit?"
         yield "# per = 100  # rates are told per so much exposure"
     yield from _missing_lines(seen, said)

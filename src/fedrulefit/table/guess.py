@@ -26,7 +26,7 @@ from fedrulefit.table.measures import KNOWN, Measure, widen
 from fedrulefit.table.names import names_codes, names_order, split_unit
 from fedrulefit.table.numbers import is_date, is_limit, look_at_spelling
 from fedrulefit.table.spelling import is_either, is_plain_number, read_number
-from fedrulefit.table.toml_text import toml_level, toml_string
+from fedrulefit.table.toml_text import toml_level, toml_number, toml_string
 from fedrulefit.table.words import find_order, says_no, says_yes
 
 MAX_LEVELS: Final = 12
@@ -181,7 +181,7 @@ def _left_out(column: Seen, *, commas: bool) -> str:
     if len(column.counts) < 2:
         return "has fewer than two distinct values here"
     if sum(map(is_date, column.counts)) * 2 > len(column.counts):
-        return "looks like dates: use an age in years, or the days from another date, instead"
+        return "looks like dates or times: use an age in years, or the time from another, instead"
     if any(map(is_either, column.counts)):
         return (
             "has commas that may be decimal or separate thousands: write numbers with a point, "
@@ -351,12 +351,12 @@ def range_lines(column: Seen) -> Iterator[str]:
     named = bool(split_unit(column.name)[1])
     check = "# CHECK: public range, agreed on before looking at patients' values"
     if measure and np.mean((x < measure.low) | (x > measure.high)) <= 0.05:
-        yield f"range = [{measure.low:g}, {measure.high:g}]  {check}"
+        yield f"range = [{toml_number(measure.low)}, {toml_number(measure.high)}]  {check}"
         if measure.unit and not named:
             yield f"unit = {toml_string(measure.unit)}"
         return
     low, high = widen(float(x.min()), float(x.max()))
-    yield f"range = [{low:g}, {high:g}]  {check}"
+    yield f"range = [{toml_number(low)}, {toml_number(high)}]  {check}"
     unit = "which unit?"
     if measure:
         usual = f"{measure.low:g} to {measure.high:g} {measure.unit}".strip()

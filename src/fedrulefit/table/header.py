@@ -1,4 +1,4 @@
-"""The names in a table against the names in the study."""
+"""The names in a table against the names in the study, and whether a row of units lies below."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from fedrulefit.study import Study
+from fedrulefit.table.cells import parse_numbers
+from fedrulefit.table.codes import is_unknown_word
 from fedrulefit.table.columns import Columns
 from fedrulefit.table.findings import Finding, error, list_names, warning
 
@@ -31,6 +35,26 @@ EXTRA_COLUMN: Final = warning(
     "nothing to do if that is meant (the draft of a study says why it leaves a column out); if one "
     "is a misspelt covariate, rename it",
 )
+SECOND_HEADER: Final = warning(
+    "second-header",
+    "the row under the names holds words in {n} columns of numbers",
+    "if it tells units, or is a second row of names, delete it",
+    when="in two columns or more, and no number stands in it",
+)
+
+
+def find_second_header(columns: Columns) -> list[Finding]:
+    """Look for a row of units, or of further names, between the names and the patients."""
+    n_columns = 0
+    for raw in columns.arrays.values():
+        numbers = parse_numbers(raw[:1])
+        if np.isfinite(numbers.values).any():
+            return []
+        if numbers.unreadable.any() and not is_unknown_word(str(raw[0])):
+            below = parse_numbers(raw[1:])
+            known = np.isfinite(below.values)
+            n_columns += bool(known.any() and not below.unreadable.any())
+    return [SECOND_HEADER.of(n=n_columns)] if n_columns > 1 else []
 
 
 def check_header(columns: Columns, study: Study, *, need_outcome: bool) -> list[Finding]:

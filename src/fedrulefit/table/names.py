@@ -7,14 +7,15 @@ differently for its name.
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Final
 
 OUTCOME_NAMES: Final = (
     "outcome", "mortality", "died", "death", "dead", "deceased", "y", "event", "target",
-    "verstorben", "gestorben", "tod", "exitus", "letalität", "mortalität", "décès", "deces",
-    "muerte", "fallecido", "morte", "decesso", "overleden", "óbito", "obito",
+    "verstorben", "gestorben", "tod", "exitus", "letalitat", "mortalitat", "deces", "decede",
+    "muerte", "fallecido", "morte", "decesso", "deceduto", "overleden", "obito", "mortalite",
 )  # fmt: skip
-"""Names of an outcome, in lower case; the first that fits is taken."""
+"""Names of an outcome, as :func:`fold_name` gives them; the first that fits is taken."""
 
 
 def _word(*words: str) -> re.Pattern[str]:
@@ -23,13 +24,13 @@ def _word(*words: str) -> re.Pattern[str]:
 
 
 _SITE: Final = re.compile(
-    r"(?:site|hospital|centre|center|clinic|klinik|krankenhaus|zentrum|standort|hôpital|ospedale"
+    r"(?:site|hosp|hospital|centre|center|clinic|klinik|krankenhaus|zentrum|standort|hôpital|ospedale"
     r"|ziekenhuis)(?:$|[_\W]|id$)",
     re.IGNORECASE,
 )
 _OTHER_OUTCOME: Final = re.compile(
     r"^y_|died|death|dead|mortality|surviv|deceased|outcome|verstorben|gestorben|überleb|mortalit"
-    r"|letalit|décès|fallecid|decedut|overleden",
+    r"|letalit|décès|décéd|fallecid|decedut|overleden",
     re.IGNORECASE,
 )
 _STAY: Final = _word("los", "length_?of_?stay", "liegedauer", "verweildauer")
@@ -91,7 +92,7 @@ _TIME: Final = _word(
 _EVENT: Final = re.compile(
     r"^status$|(?:vital|os|pfs|dfs|efs|rfs|surv\w*|fu|cens\w*)[_\W]?status|status[_\W](?:os|pfs|dfs)"
     r"|(?:^|[_\W])event|died|death|dead|deceased|mortal|censor|relapse|recurr|verstorben|gestorben"
-    r"|^tod$|zensiert|ereignis|décès|deces|fallecid|muerte|morte|decess|decedut|overleden|óbito|obito",
+    r"|^tod$|zensiert|ereignis|décès|décéd|deces|fallecid|muerte|morte|decess|decedut|overleden|óbito|obito",
     re.IGNORECASE,
 )
 _CENSORED: Final = re.compile(r"censored|zensiert|censuré|censurad|censurat", re.IGNORECASE)
@@ -105,6 +106,19 @@ _EXPOSURE: Final = re.compile(
     r"|follow[_\W]?up|futime|beobachtung",
     re.IGNORECASE,
 )
+
+
+def fold_name(column: str) -> str:
+    """Return a name in lower case without accents, punctuation and a time at its end.
+
+    Examples
+    --------
+    >>> [fold_name(name) for name in ("Décédé", "died?", "DEATH_30d", "y1")]
+    ['decede', 'died', 'death', 'y1']
+    """
+    letters = unicodedata.normalize("NFKD", column.casefold())
+    plain = "".join(re.findall(r"[^\W_]", letters))
+    return re.sub(r"(?<=[a-z]{3})\d+(?:d|days?|months?|years?|y|m|j|jours|tage)?$", "", plain)
 
 
 def left_out_by_name(column: str, site_column: str | None) -> str:

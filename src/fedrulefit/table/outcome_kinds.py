@@ -23,6 +23,7 @@ from fedrulefit.table.header import fold
 from fedrulefit.table.measures import KNOWN
 from fedrulefit.table.names import (
     OUTCOME_NAMES,
+    fold_name,
     names_count,
     names_event,
     names_exposure,
@@ -118,7 +119,9 @@ def not_there(name: str, columns: Columns) -> str:
 
 def _find(columns: Columns, kind: str | None) -> Chosen:
     """Return an outcome with a usual name; a time and its event, or two values."""
-    folded = {name.casefold(): name for name in columns.arrays}
+    folded: dict[str, str] = {}
+    for name in columns.arrays:
+        folded.setdefault(fold_name(name), name)
     usual = (folded[name] for name in OUTCOME_NAMES if name in folded)
     if kind not in (None, "yes/no"):
         column = next(usual, None)

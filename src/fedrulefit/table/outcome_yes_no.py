@@ -16,7 +16,7 @@ from fedrulefit.table.words import says_no, says_yes
 OUTCOME_MISSING: Final = error(
     "outcome-missing",
     "{n} of {all} patients have no outcome",
-    "fill it in, or leave these patients (and empty rows at the end) out",
+    "fill it in, or leave these patients (and rows at the end that are empty, or totals) out",
 )
 OUTCOME_UNKNOWN: Final = error(
     "outcome-unknown",

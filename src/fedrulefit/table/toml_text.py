@@ -18,6 +18,11 @@ def toml_level(key: str) -> str:
     return key if math.isfinite(number) else toml_string(key)
 
 
+def toml_number(value: float) -> str:
+    """Return a number as people write it: 1000000, not 1e+06."""
+    return f"{value:.15g}"
+
+
 def toml_string(text: str) -> str:
     """Return a text in double quotes."""
     # JSON's escapes are TOML's, but TOML also refuses a bare DEL.

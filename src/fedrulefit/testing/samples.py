@@ -53,6 +53,14 @@ OUTCOMES: dict[str, dict[str, Any]] = {
         "unit": "visits",
         "exposure_unit": "months",
     },
+    "count, negative binomial": {
+        "kind": "count",
+        "column": "contacts",
+        "most": 60,
+        "exposure": "months",
+        "max_exposure": 24,
+        "dispersion": "negative-binomial",
+    },
     "time": {
         "kind": "time",
         "time": "days",
@@ -138,6 +146,8 @@ def add_outcomes(frame: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     ways = np.array(["home", "rehab", "hospice"], dtype=object)
     pull = np.column_stack([0.5 - 0 * ill, 1.5 * (frame["gcs"] < 9) - 0.3, 0.8 * ill - 0.3])
     way = (pull + chance.gumbel(size=(n_rows, 3))).argmax(axis=1)
+    frailty = np.random.default_rng([seed, 3])
+    often = 0.2 * months * np.exp(0.7 * ill) * frailty.gamma(0.8, 1 / 0.8, n_rows)
     return frame.assign(
         stay=stay.clip(0, 60).round(1),
         months=months,
@@ -146,6 +156,7 @@ def add_outcomes(frame: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         readmitted=(due <= news).astype(int),
         disability=steps[place],
         goes=ways[way],
+        contacts=frailty.poisson(often).clip(0, 60),
     )
 
 

@@ -21,6 +21,7 @@ from fedrulefit import Model, demo
 from fedrulefit.cli.app import app
 from fedrulefit.report import render_report
 from fedrulefit.study import Study
+from fedrulefit.testing.samples import add_outcomes, make_frame
 
 runner = CliRunner(env={"COLUMNS": "100", "NO_COLOR": "1"})
 QUICK = [
@@ -123,7 +124,8 @@ def test_demo_learns_any_kind_of_outcome(kind: str, tmp_path: Path) -> None:
     told = demo.OUTCOMES[kind].tell(demo.draw_registry(kind=kind)["academic"])
     assert f"academic   1500 patients, {told}" in text
     for planted in demo.OUTCOMES[kind].planted:
-        assert f"  {planted.words:<20} " in text
+        name = f"{planted.level}: {planted.words}" if planted.level else planted.words
+        assert f"  {name:<20} " in text
     assert (tmp_path / "report.html").stat().st_size > 0
 
 
@@ -160,6 +162,22 @@ def test_fit_writes_a_report_where_asked(tables: Path, tmp_path: Path) -> None:
     assert "report.html" in text
     error = fail("fit", *options, "--report", tmp_path / "absent" / "report.html")
     assert "cannot write" in error
+
+
+def test_a_fit_of_classes_writes_its_report(tmp_path: Path) -> None:
+    """It learnt and wrote the model, and then ended with an error: there was no page to write."""
+    for k in range(2):
+        frame = make_frame(300, seed=k)
+        chosen = [*frame.columns.drop("died"), "goes"]
+        add_outcomes(frame, seed=k)[chosen].to_csv(tmp_path / f"s{k}.csv", index=False)
+    study, out = tmp_path / "study.toml", tmp_path / "model.json"
+    succeed("study", "draft", tmp_path / "s0.csv", "--outcome", "goes", "-o", study)
+    quick = ("--set", "n_trees=5", "--set", "penalty=0.01")
+    options = ("-s", study, *sites(tmp_path, "s0", "s1"), "-o", out, *quick)
+    flat = " ".join(succeed("fit", *options).stdout.split())
+    assert Model.load(out).terms
+    assert "model.json and" in flat
+    assert "rehab" in (tmp_path / "model.html").read_text(encoding="utf-8")
 
 
 def test_fit_as_json(tables: Path, tmp_path: Path) -> None:

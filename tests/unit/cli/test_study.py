@@ -48,8 +48,9 @@ def test_a_draft_tells_what_it_left_out_and_guessed(tmp_path: Path) -> None:
     assert drafted.exit_code == 0, drafted.output
     told = " ".join(drafted.stdout.split())
     for words in (
-        "Left out, and why: pat_id: looks like an identifier or a name Aufnahme: looks like dates: "
-        "use an age in years, or the days from another date, instead PLZ: looks like postcodes",
+        "Left out, and why: pat_id: looks like an identifier or a name Aufnahme: looks like dates "
+        "or times: use an age in years, or the time from another, instead "
+        "PLZ: looks like postcodes",
         "Guessed, and marked CHECK: GCS: -9 taken as missing",
         "Schweregrad: levels put in an order: leicht < mittel < schwer",
         "with 4 covariates.",

@@ -177,6 +177,23 @@ def test_intervals_cover(n_rows: int, shape: float) -> None:
     assert {k: v for k, v in held.items() if not 0.92 <= v / draws <= 0.98} == {}
 
 
+@pytest.mark.parametrize(("n_rows", "events"), [(100, 20), (2000, 30), (2000, 100)])
+def test_of_rare_events_the_explained_share_s_interval_holds(n_rows: int, events: int) -> None:
+    """In 93 to 96 of 100 samples; one that holds in 93 fails less than once in a million times."""
+    rng, level = np.random.default_rng(12), events / n_rows / 1.37
+
+    def draw_rare(size: int) -> Measures:
+        rate, count, exposure = draw(rng, size, level=level)
+        return judge(level * rate, count, exposure)
+
+    truth = np.mean([draw_rare(400_000).explained for _ in range(4)])
+    told = [draw_rare(n_rows) for _ in range(400)]
+    known = [found for found in told if not math.isnan(found.explained_low)]
+    held = sum(found.explained_low <= truth <= found.explained_high for found in known)
+    assert len(known) > 300
+    assert held >= stats.binom.ppf(1e-6 / 3, len(known), 0.93), held / len(known)
+
+
 def test_counts_that_vary_more_are_told() -> None:
     found = judge(*draw(np.random.default_rng(7), 2000, 1.0))
     assert found.dispersion > 1.5

@@ -171,17 +171,27 @@ class Case:
         return np.column_stack([mean, np.full(len(mean), self.exposure)])
 
 
+COUNTS = ((0.0, 365.0), (0.0, 7.0), (3.0, 30.0), (17.0, 300.0), (50.0, 365.0), (50.0, 1.0))
+
 CASES = {
     "toy gaussian": Case(Gaussian(), (-2.0, -0.3, 0.0, 1.5, 2.0)),
     "toy poisson": Case(Poisson(), (0.0, 1.0, 2.0, 7.0), reach=20.0),
     "yes/no": Case(EXAMPLES["yes/no"], (0.0, 1.0)),
     "number": Case(EXAMPLES["number"], (0.0, 1.3, 5.0, 9.9, 10.0), reach=64.0),
-    "count": Case(
-        EXAMPLES["count"],
-        ((0.0, 365.0), (0.0, 7.0), (3.0, 30.0), (17.0, 300.0), (50.0, 365.0), (50.0, 1.0)),
-        reach=32.0,
-        exposure=365.0,
-    ),
+    "count": Case(EXAMPLES["count"], COUNTS, reach=32.0, exposure=365.0),
+    **{
+        f"count, {told}": Case(
+            EXAMPLES["count, negative binomial"].with_dispersion(dispersion),
+            COUNTS,
+            reach=32.0,
+            exposure=365.0,
+        )
+        for told, dispersion in {
+            "negative binomial": 0.4,
+            "hardly dispersed": 2.0**-10 / 50,
+            "widely dispersed": 8.0,
+        }.items()
+    },
     "number, robust": Case(EXAMPLES["number, robust"], (-40.0, -3.0, 0.0, 55.5, 120.0), reach=64.0),
 }
 every_family = pytest.mark.parametrize("kind", CASES)
@@ -304,7 +314,7 @@ def test_the_start_has_the_least_loss_of_all_constants(kind: str, seed: int) -> 
 @every_family
 def test_the_link_goes_forth_and_back(kind: str) -> None:
     link = CASES[kind].family.link
-    predictor = np.linspace(-8, 3 if kind == "count" else 8, 33)  # a rate is capped
+    predictor = np.linspace(-8, 3 if kind.startswith("count") else 8, 33)  # a rate is capped
     np.testing.assert_allclose(link.forward(link.inverse(predictor)), predictor, atol=1e-10)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -77,6 +79,37 @@ def test_ticks_lie_inside_and_tell_their_effect(family: Family, low: float, span
     for place, effect in ticks:
         assert low - 1e-9 <= place <= low + span + 1e-9
         assert family.effect(place) == pytest.approx(effect, rel=1e-9)
+
+
+@every_family
+def test_an_effect_is_what_a_term_does_to_predictions(family: Family) -> None:
+    """A difference, or a ratio of odds, rates or hazards, wherever the other terms stand."""
+    at, coefficient = np.linspace(-3, 0.5, 15), 0.7
+    before, after = family.link.inverse(at), family.link.inverse(at + coefficient)
+    if family.own_terms:  # of the first class, against the second
+        shares = [family.predict(np.stack([f, 0 * f, 0 * f], axis=1)) for f in (at, at + 0.7)]
+        before, after = (part[:, 0] / part[:, 1] for part in shares)
+    compare: dict[str, Callable[[Any, Any], Any]] = {
+        "number": lambda new, old: new - old,
+        "count": lambda new, old: new / old,
+        "time": lambda new, old: np.log1p(-new) / np.log1p(-old),
+        "classes": lambda new, old: new / old,
+    }
+    found = compare.get(family.kind, _odds_ratio)(after, before)
+    np.testing.assert_allclose(found, family.effect(coefficient), rtol=1e-9)
+
+
+def _odds_ratio(new: Any, old: Any) -> Any:
+    return new / (1 - new) / (old / (1 - old))
+
+
+def test_effects_on_levels_are_odds_ratios() -> None:
+    """Of going on from each level of an order to a higher one, at all steps alike."""
+    family = EXAMPLES["ordered"]
+    steps = np.array([[-0.4, 0.3, 1.1]])
+    before, after = (family.predict(steps + shift)[0] for shift in (0.0, 0.7))
+    odds = [part[k + 1 :].sum() / part[k] for part in (before, after) for k in range(3)]
+    np.testing.assert_allclose(np.divide(odds[3:], odds[:3]), family.effect(0.7), rtol=1e-9)
 
 
 @every_family

@@ -28,7 +28,7 @@ def draw(kind: str, n_rows: int = 400) -> tuple[Any, Any]:
     if kind == "number":
         return codes, np.clip(50 + 10 * truth + 5 * rng.normal(size=n_rows), 0, 100)
     watched = rng.uniform(0.2, 1.0, n_rows)
-    if kind == "count":
+    if kind.startswith("count"):
         return codes, np.column_stack([rng.poisson(4 * watched * np.exp(truth)), watched])
     due = rng.exponential(0.5 * np.exp(-truth))
     return codes, np.column_stack([0 * due, np.minimum(due, watched), due <= watched])
@@ -37,6 +37,10 @@ def draw(kind: str, n_rows: int = 400) -> tuple[Any, Any]:
 WIDER: dict[str, tuple[Family, Family]] = {
     "number": (Number(0, 100), Number(-1450, 1550)),
     "count": (Count(30), Count(900)),
+    "count, negative binomial": (
+        Count(30, negative_binomial=True, dispersion=0.7),
+        Count(900, negative_binomial=True, dispersion=0.7),
+    ),
     "time": (Time((0.3, 0.6), (1.0,)), Time((0.3, 0.6, 1.0), (30.0,))),
 }
 """A family, and one whose public range is 30 times as wide."""

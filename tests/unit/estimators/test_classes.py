@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit, softmax
 from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from fedrulefit import FederatedRuleFitClassifier, RuleFitClassifier
@@ -71,6 +72,54 @@ def test_balanced_classes_count_alike() -> None:
     )
     assert fitted.predict_proba(IRIS.iloc[keep]).shape == (90, 3)
     assert fitted.model_.provenance.patients == pytest.approx(90)
+
+
+ORDER = ["setosa", "versicolor", "virginica"]
+
+
+@pytest.mark.parametrize("kind", ["classes", "ordered"])
+def test_searches_and_scores_take_several_classes(kind: str) -> None:
+    study = Study.from_mapping(facts(kind, ORDER))
+    model = RuleFitClassifier(study=study)
+    scores = cross_val_score(model, IRIS, NAMES, cv=3, scoring="roc_auc_ovr")
+    assert scores.min() > 0.9
+    search = GridSearchCV(model, {"penalty": [0.01, 1.0]}, cv=2, scoring="neg_log_loss")
+    search.fit(IRIS, NAMES)
+    assert search.best_params_ == {"penalty": 0.01}
+    assert search.best_estimator_.classes_.tolist() == ORDER
+
+
+@pytest.mark.parametrize("kind", ["classes", "ordered"])
+def test_the_decision_ranks_as_the_probabilities_do(kind: str) -> None:
+    """Its softmax is the probabilities: of classes it is the predictors, of ordered ones logs."""
+    fitted = RuleFitClassifier(study=Study.from_mapping(facts(kind, ORDER[::-1]))).fit(IRIS, NAMES)
+    decision = fitted.decision_function(IRIS)
+    assert decision.shape == (150, 3)
+    np.testing.assert_allclose(softmax(decision, axis=1), fitted.predict_proba(IRIS), atol=1e-12)
+    assert (fitted.classes_[decision.argmax(axis=1)] == fitted.predict(IRIS)).all()
+
+
+def test_ordered_classes_share_their_columns() -> None:
+    fitted = RuleFitClassifier(study=Study.from_mapping(facts("ordered", ORDER))).fit(IRIS, NAMES)
+    n_terms = len(fitted.rules_)
+    assert fitted.coef_.shape == (1, n_terms)
+    assert fitted.intercept_.shape == (1,)
+    assert fitted.transform(IRIS).shape == (150, n_terms)
+    first = fitted.transform(IRIS) @ fitted.coef_[0] + fitted.intercept_[0]
+    beyond = 1 - fitted.predict_proba(IRIS)[:, 0]
+    np.testing.assert_allclose(expit(first), beyond, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["classes", "ordered"])
+def test_class_weights_are_sample_weights(kind: str) -> None:
+    study = Study.from_mapping(facts(kind, ORDER))
+    weights = {"setosa": 1.0, "versicolor": 3.0, "virginica": 0.5}
+    by_class = RuleFitClassifier(study=study, class_weight=weights).fit(IRIS, NAMES)
+    own = np.array([weights[name] for name in NAMES])
+    by_sample = RuleFitClassifier(study=study).fit(IRIS, NAMES, sample_weight=own)
+    np.testing.assert_allclose(by_class.predict_proba(IRIS), by_sample.predict_proba(IRIS))
+    plain = RuleFitClassifier(study=study).fit(IRIS, NAMES).predict_proba(IRIS).mean(axis=0)
+    assert by_class.predict_proba(IRIS).mean(axis=0)[1] > plain[1] + 0.05
 
 
 def facts(kind: str, levels: list[Any]) -> dict[str, Any]:

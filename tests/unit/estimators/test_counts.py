@@ -44,6 +44,30 @@ BOTH = pytest.mark.parametrize(
 
 
 @BOTH
+def test_counts_that_vary_more_have_a_dispersion(make: Any) -> None:
+    rng = np.random.default_rng(4)
+    varied = rng.poisson(RATE * EXPOSURE * rng.gamma(1.0, 1.0, 200))
+    fitted = make(loss="negative-binomial").fit(X, varied, exposure=EXPOSURE)
+    assert fitted.study_.outcome.dispersion == "negative-binomial"
+    assert 0.5 < fitted.model_.theta < 2
+    rate = fitted.predict(X)
+    assert np.corrcoef(np.log(rate), np.log(RATE))[0, 1] > 0.7
+    columns = fitted.transform(X)
+    np.testing.assert_allclose(np.exp(columns @ fitted.coef_ + fitted.intercept_), rate)
+    assert fitted.score(X, varied, exposure=EXPOSURE) == pytest.approx(
+        d2_tweedie_score(varied / EXPOSURE, rate, sample_weight=EXPOSURE, power=1)
+    )
+    stronger = fitted.with_penalty(0.01, X, varied, exposure=EXPOSURE).model_
+    assert len(stronger.terms) <= len(fitted.model_.terms)
+    assert 0.3 < stronger.theta < 2
+    again = pickle.loads(pickle.dumps(fitted))  # noqa: S301
+    np.testing.assert_array_equal(again.predict(X), rate)
+    plain = make().fit(X, varied, exposure=EXPOSURE)
+    assert plain.study_.outcome.dispersion == "poisson"
+    assert np.isnan(plain.model_.theta)
+
+
+@BOTH
 def test_it_predicts_the_rate(make: Any) -> None:
     fitted = make().fit(X, Y, exposure=EXPOSURE)
     rate = fitted.predict(X)

@@ -32,7 +32,12 @@ from fedrulefit.experiments.simulation import leave_out_known, make_units, repet
 from fedrulefit.experiments.simulation.cells import Cells, Place
 from fedrulefit.experiments.simulation.claims import check_claims
 from fedrulefit.experiments.simulation.repetitions import ALL
-from fedrulefit.experiments.simulation.tables import results_tables, sampling_table, summarise
+from fedrulefit.experiments.simulation.tables import (
+    costs_table,
+    results_tables,
+    sampling_table,
+    summarise,
+)
 
 LEVEL = {
     REFERENCE: 0.95,
@@ -253,6 +258,16 @@ def test_what_sampling_changes_is_told_in_pairs() -> None:
     table = sampling_table(make_rows())
     assert table.count("+0.0050 ± 0.0000") == 8 * len(METRICS) * 3
     assert table.count("+0.0000 ± 0.0000") == 8 * len(METRICS)
+
+
+def test_seconds_that_were_not_kept_are_in_no_mean() -> None:
+    rows = make_rows()
+    table = costs_table(rows)
+    kept = rows["repetition"] == rows["repetition"].max()
+    constant = rows.assign(seconds=2.0)
+    some = constant.assign(seconds=constant["seconds"].where(kept))
+    assert costs_table(some) == costs_table(constant)
+    assert "nan" not in table + costs_table(some)
 
 
 def test_seeds_differ_between_repetitions() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -283,6 +284,17 @@ def test_the_coordinator_says_that_it_judged_the_rounded_model() -> None:
     later = exact.rounded()
     assert later.evaluation is not None
     assert later.evaluation.judged == EXACT != later.rounding
+
+
+def test_a_file_tells_how_sure_its_groups_are(tmp_path: Path) -> None:
+    """What was rounded is known from the file, too, so that its intervals are as wide."""
+    told = fit().model.rounded()
+    told.save(tmp_path / "model.json")
+    again = Model.load(tmp_path / "model.json")
+    assert told.evaluation is not None
+    assert again.evaluation is not None
+    assert again.evaluation.published == told.evaluation.published == told.rounding != EXACT
+    assert again.evaluation.calibration_frame().equals(told.evaluation.calibration_frame())
 
 
 def test_the_plots_show_the_frames(model: Model) -> None:

@@ -121,7 +121,12 @@ def test_what_is_told_of_patients_has_a_kind_and_words(kind: type[m.Request]) ->
 
 def test_every_question_is_asked_in_some_study_and_every_kind_by_some_question() -> None:
     for kind in m.REQUESTS:
-        assert any(kind.asked_in(study.settings) for study in STUDIES.values())
+        assert any(kind.asked_by(study) for study in STUDIES.values())
+    dispersed = STUDIES["count, negative binomial"]
+    of_dispersion = {kind for kind in m.REQUESTS if kind.of_dispersion}
+    assert of_dispersion == {m.DispersionRequest, m.ShareDispersionRequest}
+    for kind in of_dispersion:
+        assert [study for study in STUDIES.values() if kind.asked_by(study)] == [dispersed]
     assert {kind.release for kind in m.REQUESTS} - {None} == {*KINDS} - {"exact-histograms"}
 
 
@@ -129,6 +134,7 @@ def test_what_is_masked_and_what_is_handed_out() -> None:
     assert {kind for kind in m.REQUESTS if kind.masked} == {*m.SUM_REQUESTS, m.VoteRequest}
     assert [kind for kind in m.REQUESTS if kind.hands_out] == [
         m.JoinRequest, m.KeyRequest, m.PeersRequest, m.RulesRequest, m.VoteRequest, m.TermsRequest,
+        m.ShareDispersionRequest,
     ]  # fmt: skip
     assert not any(kind.hands_out for kind in m.SUM_REQUESTS), "a sum changes nothing"
 

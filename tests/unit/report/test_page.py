@@ -21,7 +21,7 @@ from fedrulefit.model import Model
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.publish import BEFORE_ROUNDING
 from fedrulefit.report import curves, forest, render_report, write_report
-from fedrulefit.report.contents import list_certificate, list_terms, tell_model
+from fedrulefit.report.contents import list_certificate, list_origin, list_terms, tell_model
 from fedrulefit.report.curves import draw_calibration, draw_decision
 from fedrulefit.report.embedded import dump_island, island_facts
 from fedrulefit.report.forest import draw_forests
@@ -188,6 +188,14 @@ def test_a_forest_shows_each_site_the_mean_and_a_further_hospital() -> None:
     assert "Sites left out" in render_report(
         replace(evaluated_model(), validation=replace(validation, sites={}, too_few=("north",)))
     )
+
+
+def test_counts_and_rates_of_sites_are_told_to_be_of_training_patients() -> None:
+    """They stood beside held-out rates without a word."""
+    told = dict(list_origin(evaluated_model(), "model.json"))
+    assert told["Counted are"] == "patients that the model was learnt from, none held out"
+    unjudged = replace(evaluated_model(), evaluation=None)
+    assert "Counted are" not in dict(list_origin(unjudged, "model.json"))
 
 
 def test_curves_are_drawn_from_the_frames() -> None:

@@ -23,7 +23,7 @@ from fedrulefit.study import (
 )
 from fedrulefit.study.intervals import place_cuts
 from fedrulefit.study.outcomes import KINDS
-from tests.samples import make_study, study_facts
+from tests.samples import SOLVERS, make_study, study_facts
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "yes/no": {"column": "died"},
@@ -60,6 +60,15 @@ def test_each_kind_is_read_as_its_class(kind: str) -> None:
     assert again.digest == study.digest
 
 
+def test_the_digest_of_a_poisson_study_is_that_of_before_there_was_a_dispersion() -> None:
+    study = make_study("count", **SOLVERS["exact"])
+    assert study.digest == "dd5f3e6563a1fe43ca1cfc2d9b3d79bdd8a398facbecb29773dbf5f57c58ff7b"
+    assert "dispersion" not in study.model_dump()["outcome"]
+    other = make_study("count, negative binomial", **SOLVERS["exact"])
+    assert other.model_dump()["outcome"]["dispersion"] == "negative-binomial"
+    assert Study.from_mapping(other.model_dump(mode="json")).digest == other.digest
+
+
 def test_the_digest_of_a_yes_no_study_is_that_of_every_version_before() -> None:
     """Sites of different versions would refuse each other, and kept models their study."""
     assert make_study().digest == "f0c52f21a409fe38d4c7df98bfdc57028534e84fe12a031648d7a891b93331f1"
@@ -92,7 +101,9 @@ def test_columns_by_their_role() -> None:
     )
     assert list(weighed.special.items()) == [("outcome", "t"), ("event", "e"), ("weight", "w")]
     assert [study_of(kind).outcome.column for kind in KINDS][3] == "t"
-    assert study_of("time").outcome.title == study_of("time").outcome.name == "t"
+    assert study_of("time").outcome.title == study_of("time").outcome.name == "status"
+    dead = study_of("time", positive="dead", negative="alive").outcome
+    assert dead.title == "status = dead", "“time in 55 %” was told of how many had the event"
     assert study_of("time", label="death").outcome.title == "death"
     assert study_of("count", exposure=..., max_exposure=...).special == {"outcome": "n"}
 

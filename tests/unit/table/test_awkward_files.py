@@ -36,7 +36,7 @@ CODES: Final = AsFile("category", "taken for codes without an order")
 YES_NO: Final = AsFile("yes/no")
 CATEGORY: Final = AsFile("category")
 ORDERED: Final = AsFile("ordered", "levels put in an order: ")
-DATES: Final = AsFile(None, "looks like dates: use an age in years")
+DATES: Final = AsFile(None, "looks like dates or times: use an age in years")
 ONE_VALUE: Final = AsFile(None, "has fewer than two distinct values here")
 COMMA: Final = AsFile("number", finds=frozenset({"read-comma"}))
 

@@ -78,7 +78,9 @@ def test_only_listed_values_at_the_ends_with_their_counts(column: np.ndarray) ->
         assert not rest.min() <= code <= rest.max()
 
 
-@pytest.mark.parametrize("word", ["unknown", " Unknown ", "?", "N/K", "k.A.", "not recorded"])
+@pytest.mark.parametrize(
+    "word", ["unknown", " Unknown ", "?", "N/K", "k.A.", "not recorded", "NSP", "n.b."]
+)
 def test_words_for_unknown(word: str) -> None:
     assert is_unknown_word(word)
 

@@ -332,7 +332,7 @@ def test_a_column_of_patients_with_several_rows_is_pointed_out() -> None:
     columns = make_columns(patient_id=[i // 2 for i in range(N)])
     left_out, guesses, text = told(columns)
     assert "patient_id" in left_out
-    assert guesses["patient_id"] == ["stands in several rows: whose row it is?"]
+    assert guesses["patient_id"] == ["stands in several rows: does it say whose each is?"]
     settled = text.replace("# [patient]", "[patient]").replace("# column =", "column =")
     study = Study.from_mapping(tomllib.loads(settled.replace("# max_rows", "max_rows")))
     assert study.patient is not None

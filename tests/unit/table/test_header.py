@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from fedrulefit.table.check import inspect_table
+from fedrulefit.table.draft import draft_study
 from tests.tables import N, codes, make_columns, make_study, write_csv
 
 
@@ -51,3 +53,45 @@ def test_outcome_and_weight_columns_must_be_there() -> None:
     (found,) = inspect_table(make_columns(ID=["a"] * N), study).errors
     assert (found.column, found.message) == ("id", "the patient column is not in the table")
     assert "rename 'ID'" in found.advice
+
+
+UNITS = {"age": "years", "kind of injury": "", "female": "0/1", "died": "0/1"}
+
+
+def put_on_top(row: dict[str, str]) -> pd.DataFrame:
+    """Return the good table with a row above all others."""
+    frame = pd.DataFrame(make_columns()).astype(object)
+    return pd.concat([pd.DataFrame([row]), frame], ignore_index=True)
+
+
+def test_a_row_of_units_is_named_as_what_it_is(tmp_path: Path) -> None:
+    """Each column said "1 of 401 cells are not numbers", and no word told which row that was."""
+    frame = put_on_top(UNITS)
+    for source in (frame, write_csv(tmp_path / "t.csv", frame.to_csv(index=False))):
+        (found,) = [f for f in inspect_table(source, make_study()).findings if f.code == CODE]
+        assert found.severity == "warning"
+        assert "words in 3 columns" in found.message
+        assert any("second row of names" in w for w in draft_study(source, **DRAFT).warnings)
+
+
+CODE = "second-header"
+DRAFT = {"outcome": "died", "name": None}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {**UNITS, "age": "42"},
+        {**UNITS, "female": "", "died": "1"},
+        {"age": "years", "kind of injury": "fall", "female": "", "died": ""},
+        {"age": "unknown", "kind of injury": "fall", "female": "n/k", "died": "?"},
+    ],
+    ids=["a number among them", "an outcome", "one word", "words for unknown"],
+)
+def test_a_first_patient_is_not_taken_for_units(row: dict[str, str]) -> None:
+    assert CODE not in codes(put_on_top(row))
+
+
+def test_words_in_several_rows_are_no_units() -> None:
+    frame = pd.concat([put_on_top(UNITS), pd.DataFrame([UNITS])], ignore_index=True)
+    assert CODE not in codes(frame)

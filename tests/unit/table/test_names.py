@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from fedrulefit.table.measures import KNOWN
-from fedrulefit.table.names import left_out_by_name, names_patient, names_postcodes, split_unit
+from fedrulefit.table.names import (
+    OUTCOME_NAMES,
+    fold_name,
+    left_out_by_name,
+    names_patient,
+    names_postcodes,
+    split_unit,
+)
 
 
 @pytest.mark.parametrize(
@@ -59,3 +66,23 @@ def test_a_unit_behind_a_name(name: str, unit: str) -> None:
 
 def test_a_known_measure_with_its_unit_is_known() -> None:
     assert split_unit("Alter (Jahre)")[0].casefold() in KNOWN
+
+
+@pytest.mark.parametrize("name", ["Décédé", "died?", "DEATH30", "death_30d", "Mortality (30 days)"])
+def test_usual_names_of_an_outcome_in_any_spelling(name: str) -> None:
+    """These had to be named with --outcome, beside "death", which was found."""
+    assert fold_name(name) in OUTCOME_NAMES
+
+
+@pytest.mark.parametrize("name", ["y1", "event2x", "deadline", "age"])
+def test_names_that_are_no_usual_outcome(name: str) -> None:
+    assert fold_name(name) not in OUTCOME_NAMES
+
+
+def test_usual_names_are_as_they_are_compared() -> None:
+    assert [fold_name(name) for name in OUTCOME_NAMES] == list(OUTCOME_NAMES)
+
+
+@pytest.mark.parametrize("name", ["HOSP", "hosp_id", "hospital"])
+def test_names_of_a_site(name: str) -> None:
+    assert "which site" in left_out_by_name(name, None)

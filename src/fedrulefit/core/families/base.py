@@ -28,6 +28,7 @@ what is counted as an event      :meth:`Family.events`       (n_rows,)
 what is added up inside rules    :meth:`Family.tallies`      (n_rows, n_tallies)
 what one could outweigh all in   :meth:`Family.magnitudes`   (n_rows, any)
 in which parts a patient is      :meth:`Family.present`      (n_rows, any)
+of which kinds patients are      :meth:`Family.kinds`        (n_rows, any)
 ===============================  ==========================  ===========
 
 Oracles: numerical differentiation, the definition of the conjugate, and scikit-learn
@@ -129,6 +130,8 @@ class Words:
         How F becomes a prediction, in numbers, for who computes by hand: a sentence.
     calculator : str
         The calculator's name.
+    one_of : str
+        What one of several levels is called: ``level``, ``class``.
     """
 
     predictor: str
@@ -162,6 +165,7 @@ class Words:
     little: str = "of 1.00 when rounded"
     by_hand: str = ""
     calculator: str = "Risk calculator"
+    one_of: str = "level"
 
 
 class Family(ABC):
@@ -225,6 +229,13 @@ class Family(ABC):
     """Whether sums at F = 0 tell the best constants (:meth:`jump`). Newton's steps would take long
     to come to them where they are far from 0: down an exponential, 1 at a time."""
 
+    disperses: bool = False
+    """Whether it is learnt, too, how much outcomes vary about their means: one number, the
+    dispersion (:meth:`with_dispersion`, :mod:`fedrulefit.core.dispersion`)."""
+
+    ladder: range = range(0)
+    """The places that the dispersion may have, of a family that has one."""
+
     additive: bool = False
     """Whether terms add their effects to a prediction; otherwise they multiply something."""
 
@@ -237,6 +248,10 @@ class Family(ABC):
 
     share_javascript: str = "null"
     """A JavaScript function from a prediction to how far a bar goes, 0 to 1; null for no bar."""
+
+    levels_javascript: str = "null"
+    """A JavaScript function from a patient's predictors to the probability of each level; null
+    without several levels."""
 
     averages: bool = False
     """Whether FedDA can fit it: slopes are bounded by 1 for any F."""
@@ -269,6 +284,22 @@ class Family(ABC):
         """Return how to make the family again, so that fitted estimators can be sent."""
         args, facts = self._made_of
         return _make_again, (type(self), args, facts)
+
+    def with_dispersion(self, dispersion: float | None) -> Self:
+        """Return the family with the dispersion that was learnt; None: not learnt yet."""
+        if dispersion is not None:
+            raise ValueError(f"an outcome of the kind {self.kind!r} has no dispersion")
+        return self
+
+    def slope_in_dispersion(
+        self, predictor: Floats, outcome: Floats, dispersion: float
+    ) -> tuple[Floats, Floats]:
+        """Return ∂L/∂log α and −∂²L/∂(log α)² of each patient's log-likelihood L, (n_rows,).
+
+        At most 64 in size, in the family's own public unit. Only of families that have a dispersion
+        (:attr:`disperses`).
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def most_value(self, predictor: float) -> float:
@@ -368,6 +399,13 @@ class Family(ABC):
 
         Where only some are in each. Sums of single parts leave, and would be of these few
         alone. Shape (n_rows, any).
+        """
+        return np.empty((len(outcome), 0), dtype=np.bool_)
+
+    def kinds(self, outcome: Floats) -> Bools:
+        """Return of which kinds patients are that sums inside rules count apart.
+
+        Beside those of :meth:`events`: the levels of an outcome of several. Shape (n_rows, any).
         """
         return np.empty((len(outcome), 0), dtype=np.bool_)
 

@@ -25,7 +25,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import xlogy
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.base import Family, Words
 from fedrulefit.core.families.levels_judge import LevelsJudge
 from fedrulefit.core.families.positions import are_level, check_levels, tell_unseen_levels
@@ -35,10 +35,11 @@ from fedrulefit.core.families.ratios import (
     ratio_ticks,
     tell_share,
 )
-from fedrulefit.core.families.recipes import Language, write_shares
+from fedrulefit.core.families.recipes import SHARES_JAVASCRIPT, Language, write_shares
 from fedrulefit.core.families.side_splits import SplitLevels
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
+from fedrulefit.numerals import name_count
 
 
 def _words(levels: Sequence[str]) -> Words:
@@ -59,9 +60,13 @@ def _words(levels: Sequence[str]) -> Words:
         have_or_not=f"are of the class {first}, or of others",
         had_or_not=f"were of the class {first}, or of others",
         regression="multinomial logistic regression",
-        through_link="through the softmax",
+        through_link="for each class apart, through the softmax of all",
         refers_to="probabilities refer to how often these patients had each class.",
         output="The probability of every class; no threshold is part of the model.",
+        by_hand="So for each class. Its probability is exp(of that), divided by the sum of the "
+        "same over all classes.",
+        calculator="Calculator",
+        one_of="class",
     )
 
 
@@ -82,6 +87,7 @@ class Classes(Family):
     effect_javascript = YesNo.effect_javascript
     tell_javascript = TELL_SHARE_JAVASCRIPT
     share_javascript = YesNo.share_javascript
+    levels_javascript = SHARES_JAVASCRIPT
     least_span = LEAST_SPAN
     separated = YesNo.separated
     largest_predictor = LARGEST_PREDICTOR / 2  # a loss is of a difference: so as many patients fit
@@ -93,7 +99,9 @@ class Classes(Family):
         self.names = check_levels(levels)
         self.words = _words(self.names)
         self.judge = LevelsJudge(self.names, ordered=False)
-        self.levels = SplitLevels(f"of another class than {self.names[0]}", len(self.names) - 1)
+        self.levels = SplitLevels(
+            f"of another class than {self.names[0]}", self.names, ordered=False
+        )
         self.n_baseline = len(self.names)
         self.n_tallies = len(self.names) - 1
         self.most_conjugate = math.log(len(self.names))
@@ -121,6 +129,14 @@ class Classes(Family):
         """Return the baselines that predict the same and add up to 0, shape (C,)."""
         centred: Floats = baseline - baseline.mean()
         return centred
+
+    def kinds(self, outcome: Floats) -> Bools:
+        """Return who is of each class, shape (n_rows, C).
+
+        A term's slopes are summed for each class apart: they tell how many of it are inside a
+        rule, and of a single one whether the rule holds for that patient.
+        """
+        return are_level(outcome, len(self.names)) > 0
 
     def tallies(self, outcome: Floats) -> Floats:
         """Return whether a patient is of the second, third … class, shape (n_rows, C − 1)."""
@@ -189,7 +205,7 @@ class Classes(Family):
         points = math.ceil(1000 * math.tanh(most / 2)) / 10
         return (
             f"a patient's log-odds of a class move by at most {math.ceil(2000 * most) / 1000:g}, "
-            f"its probability by at most {points:g} percentage points"
+            f"its probability by at most {name_count(points, 'percentage point')}"
         )
 
     def start(self, outcome: Floats, weights: Floats) -> Floats | None:

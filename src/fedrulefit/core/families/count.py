@@ -1,44 +1,53 @@
-r"""Counts with exposure: the Poisson family with a log link.
+r"""Counts with exposure: the Poisson and the negative binomial family, with a log link.
 
 The study states public bounds: the largest count C and, where patients are watched for
 different times, the longest exposure E. Everything is relative to them: :math:`u = y/C`,
-:math:`e = \text{exposure}/E`, and the expected count is :math:`e\,C\,ψ(F)`:
+:math:`e = \text{exposure}/E`, and the expected count is :math:`m\,C`, :math:`m = e\,\exp(F)`.
+The loss is half the deviance, divided by C (:mod:`fedrulefit.core.families.count_losses`):
+of Poisson counts, or of negative binomial ones with variance :math:`μ + αμ^2`, α = 1/θ.
 
-.. math:: ℓ = e\,ψ(F) - uF - \bigl(u - u\log(u/e)\bigr),\quad ℓ' = e\,ψ'(F) - u,\quad
-   ℓ'' = e\,ψ'',\quad ℓ^*(θ) = m\log(m/e) - m + u - u\log(u/e),\; m = u + θ
+α is learnt in the run (:mod:`fedrulefit.core.dispersion`): the family of a study, which knows none
+yet, has Poisson's loss, and :meth:`Count.with_dispersion` returns that of the fit. Bounds, link,
+rules' gate and tallies are the same for any α.
 
-This is half the Poisson deviance of the counts, divided by C. ψ is exp up to :data:`BEND`, where
-a patient under full exposure has e³ times the largest count, and its tangent from there on: so
-slopes have a bound that does not depend on coefficients. Predicted rates end there.
+From :data:`~fedrulefit.core.families.count_losses.BEND` on, where a patient under full exposure has
+e³ times the largest count, losses go straight on: so slopes have a bound that does not depend on
+coefficients. Predicted rates end there.
 
 Beside a Poisson lasso of the mean log-likelihood our λ is theirs over C; coefficients are the same.
 
 Oracles: numerical differentiation, the definition of the conjugate, scikit-learn's
 ``mean_poisson_deviance`` (``tests/unit/core/test_families.py``), glmnet
-(``tests/reference/test_glmnet.py``).
+(``tests/reference/test_glmnet.py``), statsmodels (``tests/unit/core/test_negative_binomial.py``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
-from scipy.special import xlogy
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.dispersion import STEPS_PER_OCTAVE
 from fedrulefit.core.families.base import Family, Link, Words
 from fedrulefit.core.families.count_judge import CountJudge
-from fedrulefit.core.families.number import above_median
-from fedrulefit.core.families.ratios import LEAST_SPAN, log_share, ratio_ticks
+from fedrulefit.core.families.count_losses import (
+    BEND,
+    CountLoss,
+    NegativeBinomialLoss,
+    PoissonLoss,
+    bent_exp,
+    dispersion_slopes,
+)
+from fedrulefit.core.families.count_spread import SpreadJudge
+from fedrulefit.core.families.number import HALVINGS, above_median
+from fedrulefit.core.families.ratios import LEAST_SHARE, LEAST_SPAN, log_share, ratio_ticks
 from fedrulefit.core.families.scripts import quote_javascript
 from fedrulefit.core.families.side_rates import N_TALLIES, RateLevels
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.numerals import format_number
-
-BEND: Final = 3.0
-"""From here on ψ is a straight line."""
 
 LARGEST_PREDICTOR: Final = 32.0
 
@@ -49,24 +58,12 @@ DENSEST: Final = 16.0
 """An exposure is at least u/16. So a patient's own rate is below e³, and is the mean at some F:
 else the loss of a shrunk slope would have no least value, and the certificate no bound."""
 
+LEAST_EXCESS: Final = 2.0**-10
+"""Least α that is told from none, times the largest count: a count expected to be that large then
+varies by a thousandth more than Poisson's."""
 
-def bent_exp(predictor: Floats) -> Floats:
-    """Return ψ(F): exp, and from :data:`BEND` on its tangent."""
-    over = np.maximum(predictor - BEND, 0.0)
-    bent: Floats = np.exp(np.minimum(predictor, BEND)) * (1 + over)
-    return bent
-
-
-def bent_exp_slope(predictor: Floats) -> Floats:
-    """Return ψ'(F)."""
-    slope: Floats = np.exp(np.minimum(predictor, BEND))
-    return slope
-
-
-def bent_exp_curvature(predictor: Floats) -> Floats:
-    """Return ψ''(F)."""
-    curvature: Floats = np.where(predictor < BEND, np.exp(np.minimum(predictor, BEND)), 0.0)
-    return curvature
+MOST_DISPERSION: Final = 1024.0
+"""Largest α."""
 
 
 def _make_link(rate: float) -> Link:
@@ -86,7 +83,7 @@ def _make_link(rate: float) -> Link:
     )
 
 
-def _make_words(unit: str, per: str, rate: float) -> Words:
+def _make_words(unit: str, per: str, rate: float, *, negative_binomial: bool) -> Words:
     counted = unit or "events"
     return Words(
         predictor="log rate",
@@ -111,7 +108,7 @@ def _make_words(unit: str, per: str, rate: float) -> Words:
         with_and_without="above and below the median count",
         have_or_not="are above, or below, the median count",
         had_or_not="were above, or below, the median count",
-        regression="Poisson regression",
+        regression=f"{'negative binomial' if negative_binomial else 'Poisson'} regression",
         through_link="through the exponential",
         refers_to="rates refer to patients like these.",
         output=f"A rate: expected {counted}{per}.",
@@ -144,6 +141,10 @@ class Count(Family):
         Rates are told for so much exposure.
     unit, exposure_unit : str
         What is counted, and in which unit exposure is.
+    negative_binomial : bool
+        Whether counts may vary more than Poisson's: how much is then learnt, too.
+    dispersion : float, optional
+        α, once it is known; 0 where counts do not vary more.
     """
 
     kind = "count"
@@ -167,22 +168,54 @@ class Count(Family):
         per: float = 1.0,
         unit: str = "",
         exposure_unit: str = "",
+        negative_binomial: bool = False,
+        dispersion: float | None = None,
     ) -> None:
         self.most, self.max_exposure, self.per = most, max_exposure, per
+        self.disperses = negative_binomial
+        self.excess = (dispersion or 0.0) * most
+        self.loss: CountLoss = (
+            NegativeBinomialLoss(self.excess) if self.excess > 0 else PoissonLoss()
+        )
+        foot, top = LEAST_EXCESS / most, MOST_DISPERSION
+        self.ladder = range(
+            *(math.ceil(STEPS_PER_OCTAVE * math.log2(end)) for end in (foot, 1.001 * top))
+        )
         per_text = f"{per:g} {exposure_unit}".strip()
         self.suffix = f" per {per_text}" if exposure_unit or per != 1 else ""
         self.told = f"{f' {unit}' if unit else ''}{self.suffix}"
         self.rate = most * per / max_exposure
         self.link = _make_link(self.rate)
         self.start_javascript = self.link.javascript
-        self.words = _make_words(unit, self.suffix, self.rate)
+        self.words = _make_words(unit, self.suffix, self.rate, negative_binomial=negative_binomial)
         self.levels = RateLevels(self.rate, most, self.suffix, unit or "events")
-        self.judge = CountJudge(
-            most, max_exposure=max_exposure, per=per, unit=unit, exposure_unit=exposure_unit
+        facts = {"unit": unit, "exposure_unit": exposure_unit}
+        self.judge = (
+            SpreadJudge(most, max_exposure, per, dispersion=dispersion, **facts)
+            if dispersion
+            else CountJudge(most, max_exposure, per, **facts)
         )
         self.tell_javascript = (
             f"(r) => (r >= 100 ? r.toFixed(0) : r.toPrecision(3)) + {quote_javascript(self.told)}"
         )
+
+    def with_dispersion(self, dispersion: float | None) -> Self:
+        """Return the family with the α that was learnt; None: not learnt yet."""
+        if dispersion is None:
+            return self
+        if not self.disperses:
+            raise ValueError("Poisson's counts have no dispersion")
+        args, facts = self._made_of
+        return type(self)(*args, **{**facts, "dispersion": dispersion})
+
+    def slope_in_dispersion(
+        self, predictor: Floats, outcome: Floats, dispersion: float
+    ) -> tuple[Floats, Floats]:
+        """Return what the log-likelihood gains as log α grows, and how that falls, over C."""
+        counts, exposures = self.scale(outcome)
+        mean = self.most * exposures * np.exp(np.minimum(predictor, BEND))
+        gain, bend = dispersion_slopes(self.most * counts, mean, dispersion)
+        return gain / self.most, bend / self.most
 
     def most_value(self, predictor: float) -> float:
         """Return an upper bound of eψ(F) − uF − u + u·log(u/e)."""
@@ -209,38 +242,27 @@ class Count(Family):
         return np.stack(self.scale(outcome), axis=1)
 
     def value(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
-        """Return w·{eψ(F) − uF − u + u·log(u/e)}, shape (n_rows,)."""
-        counts, exposures = self.scale(outcome)
-        losses: Floats = weights * (
-            exposures * bent_exp(predictor) - counts * predictor - _best(counts, exposures)
-        )
-        return losses
+        """Return w·ℓ of :attr:`loss`, shape (n_rows,)."""
+        return weights * self.loss.value(predictor, *self.scale(outcome))
 
     def slope(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
-        """Return w·{eψ'(F) − u}, shape (n_rows,)."""
-        counts, exposures = self.scale(outcome)
-        slope: Floats = weights * (exposures * bent_exp_slope(predictor) - counts)
-        return slope
+        """Return w·ℓ', shape (n_rows,)."""
+        return weights * self.loss.slope(predictor, *self.scale(outcome))
 
     def curvature(self, predictor: Floats, outcome: Floats, weights: Floats) -> Floats:
-        """Return w·eψ''(F), shape (n_rows,)."""
-        curvature: Floats = weights * self.scale(outcome)[1] * bent_exp_curvature(predictor)
-        return curvature
+        """Return w·ℓ'', shape (n_rows,)."""
+        return weights * self.loss.curvature(predictor, *self.scale(outcome))
 
     def conjugate(
         self, predictor: Floats, outcome: Floats, weights: Floats, shrink: Floats
     ) -> Floats:
-        """Return w·{m·log(m/e) − m + u − u·log(u/e)}, m = u + a·ℓ', shape (n_rows,)."""
-        counts, exposures = self.scale(outcome)
-        mean = (1 - shrink) * counts + shrink * exposures * bent_exp_slope(predictor)
-        conjugate: Floats = weights * (
-            xlogy(mean, mean / exposures) - mean + _best(counts, exposures)
-        )
-        return conjugate
+        """Return w·ℓ* at the slope times `shrink`, shape (n_rows,)."""
+        return weights * self.loss.conjugate(predictor, *self.scale(outcome), shrink)
 
     def information(self, patients: float, mean: float) -> float:
-        """Return n·mean count, as a share of the largest: ψ'' is ψ."""
-        return patients * mean / self.rate
+        """Return n·m/(1 + κm), m the mean count as a share of the largest."""
+        share = mean / self.rate
+        return patients * share / (1 + self.excess * share)
 
     def effect(self, coefficient: float) -> float:
         """Return the rate ratio exp(β)."""
@@ -261,17 +283,33 @@ class Count(Family):
         return f"a patient's predicted rate moves by at most {share:g} %"
 
     def jump(self, slope: Floats, curvature: Floats) -> Floats:
-        """Return log(Σwu / Σwe): at F = 0 the curvature is Σwe, the slope Σwe − Σwu."""
-        return log_share(slope, curvature)
+        """Return log(Σwu / Σwe): at F = 0 the curvature is Σwe, the slope Σwe − Σwu.
+
+        Of negative binomial counts it is the best constant of equal exposures, and near it of
+        others.
+        """
+        if self.excess == 0:
+            return log_share(slope, curvature)
+        bent = 1 + self.excess
+        lacking = slope / np.where(curvature > 0, curvature, 1.0)
+        share = (bent - lacking) / np.maximum(bent + self.excess * lacking, LEAST_SHARE)
+        best: Floats = np.log(np.clip(share, LEAST_SHARE, math.exp(BEND)))
+        return best
 
     def start(self, outcome: Floats, weights: Floats) -> Floats | None:
-        """Return log(Σwu / Σwe), shape (1,); None without a count."""
+        """Return the constant of least loss, log(Σwu / Σwe) of Poisson's, shape (1,).
+
+        None without a count.
+        """
         counts, exposures = self.scale(outcome)
         events, watched = float(weights @ counts), float(weights @ exposures)
-        return np.array([math.log(events / watched)]) if events > 0 else None
-
-
-def _best(counts: Floats, exposures: Floats) -> Floats:
-    """Return u − u·log(u/e): what a perfect prediction leaves."""
-    best: Floats = counts - xlogy(counts, counts / exposures)
-    return best
+        if not events > 0:
+            return None
+        if self.excess == 0:
+            return np.array([math.log(events / watched)])
+        low, high = -LARGEST_PREDICTOR, BEND
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            rises = self.slope(np.full(len(counts), middle), outcome, weights).sum() > 0
+            low, high = (low, middle) if rises else (middle, high)
+        return np.array([(low + high) / 2])

@@ -40,6 +40,7 @@ from fedrulefit.core.families.telling import (
 from fedrulefit.core.heterogeneity import FEWEST as FEWEST_HOSPITALS
 from fedrulefit.core.heterogeneity import Across
 from fedrulefit.core.rounding import EXACT, Rounding
+from fedrulefit.core.sums import Packing
 from fedrulefit.numerals import format_number, write_minus
 
 MOST: Final = 2.0**20
@@ -61,11 +62,11 @@ class CountJudge(Judge[CountSums, Measures]):
     """
 
     sums = CountSums
-    measures = Measures
+    measures: type[Measures] = Measures
     within_sums = ExplainedSums
     within = Within
 
-    measure_columns = (
+    measure_columns: tuple[Column, ...] = (
         Column("patients", "Patients"),
         Column("patients_with", "With an event"),
         Column("events", "Events"),
@@ -122,6 +123,10 @@ class CountJudge(Judge[CountSums, Measures]):
         self.scale = Scale(float(most), float(max_exposure), float(per))
         self.unit = unit
         self.exposure_unit = exposure_unit
+
+    def packing(self) -> Packing[CountSums]:
+        """Return how the numbers lie that a site sends: without an α none is about it."""
+        return Packing(self.sums, {"n_θ": 0})
 
     def count(self, prediction: Floats, outcome: Floats, weights: Floats) -> CountSums:
         """Return the sums of some patients: :func:`count_events`.
@@ -188,9 +193,12 @@ class CountJudge(Judge[CountSums, Measures]):
         """Return τ of D², on the scale log(1 − D²)."""
         return self._combine(sites)[0].tau
 
-    def groups(self, sums: CountSums, n_groups: int) -> list[Group]:
+    def groups(
+        self, sums: CountSums, n_groups: int, rounding: Rounding = EXACT, unit: float = 1.0
+    ) -> list[Group]:
         """Return the calibration curve: :func:`count_measures.calibration_groups`."""
-        return count_measures.calibration_groups(sums, self.scale, n_groups)
+        step = rounding.step(unit)
+        return count_measures.calibration_groups(sums, self.scale, n_groups, step)
 
     def decisions(self, sums: CountSums) -> list[object]:
         """Return none: nobody treats from a rate on that is not named."""
@@ -222,17 +230,22 @@ class CountJudge(Judge[CountSums, Measures]):
         """Return the measures in a sentence or two."""
         what = self.unit or "events"
         known = not (math.isnan(found.ratio_low) and math.isnan(found.explained_low))
-        spread = (
-            f" Counts vary {found.dispersion:.2g} times as much about the predictions as Poisson's "
-            "would; intervals hold that."
-        )
         return (
             f"On {found.patients:g} patients that it was not learnt from, with {found.events:g} "
             f"{what}: observed over expected {_tell_ratio(found)}, D² {_tell_share(found)}, "
             f"mean deviance {tell_known(found.deviance, 3)}, calibration slope "
             f"{tell_interval(found.slope_low, found.slope, found.slope_high, 2)}"
             f"{'; in brackets 95 % intervals' * known}. {self._tell_rates(found)}."
-            f"{spread * (known and found.dispersion > 1.1)}"
+            f"{self._tell_spread(found) if known else ''}"
+        )
+
+    def _tell_spread(self, found: Measures) -> str:
+        """Return how counts vary about the predictions, with a blank before it; maybe nothing."""
+        if not found.dispersion > 1.1:
+            return ""
+        return (
+            f" Counts vary {found.dispersion:.2g} times as much about the predictions as Poisson's "
+            "would; intervals hold that."
         )
 
     def _tell_rates(self, found: Measures) -> str:

@@ -40,7 +40,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 from scipy.special import gammaincinv
@@ -247,6 +247,9 @@ class Measures:
     observed: float
     expected: float
 
+    digits: ClassVar[tuple[str, ...]] = ("exposure", "deviance", "mae", "observed", "expected")
+    """What is rounded to three digits; the rest is to three decimals."""
+
     def __post_init__(self) -> None:
         slack = 1e-6  # sums are in fixed point
         above = (self.patients, self.events, self.exposure, self.ratio, self.deviance, self.mae)
@@ -274,12 +277,11 @@ class Measures:
 
     def rounded(self, base: float) -> Measures:
         """Return counts as multiples of `base`, and the rest to three digits or decimals."""
-        exact = ("exposure", "deviance", "mae", "observed", "expected")
         facts = {
-            name: round_digits(value, _DIGITS) if name in exact else round(value, _DIGITS)
+            name: round_digits(value, _DIGITS) if name in self.digits else round(value, _DIGITS)
             for name, value in vars(self).items()
         }
-        return Measures(**facts).with_counts(*round_to(np.array(self.counts), base).tolist())
+        return type(self)(**facts).with_counts(*round_to(np.array(self.counts), base).tolist())
 
     def with_counts(self, *counts: float) -> Measures:
         """Return the same with rounded counts."""
@@ -343,17 +345,25 @@ class Group:
     events: float
 
 
-def calibration_groups(sums: CountSums, scale: Scale, n_groups: int) -> list[Group]:
-    """Return the calibration curve: at most `n_groups` groups of similar weight."""
+def calibration_groups(
+    sums: CountSums, scale: Scale, n_groups: int, step: float = 0.0
+) -> list[Group]:
+    """Return the calibration curve: at most `n_groups` groups of similar weight.
+
+    Counts of their bins were rounded to multiples of `step`, which adds its variance,
+    :math:`s^2/12` a bin, to that of the events; 0 if they are exact.
+    """
     group = group_bins(sums.people, n_groups)
     parts = (sums.people, sums.events, sums.exposures, sums.expected)
     people, events, exposures, expected = (np.bincount(group, x, n_groups) for x in parts)
     found = np.flatnonzero((people > 0) & (exposures > 0))
     above, below = group_ends(group, sums.ends, found)
+    bins = np.bincount(group, sums.people > 0, n_groups)
     factor, told = widen(sums), []
     for k, start, end in zip(found.tolist(), above.tolist(), below.tolist(), strict=True):
         seen, exposure = float(events[k]), float(exposures[k])
-        ends = (count / scale.most / exposure for count in reach_poisson(seen, factor))
+        wide = factor + float(bins[k]) * step**2 / 12 / max(seen, 1.0)
+        ends = (count / scale.most / exposure for count in reach_poisson(seen, wide))
         row = (float(expected[k]) / exposure, start, end, seen / scale.most / exposure, *ends)
         told.append(Group(*[*(scale.rate * x for x in row), float(people[k]), seen]))
     return told

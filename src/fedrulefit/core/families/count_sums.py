@@ -15,6 +15,9 @@ h           :math:`u \log(u/e)`: with it the deviance from any common rate is kn
 u, e, m     count, exposure, expected count
 ==========  ==================================================================
 
+Where the dispersion α of negative binomial counts was learnt, there are three more
+(:mod:`fedrulefit.core.families.count_spread`).
+
 Their sums make the explained share of deviance, sums of their products its interval. Beside them
 patients are counted by predicted rate, in public bins that grow by a quarter (:data:`EDGES`), with
 events, exposure, expected events and Pearson's :math:`(y - μ)^2/μ`, in events, at most 1024 each.
@@ -86,6 +89,9 @@ class CountSums(Sum):
         Summed products of two of d, h, u, e, m: :data:`PAIRS`.
     misses : float
         Summed |u − m|.
+    spread_losses, spread, gains : (n_θ,) float64
+        Summed negative binomial deviances, squares over the negative binomial variance, and
+        what the log-likelihood is above Poisson's; one of each, or none without an α.
     edges : (n_bins - 1,) float64
         Between the bins: :data:`EDGES`, or some of them where bins were merged.
     """
@@ -122,6 +128,26 @@ class CountSums(Sum):
         most="576·w",
     )
     misses: float = quantity("Σ w·|u − m|, each to 2⁻²⁰", most="4·w")
+    spread_losses: Floats = quantity(
+        "Σ w·(negative binomial deviance), as a share of the largest count, to 2⁻²⁰",
+        shape="n_θ",
+        most="24·w",
+        maybe=True,
+    )
+    spread: Floats = quantity(
+        "Σ w·(y − μ)²/(μ + αμ²), each to 1/1024 and at most 1024",
+        shape="n_θ",
+        bits=UNIT_BITS - 10,
+        most="1024·w",
+        maybe=True,
+    )
+    gains: Floats = quantity(
+        "Σ w·(negative binomial log-likelihood above Poisson's), as a share of the largest count, "
+        "to 2⁻²⁰",
+        shape="n_θ",
+        most="64·w",
+        maybe=True,
+    )
     edges: Floats = field(default_factory=lambda: EDGES)
 
     @property

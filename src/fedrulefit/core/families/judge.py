@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.heterogeneity import Across
-from fedrulefit.core.rounding import Rounding
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.sums import Packing, Sum
 
 if TYPE_CHECKING:
@@ -157,6 +157,9 @@ class Judge(ABC, Generic[Sums, Measures]):
     decision_columns: ClassVar[tuple[Column, ...]]
     """Of a table of :meth:`decisions`."""
 
+    level_columns: ClassVar[tuple[Column, ...]] = ()
+    """Of a table of :meth:`levels_of`."""
+
     estimates_means: ClassVar[bool] = True
     """Whether the mean prediction of :meth:`groups` is known only roughly."""
 
@@ -207,12 +210,23 @@ class Judge(ABC, Generic[Sums, Measures]):
         """Return the standard deviation of the sites' results beyond chance; NaN if unknown."""
 
     @abstractmethod
-    def groups(self, sums: Sums, n_groups: int) -> Sequence[Any]:
-        """Return predicted and observed by at most `n_groups` groups, a dataclass each."""
+    def groups(
+        self, sums: Sums, n_groups: int, rounding: Rounding = EXACT, unit: float = 1.0
+    ) -> Sequence[Any]:
+        """Return predicted and observed by at most `n_groups` groups, a dataclass each.
+
+        `rounding` and `unit` are those with which the sums were published
+        (:meth:`Judge.publish`): intervals count with it.
+        """
 
     @abstractmethod
     def decisions(self, sums: Sums) -> Sequence[Any]:
         """Return what a decision at each known threshold does, a dataclass each; maybe none."""
+
+    def levels_of(self, sums: Sums) -> Sequence[Any]:
+        """Return a row per level of an outcome of several, a dataclass each; else none."""
+        del sums
+        return []
 
     def round(self, found: Measures, rounding: Rounding, unit: float) -> Measures:
         """Return measures as they may be published: rounded counts, and the rest coarse."""

@@ -68,7 +68,7 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
     within_sums = LevelsWithinSums
     within = Within
 
-    measure_columns = (
+    measure_columns: tuple[Column, ...] = (
         Column("patients", "Patients"),
         Column("rarest", "At the rarest level"),
         Column("auc", "AUC, mean over levels"),
@@ -84,7 +84,8 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
     summary_columns = SUMMARY_COLUMNS
     group_columns = (
         Column("level", "Level"),
-        *YesNoJudge.group_columns[:-1],
+        Column("above", "Predicted probability", upto="below", holds="edge"),
+        *YesNoJudge.group_columns[1:-1],
         Column("events", "At the level"),
     )
     decision_columns = ()
@@ -113,6 +114,8 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
     def __init__(self, levels: Sequence[str], *, ordered: bool) -> None:
         self.levels = check_levels(levels)
         self.ordered = ordered
+        if not ordered:
+            self.measure_columns = tuple(c for c in self.measure_columns if c.name != "rps")
 
     def packing(self) -> Packing[LevelsSums]:
         """Return how the numbers lie that a site sends."""
@@ -160,9 +163,11 @@ class LevelsJudge(Judge[LevelsSums, LevelsMeasures]):
         """Return τ of the mean AUCs, on the logit scale."""
         return _combine_areas(sites).tau
 
-    def groups(self, sums: LevelsSums, n_groups: int) -> list[LevelGroup]:
+    def groups(
+        self, sums: LevelsSums, n_groups: int, rounding: Rounding = EXACT, unit: float = 1.0
+    ) -> list[LevelGroup]:
         """Return the calibration curve of each split, one after another."""
-        return group_levels(sums, self.levels, n_groups)
+        return group_levels(sums, self.levels, n_groups, rounding.step(unit))
 
     def levels_of(self, sums: LevelsSums) -> list[LevelRow]:
         """Return the table by level: area and calibration of each split."""

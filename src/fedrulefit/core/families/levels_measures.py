@@ -232,11 +232,13 @@ class LevelGroup:
     events: float
 
 
-def group_levels(sums: LevelsSums, levels: tuple[str, ...], n_groups: int) -> list[LevelGroup]:
+def group_levels(
+    sums: LevelsSums, levels: tuple[str, ...], n_groups: int, step: float
+) -> list[LevelGroup]:
     """Return the calibration curve of each split, one after another."""
     names = name_splits(levels, ordered=sums.ordered)
     return [
         LevelGroup(level=name, **vars(group))
         for name, split in zip(names, sums.splits, strict=True)
-        for group in calibration_groups(split, n_groups)
+        for group in calibration_groups(split, n_groups, step)
     ]

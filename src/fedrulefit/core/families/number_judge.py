@@ -163,10 +163,13 @@ class NumberJudge(Judge[NumberSums, Measures]):
         """Return τ of R², on the scale log(1 − R²)."""
         return self._combine(sites)[0].tau
 
-    def groups(self, sums: NumberSums, n_groups: int) -> list[Group]:
+    def groups(
+        self, sums: NumberSums, n_groups: int, rounding: Rounding = EXACT, unit: float = 1.0
+    ) -> list[Group]:
         """Return the calibration curve: :func:`number_measures.calibration_groups`."""
         middle, half = self.scale.middle, self.scale.half
-        return number_measures.calibration_groups(sums, middle, half, n_groups)
+        steps = None if rounding == EXACT else number_published.step_means(sums.people, unit)
+        return number_measures.calibration_groups(sums, middle, half, n_groups, steps)
 
     def decisions(self, sums: NumberSums) -> list[object]:
         """Return none: nobody treats from a number on that is not named."""

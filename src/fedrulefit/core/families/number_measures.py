@@ -329,11 +329,20 @@ class Group:
     patients: float
 
 
-def calibration_groups(sums: NumberSums, middle: float, half: float, n_groups: int) -> list[Group]:
-    """Return the calibration curve: at most `n_groups` groups of similar weight."""
+def calibration_groups(
+    sums: NumberSums, middle: float, half: float, n_groups: int, steps: Floats | None = None
+) -> list[Group]:
+    """Return the calibration curve: at most `n_groups` groups of similar weight.
+
+    The mean outcome of each bin was rounded to multiples of `steps`, which adds its variance,
+    :math:`s^2/12`; None if they are exact.
+    """
     group = group_bins(sums.people, n_groups)
-    parts = (sums.people, sums.predictions, sums.outcomes, sums.squares)
-    patients, predictions, outcomes, squares = (np.bincount(group, x, n_groups) for x in parts)
+    noise = np.zeros_like(sums.people) if steps is None else (sums.people * steps) ** 2 / 12
+    parts = (sums.people, sums.predictions, sums.outcomes, sums.squares, noise)
+    patients, predictions, outcomes, squares, moved = (
+        np.bincount(group, x, n_groups) for x in parts
+    )
     found = np.flatnonzero(patients > 0)
     above, below = group_ends(group, sums.ends, found)
     told = []
@@ -341,7 +350,8 @@ def calibration_groups(sums: NumberSums, middle: float, half: float, n_groups: i
         n = float(patients[k])
         mean = float(outcomes[k]) / n
         spread = max(float(squares[k]) / n - mean**2, 0.0) + COARSE_STEP**2 / 12
-        reach = reach_student(math.sqrt(spread / (n - 1)), n - 1) if n >= 2 else math.nan
+        error = math.sqrt(spread / (n - 1) + float(moved[k]) / n**2) if n >= 2 else math.nan
+        reach = reach_student(error, n - 1) if n >= 2 else math.nan
         row = (float(predictions[k]) / n, start, end, mean, mean - reach, mean + reach)
         told.append(Group(*[*(middle + half * x for x in row), n]))
     return told

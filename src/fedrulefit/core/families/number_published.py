@@ -100,12 +100,17 @@ def round_groups(merged: NumberSums, rounding: Rounding, unit: float) -> NumberS
         people, errors = (
             np.array([rounding.count(x, unit) for x in part.tolist()]) for part in (people, errors)
         )
-        steps = [round_up_step(max(2 * unit / n, 1e-3)) for n in people.tolist()]
+        steps = step_means(people, unit).tolist()
         mean, predicted, spread = (
             np.array([round_step(x, step) for x, step in zip(part.tolist(), steps, strict=True)])
             for part in (mean, predicted, spread)
         )
     return _restore(merged, people, errors, mean, predicted, spread)
+
+
+def step_means(people: Floats, unit: float) -> Floats:
+    """Return what means of bins are rounded to: no finer than one patient can move them."""
+    return np.array([round_up_step(max(2 * unit / n, 1e-3)) for n in people.tolist()])
 
 
 def _restore(

@@ -30,10 +30,11 @@ from typing import Final
 import numpy as np
 from scipy.special import expit
 
-from fedrulefit.core.arrays import Floats
+from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.base import Family, Words
 from fedrulefit.core.families.levels_judge import LevelsJudge
 from fedrulefit.core.families.positions import (
+    are_level,
     check_levels,
     reach_level,
     tell_unseen_levels,
@@ -44,10 +45,11 @@ from fedrulefit.core.families.ratios import (
     ratio_ticks,
     tell_share,
 )
-from fedrulefit.core.families.recipes import Language, write_steps
+from fedrulefit.core.families.recipes import STEPS_JAVASCRIPT, Language, write_steps
 from fedrulefit.core.families.side_splits import SplitLevels
 from fedrulefit.core.families.yesno import LOGISTIC, WORDS, YesNo
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
+from fedrulefit.numerals import name_count
 
 _YES_NO: Final = YesNo()
 
@@ -74,6 +76,10 @@ def _words(levels: Sequence[str]) -> Words:
         refers_to="probabilities refer to how often these patients had each level.",
         output=f"The probability of {second} or a higher level, and of every level; no threshold "
         "is part of the model.",
+        by_hand="So for each step of the scale, from its own starting point. The probability of "
+        "going on at a step is 1 / (1 + exp(−of that)); that of a level, the product of going on "
+        "at all steps below it and of not going on from it.",
+        calculator="Calculator",
     )
 
 
@@ -92,6 +98,7 @@ class Ordered(Family):
     effect_javascript = YesNo.effect_javascript
     tell_javascript = TELL_SHARE_JAVASCRIPT
     share_javascript = YesNo.share_javascript
+    levels_javascript = STEPS_JAVASCRIPT
     least_span = LEAST_SPAN
     separated = YesNo.separated
     largest_predictor = LARGEST_PREDICTOR / 2  # a loss then needs no more room than slopes do
@@ -100,7 +107,7 @@ class Ordered(Family):
         self.names = check_levels(levels)
         self.words = _words(self.names)
         self.judge = LevelsJudge(self.names, ordered=True)
-        self.levels = SplitLevels(f"above the level {self.names[0]}", 1)
+        self.levels = SplitLevels(f"above the level {self.names[0]}", self.names, ordered=True)
         self.n_baseline = self.n_tallies = len(self.names) - 1
         self.most_slope = self.n_baseline * _YES_NO.most_slope
         self.unit = 2.0 ** math.ceil(math.log2(self.most_slope))
@@ -123,6 +130,14 @@ class Ordered(Family):
     def join_baseline(self, baseline: Floats) -> float:
         """Return a_1, the intercept of P(y ≥ 1)."""
         return float(baseline[0])
+
+    def kinds(self, outcome: Floats) -> Bools:
+        """Return who is at each level, shape (n_rows, C).
+
+        Second derivatives tell how many inside a rule try each step, so how many stay at each
+        level: of a single one whether the rule holds for that patient.
+        """
+        return are_level(outcome, len(self.names)) > 0
 
     def tallies(self, outcome: Floats) -> Floats:
         """Return whether the level is at least 1 … C − 1, shape (n_rows, C − 1)."""
@@ -180,7 +195,7 @@ class Ordered(Family):
         points = math.ceil(1000 * math.tanh(most / 4)) / 10
         return (
             f"a patient's log-odds of going on move by at most {math.ceil(1000 * most) / 1000:g}, "
-            f"the probability of each step by at most {points:g} percentage points"
+            f"the probability of each step by at most {name_count(points, 'percentage point')}"
         )
 
     def start(self, outcome: Floats, weights: Floats) -> Floats | None:

@@ -7,13 +7,32 @@ predictors in it. Out: the probability of each level in it. Nothing leaves a sit
    \text{classes: } P(y = c) = 1 \Big/ \sum_b e^{F_b - F_c}
 
 Oracle: :meth:`~fedrulefit.core.families.base.Family.predict`
-(``tests/unit/core/test_recipes.py``).
+(``tests/unit/core/test_recipes.py``; of the page's program ``tests/browser/test_levels.py``).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Final
+
+STEPS_JAVASCRIPT: Final = """(steps) => {
+    let reached = 1;
+    const found = steps.map((f) => {
+      const staying = reached * family.inverse(-f);
+      reached *= family.inverse(f);
+      return staying;
+    });
+    return [...found, reached];
+  }"""
+"""A JavaScript function from F of each step to the probability of each level."""
+
+SHARES_JAVASCRIPT: Final = """(predictors) => {
+    const most = Math.max(...predictors), heights = predictors.map((f) => Math.exp(f - most));
+    const whole = heights.reduce((a, b) => a + b, 0);
+    return heights.map((height) => height / whole);
+  }"""
+"""A JavaScript function from F of each class to the probability of each."""
 
 
 class Language(ABC):

@@ -5,12 +5,16 @@ a higher one, of classes, who is of another than the first (all tallies together
 Wilson's, and Newcombe's for the difference (:mod:`fedrulefit.core.shares`), of as many patients
 as the published error tells.
 
+Beside that share, how many patients are at each level; of a rule of which some level has too few
+on either side, no level's number is told.
+
 Oracle: simulated coverage (``tests/unit/core/test_sides.py``).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,6 +27,7 @@ from fedrulefit.core.families.sides import (
     LevelWords,
     MeasuredLevels,
     Side,
+    Sides,
 )
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.shares import newcombe, wilson
@@ -35,14 +40,17 @@ class SplitLevels(MeasuredLevels):
     ----------
     beyond : str
         Who they are, behind “share”: ``above the level 2``.
-    n_counted : int
-        How many of the tallies count them.
+    names : sequence of str
+        The levels.
+    ordered : bool
+        Whether tallies count who is at least at each level, not who is at it.
     """
 
     drawn = PERCENT
 
-    def __init__(self, beyond: str, n_counted: int) -> None:
-        self.n_counted = n_counted
+    def __init__(self, beyond: str, names: Sequence[str], *, ordered: bool) -> None:
+        self.names, self.ordered = tuple(names), ordered
+        self.n_counted = 1 if ordered else len(self.names) - 1
         self.words = LevelWords(
             level="share",
             gap="difference",
@@ -57,12 +65,19 @@ class SplitLevels(MeasuredLevels):
         )
 
     def find(self, patients: float, sums: Floats) -> Side:
-        """Return the share and its standard error."""
+        """Return the share, its standard error and the patients at each level."""
         counted = float(sums[: self.n_counted].sum())
         if patients <= 0:
             return Side(patients, math.nan, math.nan, counted)
         share = min(max(counted / patients, 0.0), 1.0)
-        return Side(patients, share, math.sqrt(share * (1 - share) / patients), counted)
+        error = math.sqrt(share * (1 - share) / patients)
+        return Side(patients, share, error, counted, self._count_levels(patients, sums))
+
+    def _count_levels(self, patients: float, sums: Floats) -> tuple[float, ...]:
+        """Return the patients at each level."""
+        if self.ordered:
+            return tuple((-np.diff(sums, prepend=patients, append=0.0)).tolist())
+        return (patients - float(sums.sum()), *sums.tolist())
 
     def compare(self, inside: Side, outside: Side) -> Contrast:
         """Return both shares and their difference, with Wilson's and Newcombe's intervals."""
@@ -83,10 +98,30 @@ class SplitLevels(MeasuredLevels):
         counted = side.events or 0.0
         return min(counted, side.patients - counted)
 
+    def publish(self, sides: Sides, rounding: Rounding, unit: float) -> Sides | None:
+        """Return what may be told of a rule: of no level, where one has too few on a side.
+
+        What is left of all others would tell how few they are.
+        """
+        fewest = min(min(side.at_levels, default=0.0) for side in sides)
+        if fewest < rounding.least(unit):
+            inside, outside = (replace(side, at_levels=()) for side in sides)
+            sides = inside, outside
+        return super().publish(sides, rounding, unit)
+
     def round(self, side: Side, rounding: Rounding, unit: float) -> Side:
-        """Return the share that follows from rounded counts."""
+        """Return the share that follows from rounded counts, and rounded counts of levels."""
         told = super().round(side, rounding, unit)
-        return replace(told, level=min((told.events or 0.0) / told.patients, 1.0))
+        return replace(
+            told,
+            level=min((told.events or 0.0) / told.patients, 1.0),
+            at_levels=tuple(rounding.count(x, unit) for x in side.at_levels),
+        )
+
+    def split(self, side: Side) -> tuple[float, ...]:
+        """Return the share of patients at each level; empty where that is not told."""
+        whole = sum(side.at_levels)  # rounded counts need not add up to the patients
+        return tuple(x / whole for x in side.at_levels)
 
     def step(self, side: Side, rounding: Rounding, unit: float) -> float:
         """Return by how much the share moves with counts that are one step apart."""

@@ -74,12 +74,15 @@ class Side:
         :class:`Levels`. NaN where it is not known.
     events : float or None
         What happened to these patients, where the outcome counts events.
+    at_levels : tuple of float
+        Patients at each level of an outcome of several; empty where that is not told.
     """
 
     patients: float
     level: float
     error: float
     events: float | None = None
+    at_levels: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ from fedrulefit.core.families.survival import Timeline, follow_baseline, tell_ti
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.families.time_at_risk import AtRisk, at_risk, check_ends
 from fedrulefit.core.families.time_judge import TimeJudge
+from fedrulefit.numerals import name_count
 
 PACE: Final = 8.0
 """Up to so many expected events per interval the likelihood is exact."""
@@ -315,7 +316,7 @@ class Time(Family):
         points = math.ceil(1000 * math.exp(-steepest) * -math.expm1(-most)) / 10
         return (
             f"a patient's log cumulative hazard moves by at most {math.ceil(1000 * most) / 1000:g},"
-            f" the risk by at most {points:g} percentage points"
+            f" the risk by at most {name_count(points, 'percentage point')}"
         )
 
     def start(self, outcome: Floats, weights: Floats) -> Floats | None:

@@ -26,7 +26,7 @@ from fedrulefit.core.families.time_horizons import Scores, score_over_time
 from fedrulefit.core.families.time_measures import FEWEST, Measures, bin_means, measure
 from fedrulefit.core.families.time_sums import TimeSums, add_times, count_times, find_times
 from fedrulefit.core.families.time_within import WITHIN_WORDS, TimeWithin, TimeWithinSums
-from fedrulefit.core.rounding import Rounding
+from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.sums import Packing
 from fedrulefit.numerals import write_minus
 
@@ -242,8 +242,15 @@ class TimeJudge(Judge[TimeSums, Measures]):
         """Return τ of the concordances, on the logit scale."""
         return time_hospitals.combine_concordances(sites).tau
 
-    def groups(self, sums: TimeSums, n_groups: int) -> list[Group]:
-        """Return the calibration curve: :func:`time_groups.calibration_groups`."""
+    def groups(
+        self, sums: TimeSums, n_groups: int, rounding: Rounding = EXACT, unit: float = 1.0
+    ) -> list[Group]:
+        """Return the calibration curve: :func:`time_groups.calibration_groups`.
+
+        A published risk is rounded to what one patient moves it: that adds less than 2 % to its
+        standard error, and nothing here.
+        """
+        del rounding, unit
         return time_groups.calibration_groups(sums, measure(sums), n_groups)
 
     def decisions(self, sums: TimeSums) -> list[Decision]:

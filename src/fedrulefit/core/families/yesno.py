@@ -29,6 +29,7 @@ from fedrulefit.core.families.ratios import (
 from fedrulefit.core.families.side_shares import ShareLevels
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.families.yesno_judge import YesNoJudge
+from fedrulefit.numerals import name_count
 
 STEEPEST: Final = 708.0
 """exp neither overflows nor underflows up to here; the probability is 1 or 0 to 300 digits."""
@@ -183,7 +184,7 @@ class YesNo(Family):
         points = math.ceil(1000 * math.tanh(most / 4)) / 10
         return (
             f"a patient's log-odds move by at most {math.ceil(1000 * most) / 1000:g}, the risk by "
-            f"at most {points:g} percentage points"
+            f"at most {name_count(points, 'percentage point')}"
         )
 
     def start(self, outcome: Floats, weights: Floats) -> Floats | None:

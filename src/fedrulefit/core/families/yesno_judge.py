@@ -122,9 +122,11 @@ class YesNoJudge(Judge[ScoreSums, Measures]):
         """Return τ of the AUCs, on the logit scale."""
         return yesno_hospitals.combine_areas(sites).tau
 
-    def groups(self, sums: ScoreSums, n_groups: int) -> list[Group]:
+    def groups(
+        self, sums: ScoreSums, n_groups: int, rounding: Rounding = EXACT, unit: float = 1.0
+    ) -> list[Group]:
         """Return the calibration curve: :func:`calibration_groups`."""
-        return calibration_groups(sums, n_groups)
+        return calibration_groups(sums, n_groups, rounding.step(unit))
 
     def decisions(self, sums: ScoreSums) -> list[Decision]:
         """Return a decision for each edge between the bins, where nothing is lost by them."""

@@ -23,8 +23,10 @@ Intervals
     holds with two patients with the outcome and where the AUC is 1
     (:func:`~fedrulefit.core.families.areas.find_ends`). It holds what the bins hide, too
     (:func:`_sort_inside`). Of observed shares: Wilson's, with the ends of
-    Poisson's where few have the outcome (:func:`~fedrulefit.core.shares.wilson_poisson`). Brier
-    score and log-loss have none.
+    Poisson's where few have the outcome (:func:`~fedrulefit.core.shares.wilson_poisson`). Where
+    counts of bins were rounded to multiples of s, cases and others each, a share p of n patients
+    in b bins has moved with variance :math:`b\,(p^2 + (1 - p)^2)\,s^2/(12 n^2)`: its interval is
+    as wide as if it were of so many fewer patients. Brier score and log-loss have none.
 
 Oracle: scikit-learn on the patients themselves, within these bounds
 (``tests/properties/test_yesno_scores.py``); coverage by simulation
@@ -47,7 +49,7 @@ from fedrulefit.core.families.intervals import check_interval
 from fedrulefit.core.families.yesno_calibration import calibrate
 from fedrulefit.core.families.yesno_sums import ScoreSums
 from fedrulefit.core.rounding import round_to
-from fedrulefit.core.shares import wilson_poisson
+from fedrulefit.core.shares import effective_size, wilson_poisson
 
 FEWEST_RANKED: Final = 2
 """The interval of an AUC rests on at least so many patients with and without the outcome."""
@@ -164,10 +166,11 @@ class Group:
     events: float
 
 
-def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> list[Group]:
+def calibration_groups(sums: ScoreSums, n_groups: int = 10, step: float = 0.0) -> list[Group]:
     """Return the calibration curve: at most `n_groups` groups of similar weight.
 
-    Each is of neighbouring bins.
+    Each is of neighbouring bins. Their counts were rounded to multiples of `step`; 0 if they are
+    exact.
     """
     weight = sums.cases + sums.others
     group = group_bins(weight, n_groups)
@@ -178,12 +181,14 @@ def calibration_groups(sums: ScoreSums, n_groups: int = 10) -> list[Group]:
     above, below = group_ends(group, sums.ends, found)
     patients: Floats = in_group[held].astype(np.float64)
     observed = cases[held] / patients
+    bins = np.bincount(group, weight > 0, n_groups)[held]
+    noise = bins * (observed**2 + (1 - observed) ** 2) * step**2 / 12 / patients**2
     columns = [
         np.clip(chances[held] / patients, above, below),
         above,
         below,
         observed,
-        *wilson_poisson(observed, patients),
+        *wilson_poisson(observed, effective_size(observed, patients, noise)),
         patients,
         cases[held],
     ]

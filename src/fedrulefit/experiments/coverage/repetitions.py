@@ -70,7 +70,7 @@ def judge_published(cell: Cell, rng: np.random.Generator) -> Iterator[Interval]:
     if told is None:
         yield math.nan, math.nan, math.nan
     else:
-        yield from _judge_groups(judged, told.overall)
+        yield from _judge_groups(judged, told.overall, PUBLISHED.step())
 
 
 def judge_within(cell: Cell, rng: np.random.Generator) -> Iterator[Interval]:
@@ -182,8 +182,8 @@ def _count(judged: Judged) -> ScoreSums:
     return count_scores(judged.chance, judged.outcome, np.ones(len(judged.chance)))
 
 
-def _judge_groups(judged: Judged, sums: ScoreSums) -> Iterator[Interval]:
-    for group in calibration_groups(sums):
+def _judge_groups(judged: Judged, sums: ScoreSums, step: float = 0.0) -> Iterator[Interval]:
+    for group in calibration_groups(sums, step=step):
         inside = (judged.chance >= group.above) & (judged.chance < group.below)
         if inside.any():
             yield float(judged.truth[inside].mean()), group.low, group.high

@@ -29,6 +29,7 @@ from fedrulefit.model.file.parts import (
     OverTimePart,
     RoundingPart,
     RulePart,
+    SidePart,
     SidesPart,
     ValidationPart,
 )
@@ -55,6 +56,7 @@ def assemble(file: FilePart, study: Study) -> Model:
         raise ModelFileError("a term's path does not fit the path of the model")
     _check_terms(terms, study.family, grid)
     bill, origin = file.privacy, file.provenance
+    family = _family(file.dispersion, study)
     model = Model(
         study=study,
         grid=grid,
@@ -76,7 +78,8 @@ def assemble(file: FilePart, study: Study) -> Model:
                 "by_site": tuple(Counts(*counts) for counts in origin.by_site),
             }
         ),
-        evaluation=_evaluation(file.evaluation, file.rounding, study.family),
+        dispersion=file.dispersion,
+        evaluation=_evaluation(file.evaluation, file.rounding, family, study.most_weight),
         validation=_validation(file.validation, study.family),
         rounding=None if file.rounding is None else _rounding(file.rounding),
         distribution=_distribution(file.grid, grid),
@@ -96,6 +99,13 @@ def _check_terms(terms: Sequence[Term], family: Family, grid: Grid) -> None:
         check_rules([term.rule for term in own if isinstance(term, RuleTerm)], grid)
 
 
+def _family(dispersion: float | None, study: Study) -> Family:
+    """Return what F means, with the dispersion of the file where the outcome has one."""
+    if (dispersion is not None) != study.family.disperses:
+        raise ModelFileError("a dispersion belongs to negative binomial counts, and to no others")
+    return study.family.with_dispersion(dispersion)
+
+
 def _baseline(baseline: Sequence[float], family: Family) -> tuple[float, ...]:
     expected = family.n_baseline if family.n_baseline > 1 else 0
     if len(baseline) != expected:
@@ -108,7 +118,7 @@ def _rounding(part: RoundingPart) -> Rounding:
 
 
 def _evaluation(
-    part: EvaluationPart | None, rounding: RoundingPart | None, family: Family
+    part: EvaluationPart | None, rounding: RoundingPart | None, family: Family, most_weight: float
 ) -> Evaluation | None:
     if part is None:
         return None
@@ -126,6 +136,8 @@ def _evaluation(
         EXACT if judged is None else _rounding(judged),
         family,
         _read_over_time(part.over_time, family),
+        EXACT if rounding is None else _rounding(rounding),
+        most_weight,
     )
 
 
@@ -227,6 +239,10 @@ def _side_pairs(part: SidesPart | None, judged: Evaluation | None) -> Iterator[t
         raise ModelFileError("a rule tells of held-out patients what its outcome does not have")
     for side in (part.inside, part.outside):
         yield side.patients, judged.total.patients
+        if side.at_levels and len(side.at_levels) != len(judged.family.names):
+            raise ModelFileError("a rule counts patients at other levels than the outcome has")
+        for patients in side.at_levels:
+            yield patients, judged.total.patients
 
 
 def _distribution(parts: Sequence[AxisPart], grid: Grid) -> tuple[Floats, ...] | None:
@@ -294,8 +310,12 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
 
 
 def _sides(part: SidesPart) -> Sides:
-    inside, outside = (Side(**side.model_dump()) for side in (part.inside, part.outside))
+    inside, outside = map(_side, (part.inside, part.outside))
     return inside, outside
+
+
+def _side(part: SidePart) -> Side:
+    return Side(part.patients, part.level, part.error, part.events, tuple(part.at_levels))
 
 
 def _condition(part: ConditionPart, places: dict[str, int]) -> Condition:

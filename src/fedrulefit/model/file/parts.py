@@ -103,6 +103,11 @@ class SidePart(Part):
         description="Their events, or what was counted; those beyond the first level; null of "
         "a number.",
     )
+    at_levels: list[Annotated[float, Field(ge=0)]] = Field(
+        default=[],
+        description="Of levels, ordered or not: patients at each. Left out where some level has "
+        "too few inside or outside, for outcomes of other kinds, and in older files.",
+    )
 
 
 class SidesPart(Part):
@@ -384,6 +389,12 @@ class FilePart(Part):
         default=[],
         description="Where patients have several linear predictors, such as one for each "
         "interval of time: each one's baseline less β₀. Left out where there is one.",
+    )
+    dispersion: float | None = Field(
+        default=None,
+        ge=0,
+        description="Of negative binomial counts, α = 1/θ: they vary about their mean μ by "
+        "μ + αμ²; 0 where no more than Poisson's. Left out of other outcomes.",
     )
     terms: list[Annotated[RulePart | LinearPart, Field(discriminator="kind")]] = Field(
         description="Terms with a coefficient other than 0, most important first."

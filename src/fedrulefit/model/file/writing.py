@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fedrulefit.core.families.sides import Side
 from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import ModelFileError
 from fedrulefit.files import write_whole
@@ -59,6 +60,7 @@ def model_facts(model: Model) -> dict[str, Any]:
         ],
         "intercept": model.intercept,
         **({"baseline": list(model.baseline)} if model.baseline else {}),
+        **({} if model.dispersion is None else {"dispersion": model.dispersion}),
         "terms": [_term_facts(term, model) for term in model.terms],
         "rounding": None if model.rounding is None else asdict(model.rounding),
         "privacy": {
@@ -153,8 +155,15 @@ def _sides_facts(term: RuleTerm) -> dict[str, Any]:
     """Return the outcome of held-out patients on both sides, where that is told."""
     if term.sides is None:
         return {}
-    inside, outside = map(asdict, term.sides)
+    inside, outside = map(_side_facts, term.sides)
     return {"held_out_sides": {"inside": inside, "outside": outside}}
+
+
+def _side_facts(side: Side) -> dict[str, Any]:
+    """Return one side; its numbers of levels only where there are some."""
+    facts = asdict(side)
+    levels = list(facts.pop("at_levels"))
+    return facts | ({"at_levels": levels} if levels else {})
 
 
 def _condition_facts(condition: Condition, model: Model) -> dict[str, Any]:

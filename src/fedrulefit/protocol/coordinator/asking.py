@@ -34,6 +34,7 @@ STEPS: Final = {
     "terms": "sites receive the merged rules",
     "path": "cross-validation",
     "fit": "fit together",
+    "dispersion": "how much outcomes vary",
     "summary": "supports of the rules",
     "between": "differences between sites",
     "evaluation": "held-out patients",

@@ -176,6 +176,7 @@ def _build_model(
             software=_software(),
         ),
         distribution=None if by_code is None else estimate_shares(by_code),
+        dispersion=public.dispersion,
     )
 
 
@@ -244,7 +245,6 @@ def make_bill(
     votes : bool
         Whether rules were voted on.
     """
-    settings = study.settings
     private = protection is not None and protection.private
     left_out = {
         m.GridRequest: private or protection is None,
@@ -254,7 +254,7 @@ def make_bill(
     asked = [
         kind
         for kind in m.REQUESTS
-        if kind.asked_in(settings)
+        if kind.asked_by(study)
         and kind.least_sites <= n_sites
         and not left_out.get(kind, False)
         and kind.tells(study)
@@ -274,7 +274,7 @@ def make_bill(
 def _in_rounds(kind: type[m.Request], study: Study, rounds: int) -> str:
     """Return what a sum tells, and how often."""
     words, settings = kind.tells(study), study.settings
-    if kind.turn != m.Turn.FIT:
+    if not kind.in_rounds:
         return words
     folds = f", of all patients and without each of {settings.folds} folds"
     return f"{words} in each of {rounds} rounds" + folds * (settings.penalty == "cv")

@@ -27,6 +27,7 @@ from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Counted, agree_on_grid, collect_rules
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
 from fedrulefit.protocol.coordinator.concluding import Found, conclude
+from fedrulefit.protocol.coordinator.dispersing import fit_with_dispersion
 from fedrulefit.protocol.coordinator.fitting import fit_by_averaging, fit_exactly
 from fedrulefit.protocol.coordinator.judging import judge
 from fedrulefit.study import Study
@@ -120,6 +121,8 @@ class Coordinator:
         self.candidates = candidates.allowed
         if self.study.settings.solver == "fedda":
             solution = yield from fit_by_averaging(asker, candidates)
+        elif self.study.family.disperses:
+            solution, candidates = yield from fit_with_dispersion(asker, candidates, self._choose)
         else:
             solution = yield from fit_exactly(asker, candidates, self._choose)
         found = Found(candidates, solution, counted, min_votes)

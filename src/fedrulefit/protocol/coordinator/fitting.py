@@ -41,6 +41,8 @@ class Solution:
     history : list of float
         Penalised mean loss, round by round.
     path : Path or None
+    point : Point or None
+        Where the exact solver ended.
     """
 
     coef: Floats
@@ -48,6 +50,7 @@ class Solution:
     weight: float
     history: list[float]
     path: Path | None = None
+    point: Point | None = None
 
 
 def fit_by_averaging(asker: Asker, candidates: Candidates) -> Talk[Solution]:
@@ -76,11 +79,18 @@ def check_converges(objective: float, first: float, round_: int, settings: Setti
         raise diverged(how, settings)
 
 
-def fit_exactly(asker: Asker, candidates: Candidates, choose: Choose) -> Talk[Solution]:
-    """Proximal Newton, after cross-validation where λ is not given."""
+def fit_exactly(
+    asker: Asker, candidates: Candidates, choose: Choose, earlier: Solution | None = None
+) -> Talk[Solution]:
+    """Proximal Newton, after cross-validation where λ is not given.
+
+    `earlier` is a solution of nearly the same problem: its history goes on.
+    """
     settings, penalty = asker.settings, asker.settings.penalty
+    history = [] if earlier is None else list(earlier.history)
     if isinstance(penalty, float):
-        return (yield from _solve(asker, candidates, choose, penalty, None, []))
+        start = None if earlier is None else earlier.point
+        return (yield from solve_at(asker, candidates, choose, penalty, start, history))
     public = candidates.public
     search = PathSearch(
         public.family,
@@ -91,8 +101,7 @@ def fit_exactly(asker: Asker, candidates: Candidates, choose: Choose) -> Talk[So
         ratio=settings.path_ratio,
         max_active=settings.max_active,
     )
-    history: list[float] = []
-    while not search.done and len(history) < settings.max_rounds:
+    while not search.done and search.rounds < settings.max_rounds:
         asker.progress = Progress("path", len(history), 0, last_of(history))
         search.update((yield from _evaluate(asker, candidates, choose(search.solvers))))
         history.append(search.objective)
@@ -106,14 +115,14 @@ def fit_exactly(asker: Asker, candidates: Candidates, choose: Choose) -> Talk[So
     # and then goes back up the path.
     back = [(path.penalties[k], path.points[k]) for k in range(path.chosen, -1, -1)]
     for at, start in (*back, (1.05 * path.penalties[0], path.points[0])):
-        solution = yield from _solve(asker, candidates, choose, float(at), start, history)
+        solution = yield from solve_at(asker, candidates, choose, float(at), start, history)
         kept = int((solution.coef[public.layout.rules] != 0).sum())
         if settings.max_rules is None or kept <= settings.max_rules:
             break
     return replace(solution, path=path)
 
 
-def _solve(
+def solve_at(
     asker: Asker,
     candidates: Candidates,
     choose: Choose,
@@ -140,7 +149,7 @@ def _solve(
         newton.update(sums)
         history.append(newton.point.objective)
         weight = sums.weight
-    return Solution(newton.point.coef, penalty, weight, history)
+    return Solution(newton.point.coef, penalty, weight, history, point=newton.point)
 
 
 def _evaluate(

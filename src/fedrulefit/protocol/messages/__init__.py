@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from fedrulefit.protocol.messages.agreement import *
 from fedrulefit.protocol.messages.base import *
 from fedrulefit.protocol.messages.between import *
+from fedrulefit.protocol.messages.dispersion import *
 from fedrulefit.protocol.messages.fit import *
 from fedrulefit.protocol.messages.results import *
 from fedrulefit.protocol.messages.sums import *

@@ -27,7 +27,7 @@ __all__ = [
     "blank_header",
 ]
 
-PROTOCOL_VERSION: Final = 6
+PROTOCOL_VERSION: Final = 7
 
 NO_PATIENT_DATA: Final = "no patient data"
 """The mechanism of fields that tell nothing of patients."""
@@ -95,6 +95,9 @@ class Request:
     masked: ClassVar[bool] = False
     """Whether it is answered under masks, where there are some."""
 
+    in_rounds: ClassVar[bool] = False
+    """Whether it is asked again and again, of all terms: a round of the fit."""
+
     least_sites: ClassVar[int] = 1
     """Fewest sites of a run that ever asks it."""
 
@@ -108,6 +111,15 @@ class Request:
         """Whether a run with these settings ever asks it."""
         del settings
         return True
+
+    of_dispersion: ClassVar[bool] = False
+    """Whether only a study asks it whose outcome has a dispersion that is learnt."""
+
+    @classmethod
+    def asked_by(cls, study: Study) -> bool:
+        """Whether a run of this study ever asks it."""
+        may = study.family.disperses or not cls.of_dispersion
+        return may and cls.asked_in(study.settings)
 
     by_family: ClassVar[bool] = False
     """Whether what its answer tells depends on the kind of outcome."""

@@ -66,6 +66,7 @@ class DualRequest(SumRequest):
 
     turn = Turn.FIT
     release = "dual"
+    in_rounds = True
     sums = (RoundSums,)
 
     round: int
@@ -127,6 +128,7 @@ class CurvatureRequest(SumRequest):
 
     turn = Turn.FIT
     release = "curvature"
+    in_rounds = True
     by_family = True
     sums = (CurvatureSums,)
 

@@ -69,7 +69,7 @@ class Door:
         given_up = request.masked and request.turn == place.turn and self._masking.given_up
         if not (request.turn > place.turn or fitting or leaving or given_up):
             raise ProtocolError(f"{type(request).__name__} came out of turn", "order")
-        if not request.asked_in(self._study.settings):
+        if not request.asked_by(self._study):
             name = type(request).__name__
             raise ProtocolError(f"{name} is not the study's: its settings never ask it", "order")
         early = place.turn < m.Turn.GRID

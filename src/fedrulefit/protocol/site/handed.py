@@ -79,6 +79,8 @@ class Handed:
                 public.check_rules(request.rules)
                 if self.masking.active and self.policy.min_votes > 0:
                     self._check_elected(request, public, candidates)
+            case m.ShareDispersionRequest():
+                public.check_dispersion(request.dispersion, none=True)
 
     def _check_grid(self, request: m.RulesRequest, study: Study, place: Place) -> None:
         """Refuse cut-offs that are not those of all sites' histograms."""

@@ -82,7 +82,7 @@ class Review:
         if self.sites and request.masked:
             under = f"inside secure sums over {', '.join(self.sites)}"
         lines = [f"They leave {under}."]
-        if request.turn == m.Turn.FIT:
+        if request.in_rounds:
             lines.append(f"Up to {self.most_sums} rounds.")
             lines.append(f"They are of {public.columns.n_rules} rules.")
         if isinstance(request, m.VoteRequest):

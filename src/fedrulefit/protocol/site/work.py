@@ -77,6 +77,9 @@ class Known:
                 return replace(self, candidates=request.rules)
             case m.TermsRequest():
                 return replace(self, patients=patients.with_terms(public.with_rules(request.rules)))
+            case m.ShareDispersionRequest():
+                shared = public.with_dispersion(request.dispersion)
+                return replace(self, patients=replace(patients, public=shared))
         return self
 
 
@@ -144,6 +147,8 @@ class Work:
                 return self._vote(request, patients)
             case m.TermsRequest(header):
                 return m.TermsReply(header, patients.design.n_terms)
+            case m.ShareDispersionRequest(header):
+                return m.ShareDispersionReply(header, request.dispersion)
             case m.ResultsRequest():
                 return self._tell_results(request, patients)
         raise ProtocolError(f"no answer to a {type(request).__name__}")

@@ -95,7 +95,9 @@ def test_a_reply_to_another_question_is_refused(changes: dict[str, Any]) -> None
 @pytest.mark.parametrize("kind", m.SUM_REQUESTS)
 def test_sums_of_another_length_are_refused(kind: type[m.SumRequest]) -> None:
     solver = SOLVERS["fedda" if kind is m.DualRequest else "exact"]
-    study = make_study(**{**solver, "rounds": 2}, spreads="exact", holdout=0.3, per_site=True)
+    outcome = "count, negative binomial" if kind.of_dispersion else "yes/no"
+    settings = {**solver, "rounds": 2, "spreads": "exact", "holdout": 0.3, "per_site": True}
+    study = make_study(outcome, **settings)
     tables = make_tables(study, sizes=(200, 150, 150))
     sites = {name: Site(name, table, study) for name, table in tables.items()}
     with pytest.raises(ProtocolError, match=r"site 'west' sent a sum of .* were due"):

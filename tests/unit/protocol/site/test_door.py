@@ -45,6 +45,8 @@ ASKED: dict[str, m.Request] = {
     "terms": m.TermsRequest(HEAD, ()),
     "dual": m.DualRequest(HEAD, 0, EMPTY),
     "curve": m.CurvatureRequest(HEAD, ()),
+    "dispersion": m.DispersionRequest(HEAD, WHOLE, EMPTY, 0.5),
+    "share": m.ShareDispersionRequest(HEAD, 0.5),
     "slopes": m.SlopesRequest(HEAD, WHOLE, EMPTY),
     "summary": m.SummaryRequest(HEAD, WHOLE, EMPTY, EMPTY),
     "between": m.BetweenRequest(HEAD, 3, WHOLE, 1.0, EMPTY, EMPTY),
@@ -172,7 +174,17 @@ def test_a_site_that_guards_its_patients_wants_the_histograms_first(turn: m.Turn
 )
 def test_what_a_study_never_asks_is_never_let_in(settings: Any, never: set[str]) -> None:
     door = make_door(make_study(**settings))
-    assert let_in(door, Place(step=0, turn=m.Turn.JOIN)) == {*ASKED} - never - {"join"}
+    never = never | {"join", "dispersion", "share"}  # a yes/no outcome has no dispersion
+    assert let_in(door, Place(step=0, turn=m.Turn.JOIN)) == {*ASKED} - never
+
+
+@pytest.mark.parametrize("turn", m.Turn)
+def test_dispersions_are_asked_and_shared_between_rounds_of_their_outcome(turn: m.Turn) -> None:
+    settings = {**SOLVERS["exact"], **ASKS_ALL}
+    found = let_in(make_door(make_study("count, negative binomial", **settings)), Place(0, turn))
+    both = {"dispersion", "share"}
+    assert found & both == (both if turn <= m.Turn.FIT else set())
+    assert not let_in(make_door(make_study("count", **settings)), Place(0, turn)) & both
 
 
 # --- headers --------------------------------------------------------------------------------
@@ -205,7 +217,7 @@ KIND_OF = {
     "grid": "histograms", "spreads": "spreads", "rules": "rules", "votes": "votes",
     "dual": "dual", "curve": "curvature", "slopes": "slopes", "summary": "summary",
     "between": "between-sites", "scores": "evaluation", "offer": "site-results",
-    "results": "site-results",
+    "results": "site-results", "dispersion": "curvature", "share": None,
 }  # fmt: skip
 
 
@@ -235,7 +247,10 @@ def test_a_kind_that_is_not_allowed_is_refused(kind: Any) -> None:
         assert refused == hit
 
 
-MASKED = {"spreads", "votes", "dual", "curve", "slopes", "summary", "between", "scores", "offer"}
+MASKED = {
+    "spreads", "votes", "dual", "curve", "dispersion", "slopes", "summary", "between", "scores",
+    "offer",
+}  # fmt: skip
 
 
 def test_sums_and_votes_leave_under_masks_and_up_to_a_number() -> None:

@@ -54,6 +54,8 @@ def test_nothing_is_answered_before_joining(grid: Grid) -> None:
         m.DualRequest(head(), 0, empty),
         m.BetweenRequest(head(), 3, empty.astype(int), 1.0, empty, empty),
         m.CurvatureRequest(head(), ()),
+        m.DispersionRequest(head(), empty.astype(np.int64), empty, 0.5),
+        m.ShareDispersionRequest(head(), 0.5),
         m.SlopesRequest(head(), empty.astype(np.int64), empty),
         m.SummaryRequest(head(), empty.astype(np.int64), empty, empty),
         m.EvaluateRequest(head(), empty.astype(np.int64), empty),
