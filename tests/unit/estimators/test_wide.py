@@ -27,7 +27,7 @@ def test_single_cut_offs_are_shared_out(wide: tuple[Any, Any], most: int) -> Non
     """300 patients with 2,000 covariates once failed after minutes, with half a million rules."""
     X, y = wide
     model = RuleFitClassifier(max_candidates=most, **FAST)
-    with pytest.warns(UserWarning, match="800 covariates could give 25,600 single cut-offs"):
+    with pytest.warns(UserWarning, match="800 covariates could give 51,200 single cut-offs"):
         model.fit(X, y)
     plan = model.study_.plan
     assert plan.n_candidates <= most
