@@ -38,6 +38,7 @@ from fedrulefit.model import Model
 STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "32 quantiles": {"cutoff_style": "quantile", "n_cutoffs": 32},
     "round, at most 32": {"cutoff_style": "round", "n_cutoffs": 32},
+    "round, at most 48": {"cutoff_style": "round", "n_cutoffs": 48},
     "round, at most 64": {"cutoff_style": "round", "n_cutoffs": 64},
 }
 """The first is what the others are compared with."""

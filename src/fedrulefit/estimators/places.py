@@ -64,7 +64,7 @@ class Pooled(RuleFitBase):
         ``cutoff_style="quantile"`` every distinct value, or `n_cutoffs` quantiles where there are
         more); ``histogram`` the same grid as one federated site without noise. Where `n_cutoffs`
         is None, it is 254 for ``exact``, or as many as `max_candidates` allows every covariate as
-        candidate rules, but not fewer than 64.
+        candidate rules, but not fewer than 48.
     """
 
     n_cutoffs: int | None

@@ -113,7 +113,7 @@ class Settings(Frozen):
         le=10_000,
     )
     n_cutoffs: int = setting(
-        64,
+        48,
         paper=20,
         group="Histograms",
         meaning="Q: the most cut-offs of a covariate.",

@@ -321,5 +321,5 @@ def cutoffs_under_noise(x: Any, bins: Bins, seed: int, style: Any) -> set[float]
     for site in range(5):
         noise = UnsafeSeededLaplace(seed, f"site {site}")
         counts, _ = noise.add(counts, sensitivity=1, epsilon=1.0)
-    options = {"n_cutoffs": 64 if style == "round" else 32, "repair": "project", "style": style}
+    options = {"n_cutoffs": 48 if style == "round" else 32, "repair": "project", "style": style}
     return {*estimate(counts, bins, **options).axes[0].cutoffs.tolist()}
