@@ -6,6 +6,7 @@ from typing import Final
 
 from fedrulefit.core.families import Family, YesNo
 from fedrulefit.core.families.classes import Classes
+from fedrulefit.core.families.competing import Competing
 from fedrulefit.core.families.count import Count
 from fedrulefit.core.families.number import Number
 from fedrulefit.core.families.ordered import Ordered
@@ -26,6 +27,7 @@ EXAMPLES: Final[dict[str, Family]] = {
         dispersion=0.4,
     ),
     "time": Time((30.0, 120.0), (365.0,), unit="days"),
+    "competing": Competing((30.0, 120.0), (365.0,), ("death", "transplant"), unit="days"),
     "classes": Classes(("home", "rehab", "hospice")),
     "ordered": Ordered(("none", "mild", "severe", "dead")),
 }

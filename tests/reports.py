@@ -52,6 +52,13 @@ def time_model() -> Model:
 
 
 @cache
+def competing_model() -> Model:
+    """Return a model of events that compete, with two horizons, judged on held-out patients."""
+    study = make_study("time, competing", **{**SOLVERS["exact"], "penalty": 0.005}, holdout=0.3)
+    return fit_model(study, make_tables(study, sizes=(400, 350, 300)))
+
+
+@cache
 def ordered_model() -> Model:
     """Return a model of levels in an order, with rules and a linear term on them."""
     facts = study_facts(**SOLVERS["exact"])

@@ -20,6 +20,10 @@ OUTCOMES: Final[dict[str, dict[str, Any]]] = {
     "count": {
         "kind": "count", "column": "visits", "most": 60, "exposure": "years", "max_exposure": 1,
     },
+    "count, negative binomial": {
+        "kind": "count", "column": "contacts", "most": 120, "exposure": "years", "max_exposure": 1,
+        "dispersion": "negative-binomial",
+    },
     "time": {"kind": "time", "time": "days", "event": "event", "horizons": [90, 365]},
     "ordered": {"kind": "ordered", "column": "grade", "levels": [0, 1, 2, 3]},
     "classes": {"kind": "classes", "column": "way", "levels": [0, 1, 2, 3]},
@@ -27,7 +31,7 @@ OUTCOMES: Final[dict[str, dict[str, Any]]] = {
 
 PENALTIES: Final = {
     "yes/no": 0.004, "number": 8e-4, "number, robust": 4e-4, "count": 3e-4, "time": 0.004,
-    "ordered": 0.008, "classes": 0.006,
+    "ordered": 0.008, "classes": 0.006, "count, negative binomial": 1e-4,
 }  # fmt: skip
 """λ: so that all models have 20 to 80 terms (what it is a multiple of: docs/method.md)."""
 
@@ -47,7 +51,10 @@ def _draw(n_rows: int) -> Any:
     died = (rng.random(n_rows) < 1 / (1 + np.exp(0.5 - effect))).astype(int)
     further = np.random.default_rng(12)
     pulls = np.column_stack([0 * effect, effect - 0.3, 0.8 * X[:, 5] - 0.5, -effect - 0.8])
+    prone = np.random.default_rng(13)
+    often = 2 * years * np.exp(effect) * prone.gamma(1.5, 1 / 1.5, n_rows)
     return frame.assign(
+        contacts=prone.poisson(often).clip(0, 120),
         died=died,
         grade=np.digitize(effect + further.logistic(size=n_rows), [-0.5, 0.8, 2]),
         way=(pulls + further.gumbel(size=pulls.shape)).argmax(axis=1),

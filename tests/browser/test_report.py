@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.count_judge import CountJudge
+from fedrulefit.core.families.count_ranges import find_count_range
 from fedrulefit.model import Model
 from fedrulefit.study import Covariate, Number
 from tests.random_models import expected, look_at, random_columns, random_model
@@ -100,6 +102,29 @@ def test_the_calculator_tells_where_a_new_patient_lies(open_report: Open) -> Non
     for share, reach in model.reaches.items():
         ends = f"from {tell(value - reach)} to {tell(value + reach)} in {share} %"
         assert ends.replace("-", "−") in told
+
+
+@pytest.mark.parametrize("kind", ["count", "count, negative binomial"])
+def test_the_calculator_tells_between_what_a_new_patient_s_count_lies(
+    kind: str, open_report: Open
+) -> None:
+    model = outcome_model(kind)
+    page = open_report(model)
+    for patient in draw_patients(model, 20, seed=5):
+        value = enter(page, model, patient)
+        assert page.locator("#risk-range").inner_text() == model.tell_ranges(value)
+    judge = model.family.judge
+    assert isinstance(judge, CountJudge)
+    assert model.tell_ranges(value).startswith(
+        f"As far as held-out patients tell, {judge.range_words} from "
+    )
+    for dispersion in (0.9, 1.0, 1.3, 8.0):
+        for mean in (1e-3, 0.7, 12.0, 900.0):
+            found = page.evaluate(f"({judge.range_javascript})({mean}, [{dispersion}])")
+            for share, low, high in found:
+                at = np.array([mean])
+                ends = find_count_range(at, judge.spread_at(at, dispersion), share / 100)[0]
+                assert (float(low), float(high)) == tuple(ends)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -72,6 +72,9 @@ COUNT = with_outcome(
 TIME = with_outcome(
     'kind = "time"\ntime = "t"\nevent = "died"\nentry = "from"\nhorizons = [10, 40]'
 )
+RIVALS = with_outcome(
+    'kind = "time"\ntime = "t"\nevent = "died"\nhorizons = [10, 40]\ncompeting = { moved = 7 }'
+)
 LEVELS = with_outcome('kind = "classes"\ncolumn = "where"\nlevels = ["home", "ward", "elsewhere"]')
 
 app = typer.Typer()
@@ -193,6 +196,7 @@ CASES: dict[str, Case] = {
     "text in an outcome": Case("not-a-number", make_other("y", PLANTED), NUMBER),
     "a date in an outcome": Case("dates", make_other("t", "31.12.2024", PLANTED), TIME),
     "no number": Case("outcome-missing", make_other("y", "", PLANTED_NUMBER), NUMBER),
+    "small numbers": Case("outcome-narrow", make_other("y", "0.4321", *["1"] * (N - 1)), NUMBER),
     "the same number": Case("one-class", make_other("y", *[PLANTED_NUMBER] * N), NUMBER),
     "a decimal comma in an outcome": Case("read-comma", make_other("y", COMMA), NUMBER),
     "negative count": Case("count-negative", make_other("n", "-" + PLANTED_NUMBER), COUNT),
@@ -210,6 +214,8 @@ CASES: dict[str, Case] = {
     "a late entry": Case("entry-late", make_other("from", PLANTED_NUMBER), TIME),
     "an entry beyond": Case("entry-beyond", make_other("from", PLANTED_NUMBER), TIME),
     "another event": Case("event-unknown", make_other("died", PLANTED), TIME),
+    "an unknown cause": Case("cause-unknown", make_other("died", PLANTED), RIVALS),
+    "a cause that nobody has": Case("cause-unseen", make_other("t", PLANTED_NUMBER), RIVALS),
     "a late event": Case("event-beyond", make_other("t", "5", PLANTED_NUMBER), TIME),
     "no events": Case(
         "no-events", make_other("died", *["0"] * N).replace(",1,0", f",{PLANTED_NUMBER},0", 1), TIME
@@ -291,11 +297,13 @@ FOR_LEARNING = {
     "same-as-outcome",
     "outcome-code-inside",
     "outcome-step",
+    "outcome-narrow",
     "time-zero",
     "time-long",
     "event-beyond",
     "no-events",
     "all-events",
+    "cause-unseen",
     "nobody-at-risk",
     "rare-level",
 }

@@ -17,6 +17,7 @@ import pytest
 
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.families.competing_judge import CompetingJudge
 from fedrulefit.core.families.count_judge import CountJudge
 from fedrulefit.core.families.count_spread import SpreadJudge
 from fedrulefit.core.families.levels_judge import LevelsJudge
@@ -34,6 +35,7 @@ from fedrulefit.report.specification import list_specification
 from fedrulefit.testing.samples import OUTCOMES
 from tests.docs.pages import ROOT
 from tests.families import EXAMPLES
+from tests.reports import competing_model
 from tests.samples import SOLVERS, fit_model, make_frame, make_study, make_tables
 
 PAGE: Final = ROOT / "docs" / "statistics.md"
@@ -94,7 +96,7 @@ def other_models() -> tuple[Model, ...]:
 def frames_of(*makers: Callable[[Model], Any]) -> set[str]:
     """Return the columns of such frames of models of other outcomes than yes/no."""
     return {
-        re.sub("^(risk|probability|log_odds)_(?!inside|outside).+", r"\1_…", name)
+        re.sub("^(risk|probability|log_odds|log_hazard)_(?!inside|outside).+", r"\1_…", name)
         for model in other_models()
         for make in makers
         for name in columns(make(model)) - {LEVEL}
@@ -124,6 +126,8 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "CountJudge.measures": lambda: judged_by(CountJudge),
     "SpreadJudge.measures": lambda: judged_by(SpreadJudge) - judged_by(CountJudge),
     "TimeJudge.measures": lambda: judged_by(TimeJudge),
+    "CompetingJudge.measures": lambda: judged_by(CompetingJudge),
+    "Model.subgroup_curves_frame": lambda: columns(competing_model().subgroup_curves_frame()),
     "LevelsJudge.measures": lambda: judged_by(LevelsJudge),
     "Evaluation.levels_frame": lambda: {field.name for field in fields(LevelRow)},
     "effects of other outcomes": lambda: (

@@ -156,3 +156,27 @@ def test_groups_hold_all_patients_and_their_means(made: Any, n_groups: int) -> N
             )
         assert not g.low > g.observed
         assert not g.high < g.observed
+
+
+@pytest.mark.parametrize("wide", [1, 3, 10, 30, 100, 1000])
+@pytest.mark.parametrize("seed", range(15))
+def test_small_errors_in_a_wide_range_have_an_honest_interval_or_none(wide: int, seed: int) -> None:
+    """Fourth moments drowned in rounding: an interval of no width, and sometimes an error."""
+    rng = np.random.default_rng(seed)
+    outcome = rng.normal(0, 1, 200)
+    prediction = 0.8 * outcome + rng.normal(0, 0.4, 200)
+    judge = NumberJudge(-4.0 * wide, 4.0 * wide)
+    found = judge.measure(judge.count(prediction, outcome, np.ones(200)))
+    near = NumberJudge(-4.0, 4.0)
+    told = near.measure(near.count(prediction, outcome, np.ones(200)))
+    assert not np.isnan(told.r2_low)
+    for name in ("r2", "rmse", "slope"):
+        width, right = (
+            getattr(of, f"{name}_high") - getattr(of, f"{name}_low") for of in (found, told)
+        )
+        assert np.isnan(width) or abs(width / right - 1) < 0.5
+    if wide <= 3:
+        assert not np.isnan([found.r2_low, found.rmse_low, found.slope_low]).any()
+    if wide >= 100:
+        assert np.isnan([found.r2_low, found.rmse_low, found.slope_low]).all()
+        assert "too small a part of the study's range" in judge.tell_unknown({"all": found})

@@ -84,10 +84,60 @@ def test_the_integrated_score_is_scikit_survivals() -> None:
     assert abs(found.integrated - told) < found.integrated_bound < 0.1
 
 
-def test_late_entry_and_no_follow_up_tell_nothing() -> None:
+def draw_late(seed: int, n_rows: int, *, share: float = 0.5) -> tuple[Any, Any, Any]:
+    """Return patients some of whom come late, and who of all there are is among them."""
+    rng = np.random.default_rng(seed)
+    risk, outcome = draw(seed, n_rows)
+    outcome[:, 0] = np.where(rng.random(n_rows) < share, rng.uniform(0, 2, n_rows), 0.0)
+    return risk, outcome, outcome[:, 1] > outcome[:, 0]
+
+
+def score_one_by_one(risk: Any, outcome: Any, t: float) -> float:
+    """Return the score by t: each event weighs S(T−)/R(T−), those at risk after t S(t)/R(t)."""
+    entry, time, event = outcome.T
+    alive = FAMILY.timeline(ONES).survival(FAMILY.link.forward(risk), np.array([t]))[:, 0]
+    total, curve = 0.0, 1.0
+    for at in np.unique(time[(event > 0) & (time <= t)]):
+        at_risk = float(((entry < at) & (time >= at)).sum())
+        now = (time == at) & (event > 0)
+        total += curve / at_risk * float((alive[now] ** 2).sum())
+        curve *= 1 - float(now.sum()) / at_risk
+    still = (entry <= t) & (time > t) | ((time >= 5) & (event == 0))
+    return total + curve / float(still.sum()) * float(((1 - alive[still]) ** 2).sum())
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), n_rows=st.integers(30, 300), share=st.floats(0.05, 0.9))
+def test_with_late_entry_it_is_that_of_patients_one_by_one_within_the_bound(
+    seed: int, n_rows: int, share: float
+) -> None:
+    risk, outcome, seen = draw_late(seed, n_rows, share=share)
+    found = ours(risk[seen], outcome[seen])
+    if found is None:
+        return
+    for t, brier, bound in zip(found.times, found.brier, found.bounds, strict=True):
+        told = score_one_by_one(risk[seen], outcome[seen], t)
+        assert abs(brier - told) <= bound + 1e-9
+
+
+def test_late_entry_does_not_move_the_score() -> None:
+    """Of those who are seen it tells what is true of all, as if nobody had come late or left."""
+    risk, outcome, seen = draw_late(5, 20_000)
+    found = ours(risk[seen], outcome[seen])
+    assert found is not None
+    timeline, rng = FAMILY.timeline(ONES), np.random.default_rng(6)
+    due = rng.exponential(1, len(risk)) / -np.log1p(-risk)
+    event = np.where(due < 1, np.interp(due, timeline.shares, timeline.ends), 9.0)
+    for t, brier in zip(found.times, found.brier, strict=True):
+        by_then = 1 - timeline.survival(FAMILY.link.forward(risk), np.array([t]))[:, 0]
+        assert brier == pytest.approx(np.mean((by_then - (event <= t)) ** 2), abs=0.008)
+    one_by_one = [score_one_by_one(risk[seen], outcome[seen], t) for t in found.times]
+    np.testing.assert_allclose(found.brier, one_by_one, atol=3e-3)
+
+
+def test_a_gap_and_no_follow_up_tell_nothing() -> None:
     risk, outcome = draw(4, 200)
-    late = np.column_stack([outcome[:, 1] / 2, outcome[:, 1:]])
-    assert ours(risk, late) is None
+    assert ours(risk, np.maximum(outcome, [0.4, 0.5, 0])) is None
     assert ours(risk, np.minimum(outcome, [0, 4.0, 0])) is None
 
 

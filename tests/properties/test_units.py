@@ -42,9 +42,7 @@ def learn(kind: str, factor: float, weight: float = 1.0) -> Model:
     elif kind == "count":
         own, columns = {"max_exposure": 24 * factor, "per": factor}, ["months"]
     elif kind == "time":
-        # Stated: cuts that are left out are round numbers of the unit.
-        cuts = [32 * factor, 90 * factor, 160 * factor, 250 * factor]
-        own, columns = {"horizons": [90 * factor, 365 * factor], "cuts": cuts}, ["days"]
+        own, columns = {"horizons": [90 * factor, 365 * factor]}, ["days"]
     facts["outcome"] = {**facts["outcome"], **own}
     facts["settings"]["noise"] = False
     facts["settings"].pop("epsilon")

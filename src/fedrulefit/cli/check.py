@@ -148,7 +148,8 @@ def _tell_outcome(study: Study) -> str:
     if isinstance(outcome, CountOutcome):
         return f"{told} up to {outcome.most}"
     if isinstance(outcome, TimeOutcome):
-        return f"{told} up to {outcome.horizons[-1]:g} {outcome.unit}".rstrip()
+        rivals = f", beside {' and '.join(outcome.competing)}" if outcome.competing else ""
+        return f"{told} up to {outcome.horizons[-1]:g} {outcome.unit}".rstrip() + rivals
     return f"{told} of {len(outcome.levels)} levels"
 
 

@@ -10,13 +10,13 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fedrulefit.cli.console import friendly_errors, line, printable, stdout
 from fedrulefit.cli.options import JsonOption, ModelArgument
 from fedrulefit.core.families import Family
+from fedrulefit.core.families.survival import name_time
 from fedrulefit.errors import DataError
 from fedrulefit.model import Explanation, Model
 from fedrulefit.table.sources import Source, read_columns
@@ -97,7 +97,8 @@ def _show(explanation: Explanation, model: Model) -> None:
     label = model.study.outcome.label or model.study.outcome.column
     refused = math.isnan(explanation.prediction)
     told_prediction = "no prediction" if refused else family.tell(explanation.prediction)
-    what = family.words.by if explanation.level is None else f" = {explanation.level}"
+    alike = explanation.level is not None and not family.of_first
+    what = f" = {explanation.level}" if alike else family.words.by
     console.print(line(f"{label}{what}: {told_prediction}", style="bold"))
     for flag in explanation.flags:
         console.print(line(flag, style="yellow"))
@@ -106,6 +107,8 @@ def _show(explanation: Explanation, model: Model) -> None:
     for horizon in model.further[:-1]:  # the last is the prediction itself
         risk = family.tell(explanation.horizons[horizon.column])
         console.print(line(f"{label} by {horizon.by}: {risk}"))
+    for name, by, column in _list_risks(model):
+        console.print(line(f"{name} by {by}: {family.tell(explanation.horizons[column])}"))
     if explanation.levels:
         each = ", ".join(f"{name} {family.tell(p)}" for name, p in explanation.levels.items())
         console.print(line(f"Each {family.words.one_of}: {each}"))
@@ -123,7 +126,23 @@ def _show(explanation: Explanation, model: Model) -> None:
     total = f"{explanation.linear_predictor:+.3f}" if plain else told_prediction
     table.add_row("total", total, style="bold")
     console.print(table)
-    _tell_reaches(console, model, explanation.prediction)
+    if told := model.tell_ranges(explanation.prediction):
+        console.print(line(told))
+
+
+def _list_risks(model: Model) -> list[tuple[str, str, str]]:
+    """Return the event, time and column of each further risk, where events compete."""
+    incidence = model.incidence
+    if incidence is None:
+        return []
+    last = incidence.horizons[-1]
+    several = len(incidence.horizons) > 1
+    return [
+        (incidence.causes[own.cause], own.by, own.column)
+        for own in incidence.told[1:]
+        # That by the last horizon is told twice, where there are several: once will do.
+        if not (several and own.time == last and own.column.endswith(name_time(last)))
+    ]
 
 
 def _tell_part(family: Family, contribution: float) -> str:
@@ -131,15 +150,3 @@ def _tell_part(family: Family, contribution: float) -> str:
     if not family.additive:
         return f"{contribution:+.3f}"
     return family.tell_effect(family.effect(contribution))
-
-
-def _tell_reaches(console: Console, model: Model, prediction: float) -> None:
-    """Say where a new patient's value lies, as far as held-out patients tell."""
-    tell = model.study.family.tell
-    parts = [
-        f"from {tell(prediction - reach)} to {tell(prediction + reach)} in {share} %"
-        for share, reach in model.reaches.items()
-    ]
-    if parts:
-        told = ", and ".join(parts)
-        console.print(line(f"As far as held-out patients tell, a new patient's value lies {told}."))

@@ -58,7 +58,7 @@ def predict(
     loaded = Model.load(model)
     words, found = loaded.study.family.words, predict_patients(loaded, data)
     results: dict[str, list[Any]] = {
-        name: _without_nan(numbers) for name, numbers in found.columns(words).items()
+        name: _without_nan(numbers) for name, numbers in found.columns.items()
     }
     results[FLAGS_COLUMN] = found.flags
     label: dict[str, list[Any]] = {}

@@ -194,7 +194,8 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
     origin = model.provenance
     digits = 0 if model.is_rounded else 1
     rate = "too few to tell" if origin.events is None else f"{100 * model.rate:.{digits}f} %"
-    rate = f" in {rate}" if model.study.family.counts_events else ""
+    seen = "" if model.timeline is None else " seen"  # who was lost may have had it, too
+    rate = f"{seen} in {rate}" if model.study.family.counts_events else ""
     warning = warn_exact(model, str(file))
     stand_ins = tell_stand_ins([f"“{model.describe(term)}”" for term in model.stand_ins])
     label = model.study.outcome.label or model.study.outcome.column

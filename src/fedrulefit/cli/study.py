@@ -18,7 +18,7 @@ from fedrulefit.cli.console import friendly_errors, indented, line, printable, s
 from fedrulefit.cli.plan import print_plan
 from fedrulefit.errors import StudyError
 from fedrulefit.study import Settings, Study, describe_settings
-from fedrulefit.study.outcomes import KINDS
+from fedrulefit.study.outcome_base import KINDS
 from fedrulefit.table.draft import Draft, draft_study
 
 app = typer.Typer(

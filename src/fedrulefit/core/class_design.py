@@ -18,6 +18,10 @@ With :math:`G_{ab} = \sum_i v_{iab}\,x_ix_i^⊤`, summed as a plain design sums 
 any order), the Hessian's blocks are :math:`H_{aa} = \sum_b G_{ab}` and :math:`H_{ab} = -G_{ab}`:
 exact, too, never of negative curvature, and flat to the last bit where all predictors move alike.
 
+Or the loss is a sum over owners, each of several predictors that share the owner's terms (causes,
+and intervals of time): curvatures are then not crossed, of shape (n_rows, n_baseline), and the
+Hessian has a block of its own for each owner, that of a plain design.
+
 Oracle: the dense matrix of all terms (``tests/unit/core/test_class_design.py``).
 """
 
@@ -54,9 +58,10 @@ class ClassDesign:
     def of_each(cls, columns: Design, n_parts: int) -> ClassDesign:
         """Return the design where each of `n_parts` predictors has all columns."""
         at = columns.layout
-        if columns.parts != 1 or at.n_baseline != 1 or (columns.baseline != 1).any():
+        if columns.parts != at.n_baseline or (columns.baseline != 1).any():
             raise ValueError("predictors with terms of their own share one column of ones")
-        return cls(columns, Owners.of_each(n_parts, at.n_rules, at.n_linear))
+        owners = Owners.of_each(n_parts, at.n_rules, at.n_linear, n_baseline=at.n_baseline)
+        return cls(columns, owners)
 
     @property
     def n_rows(self) -> int:
@@ -90,22 +95,28 @@ class ClassDesign:
         return terms, self.columns.take(self.owners.at[terms])
 
     def predictor(self, coef: Floats) -> Floats:
-        """Return all predictors, shape (n_rows, n_parts): each patient's own."""
-        return np.stack([own.predictor(coef[terms]) for terms, own in self._parts], axis=1)
+        """Return all predictors, shape (n_rows, n_baseline): each patient's own."""
+        return np.column_stack([own.predictor(coef[terms]) for terms, own in self._parts])
+
+    def _split(self, numbers: Floats) -> list[Floats]:
+        """Return numbers of all predictors by owner, each as its own design takes them."""
+        parts = np.split(numbers, self.owners.n_parts, axis=1)
+        flat = self.columns.parts == 1
+        return [np.ascontiguousarray(part[:, 0] if flat else part) for part in parts]
 
     def sum_columns(self, units: Floats, bounds: Floats) -> Ints:
         """Return Xᵀ·v exactly, shape (n_terms,).
 
         Parameters
         ----------
-        units : (n_rows, n_parts) float64
+        units : (n_rows, n_baseline) float64
             Whole numbers.
         bounds : (n_terms,) float64
             Largest size of each term; 1 for baselines and rules.
         """
         total = np.zeros(self.n_terms, dtype=np.int64)
-        for (terms, own), column in zip(self._parts, units.T, strict=True):
-            total[terms] = own.sum_columns(np.ascontiguousarray(column), bounds[terms])
+        for (terms, own), part in zip(self._parts, self._split(units), strict=True):
+            total[terms] = own.sum_columns(part, bounds[terms])
         return total
 
     def sum_products(self, curvature: Floats, bounds: Floats) -> Ints:
@@ -113,12 +124,16 @@ class ClassDesign:
 
         Parameters
         ----------
-        curvature : (n_rows, n_parts, n_parts) float64
-            Of each patient; its rows add up to 0, and none but the diagonal is above 0.
+        curvature : (n_rows, n_parts, n_parts) or (n_rows, n_baseline) float64
+            Of each patient. Crossed, its rows add up to 0, and none but the diagonal is above 0.
         bounds : (n_terms,) float64
             Largest size of each term, alike for all terms of one column.
         """
         total = np.zeros((self.n_terms, self.n_terms), dtype=np.int64)
+        if curvature.ndim == 2:
+            for (terms, columns), part in zip(self._parts, self._split(curvature), strict=True):
+                total[np.ix_(terms, terms)] = columns.sum_products(part, bounds[terms])
+            return total
         sizes = np.ones(self.columns.n_terms)
         sizes[self.owners.at] = bounds
         for a, b in combinations(range(self.owners.n_parts), 2):

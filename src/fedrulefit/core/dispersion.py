@@ -22,7 +22,8 @@ numbers. Where the likelihood still grows at the ladder's foot, outcomes vary no
 
 Leaves the site: these two sums, a dozen times or so in a run (:class:`DispersionSums`).
 
-Oracle: statsmodels, and the likelihood's own maximum (``tests/unit/core/test_dispersion.py``).
+Oracle: statsmodels, and the likelihood's own maximum
+(``tests/unit/core/test_negative_binomial.py``).
 """
 
 from __future__ import annotations

@@ -138,10 +138,16 @@ def round_coef(coef: Floats) -> Floats:
     return rounded
 
 
-def largest_predictor(coef: Floats, bounds: Floats) -> float:
-    """Return how large a predictor could be, whoever the patient is."""
+def largest_predictor(coef: Floats, bounds: Floats, n_predictors: int = 1) -> float:
+    """Return how large a predictor could be, whoever the patient is.
+
+    Of several predictors of a patient each begins with one of the first coefficients.
+    """
     with np.errstate(over="ignore"):  # infinite is too large, too
-        return float(np.abs(coef) @ bounds)
+        if n_predictors == 1:
+            return float(np.abs(coef) @ bounds)
+        own, shared = np.split(np.abs(coef), [n_predictors])
+        return float((own * bounds[:n_predictors]).max() + shared @ bounds[n_predictors:])
 
 
 def most_units(family: Family) -> float:

@@ -17,7 +17,8 @@ among the rules, or among the linear terms.
 Where each of a patient's predictors has rules and linear terms of its own (one for each class of
 an outcome), every column stands in the vector once for each: first all baselines, then the rules
 of the first predictor, those of the second and so on, then the linear terms likewise. To whom a
-term belongs, and which column it has, is told by :class:`Owners`.
+term belongs, and which column it has, is told by :class:`Owners`. An owner may itself be several
+predictors that share its terms, one for each of its baselines (a cause of a time to an event).
 
 Oracle: the blocks written out as a list of names (``tests/unit/core/test_layout.py``).
 """
@@ -136,7 +137,8 @@ class Owners:
     Parameters
     ----------
     columns : Layout
-        Of the columns that all predictors choose from; the first is of ones.
+        Of the columns that all predictors choose from; the first are of ones. Where there are
+        several of these, each of them begins a predictor, and those of one owner share its terms.
     parts : (n_terms,) int64
         The predictor that each term is part of.
     at : (n_terms,) int64
@@ -148,9 +150,9 @@ class Owners:
     at: Ints
 
     @classmethod
-    def of_each(cls, n_parts: int, n_rules: int, n_linear: int) -> Owners:
-        """Return the owners where each predictor has all columns."""
-        columns = Layout(1, n_rules, n_linear)
+    def of_each(cls, n_parts: int, n_rules: int, n_linear: int, *, n_baseline: int = 1) -> Owners:
+        """Return the owners where each predictor has all columns; `n_baseline` is that of each."""
+        columns = Layout(n_baseline, n_rules, n_linear)
         blocks = [
             (k, np.arange(block.start, block.stop))
             for block in (columns.baseline, columns.rules, columns.linear)
@@ -162,14 +164,15 @@ class Owners:
 
     @property
     def n_parts(self) -> int:
-        """The predictors of a patient; each has a baseline."""
+        """The owners; each has a baseline."""
         return int((self.at == 0).sum())
 
     @property
     def layout(self) -> Layout:
         """Where baselines, rules and linear terms of all predictors stand in the vector."""
         among = self.columns.are_rules(self.at), self.columns.are_linear(self.at)
-        return Layout(self.n_parts, *(int(which.sum()) for which in among))
+        n_rules, n_linear = (int(which.sum()) for which in among)
+        return Layout(len(self.at) - n_rules - n_linear, n_rules, n_linear)
 
     def spread(self, numbers: Floats) -> Floats:
         """Return what each column has, shape (n_columns,), for every term that it is."""

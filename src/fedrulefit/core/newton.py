@@ -235,7 +235,7 @@ class Newton:
 
         Else they would drift, by rounding alone; so they go on to add up to 0.
         """
-        if self.family.own_terms:
+        if self.family.crossed:
             base = self.layout.baseline
             hessian[base, base] += float(np.trace(hessian)) / len(hessian)
         return hessian
@@ -352,15 +352,19 @@ class Newton:
         most = self.family.largest_predictor * (1 - ROUNDING)
         for ridge in RIDGES:
             new = self._solve(ridge)
-            there = largest_predictor(new, self._bounds)
+            there = self._reach(new)
             if there <= most:
                 return new
         old = self.point.coef
-        here = largest_predictor(old, self._bounds)
+        here = self._reach(old)
         # The size is convex along the way: at this part of it, it is at most the largest.
         part = max(0.0, (most - here) / (there - here))
         self.confined = part < SHORTEST
         return old if self.confined else old + part * (new - old)
+
+    def _reach(self, coef: Floats) -> float:
+        """Return how large a predictor could be."""
+        return largest_predictor(coef, self._bounds, self.family.n_baseline)
 
     def _nearness(self, gradient: Floats, coef: Floats) -> Floats:
         """Return how near each term is to its penalty; infinite if it must be active."""

@@ -16,6 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.count_ranges import find_count_range
 from fedrulefit.errors import DataError, FedRuleFitError
 from fedrulefit.estimators.base import RuleFitBase
 from fedrulefit.estimators.parameters import takes_settings
@@ -137,18 +138,22 @@ class Regression(RegressorMixin, RuleFitBase):
         check_is_fitted(self)
         return self.model_.predict(self._columns(X)) / self._per()
 
-    def predict_interval(self, X: Any, level: float = 0.95) -> Floats:
+    def predict_interval(self, X: Any, level: float = 0.95, *, exposure: Any = None) -> Floats:
         """Return between what new patients' outcomes lie, shape (n_rows, 2).
 
         The prediction plus and minus what held-out patients were off at most in a share `level`
         of cases (split conformal prediction): equally wide for all patients, and right on
-        average over patients like those held out, whatever the distribution. So the fit must
-        hold patients out: ``holdout=0.2``.
+        average over patients like those held out, whatever the distribution. Of counts, quantiles
+        of the negative binomial distribution of the predicted mean, with the dispersion of
+        held-out patients, or the θ that was learnt. So the fit must hold patients out:
+        ``holdout=0.2``.
 
         Parameters
         ----------
         X : data frame or array, shape (n_rows, n_features)
         level : {0.8, 0.95}
+        exposure : float or (n_rows,), optional
+            Of counts: over how long they are; 1 if left out.
 
         Raises
         ------
@@ -158,14 +163,16 @@ class Regression(RegressorMixin, RuleFitBase):
         check_is_fitted(self)
         if level not in (0.8, 0.95):
             raise ValueError(f"level must be 0.8 or 0.95, which evaluations tell, not {level!r}")
-        if _of_count(self.study_.outcome):
-            raise FedRuleFitError("of counts no interval is told: predict tells the mean count")
         evaluation = self.model_.evaluation
         if evaluation is None:
             raise FedRuleFitError(
                 f"{self.model_.unjudged.lower()}, so how far a prediction may be off is not "
                 "known: fit with holdout=0.2, or more"
             )
+        if _of_count(self.study_.outcome):
+            return self._count_interval(X, level, exposure)
+        if exposure is not None:
+            raise TypeError("exposure is of counts: this model predicts a number")
         reach = getattr(evaluation.total, f"reach_{100 * level:.0f}", np.nan)
         if np.isnan(reach):
             raise FedRuleFitError(
@@ -174,6 +181,16 @@ class Regression(RegressorMixin, RuleFitBase):
             )
         predicted = self.predict(X)
         return np.column_stack([predicted - reach, predicted + reach])
+
+    def _count_interval(self, X: Any, level: float, exposure: Any) -> Floats:
+        """Return between what counts over an exposure lie."""
+        mean = self.predict(X) * (1.0 if exposure is None else np.asarray(exposure, dtype=float))
+        for dispersion in self.model_.range_facts:
+            spread = self.model_.family.judge.spread_at(mean, dispersion)  # type: ignore[attr-defined]
+            return find_count_range(mean, spread, level)
+        raise FedRuleFitError(
+            "too few events were held out to tell how counts vary: fit with a larger holdout"
+        )
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None) -> float:
         """Return R², or of counts D², the share of the Poisson deviance that is explained.

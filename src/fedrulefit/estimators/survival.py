@@ -1,7 +1,8 @@
 """Times to an event: :class:`FederatedRuleFitSurvival` and :class:`RuleFitSurvival`.
 
 In the habit of scikit-survival: y is a structured array of events and times, ``predict`` gives a
-risk score, and curves are functions of time. The package itself is not needed.
+risk score, and curves are functions of time. The package itself is not needed. Where events are
+numbers, 0 for none and 1, 2 and so on for one each, they compete.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from fedrulefit.core.arrays import Bools, Floats
+from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.errors import DataError
 from fedrulefit.estimators.base import RuleFitBase
 from fedrulefit.estimators.concordance import concordance
@@ -30,6 +31,7 @@ from fedrulefit.estimators.places import (
 from fedrulefit.estimators.ranges import upward
 from fedrulefit.estimators.reading import refuse_beside_study, unused_name
 from fedrulefit.estimators.targets import Target, read_numbers, refuse_no_y
+from fedrulefit.model.matrix import find_first
 from fedrulefit.model.over_time import find_timeline
 from fedrulefit.study import TimeOutcome
 from fedrulefit.study.outcomes import AnyOutcome
@@ -53,16 +55,22 @@ class SurvivalAnalysis(RuleFitBase):
         one. Without them, and without a study, it is the time of the last event, rounded up.
     unit : str, optional
         Unit of all times, such as ``"days"``.
+    cause : int
+        Which event of y is that of interest, where several compete (numbers above 1 in y); the
+        others end the follow-up without it. With a study, the study says so.
 
     Attributes
     ----------
     unique_times_ : (n_times,) float64
         The times of arrays of curves: the ends of the intervals of constant hazard, and times
         in between. They follow from the horizons alone, not from the patients' times.
-    coef_ : (n_terms,) float64
+    causes_ : tuple of str
+        The events, that of interest first; one where none compete.
+    coef_ : (n_terms,) or (n_causes, n_terms) float64
         Of :meth:`transform`'s columns: one per term, not per column of X; logarithms of hazard
-        ratios. scikit-learn's feature selectors get `feature_importances_`.
-    intercept_ : float
+        ratios. Where events compete, 0 for a term of another one. scikit-learn's feature selectors
+        get `feature_importances_`.
+    intercept_ : float or (n_causes,) float64
     """
 
     _kinds = ("time",)
@@ -73,11 +81,13 @@ class SurvivalAnalysis(RuleFitBase):
         *,
         horizons: float | Sequence[float] | None = None,
         unit: str | None = None,
+        cause: int = 1,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
         self.horizons = horizons
         self.unit = unit
+        self.cause = cause
 
     def _read_target(self, y: Any, **parts: Any) -> Target:
         refuse_no_y(y, asker=self)
@@ -86,8 +96,9 @@ class SurvivalAnalysis(RuleFitBase):
         if self.study is not None:
             refuse_beside_study(horizons=self.horizons, unit=self.unit)
             outcome = _of_time(self.study.outcome)
-            levels = np.array([outcome.negative, outcome.positive], dtype=object)
-            target["event"] = levels[event.astype(np.intp)]
+            if event.max(initial=0) >= len(outcome.values):
+                raise DataError(f"y has an event {event.max()}, which the study does not name")
+            target["event"] = np.array(outcome.values, dtype=object)[event]
         if parts.get("entry") is not None:
             target["entry"] = read_numbers(parts["entry"], "entry", example="entry")
         return target
@@ -95,15 +106,18 @@ class SurvivalAnalysis(RuleFitBase):
     def _declare_outcome(self, column: str, target: Target) -> AnyOutcome:
         horizons = self.horizons
         if horizons is None:
-            events = target["outcome"][target["event"] > 0]
+            events = target["outcome"][target["event"] == self.cause]
             if not len(events) or events.max() <= 0:
                 raise DataError("nobody in y has the event: there is nothing to learn")
             horizons = upward(float(events.max()))
         told = np.atleast_1d(np.asarray(horizons, dtype=np.float64))
         if not (told[0] > 0 and (np.diff(told) > 0).all() and np.isfinite(told).all()):
             raise ValueError("horizons must be times above 0, the earliest first")
-        taken = set(self._covariates)
+        taken, others = set(self._covariates), self._find_others(target)
         return TimeOutcome(
+            positive=self.cause,
+            competing={f"event {code}": code for code in others},
+            label=f"event {self.cause}" if others else "",
             time=unused_name("time", taken),
             event=unused_name("event", taken),
             entry=unused_name("entry", taken) if "entry" in target else None,
@@ -111,11 +125,36 @@ class SurvivalAnalysis(RuleFitBase):
             unit=self.unit or "",
         )
 
+    def _find_others(self, target: Target) -> list[int]:
+        """Return the events that compete with that of interest."""
+        codes = np.unique(target["event"]).astype(np.intp).tolist()
+        if self.cause not in codes and len(codes) > 1:
+            raise DataError(f"nobody in y has the event {self.cause} of 'cause'")
+        return [code for code in codes if code not in (0, self.cause)]
+
+    @property
+    def causes_(self) -> tuple[str, ...]:
+        """The events, that of interest first."""
+        check_is_fitted(self)
+        outcome = _of_time(self.study_.outcome)
+        return outcome.causes or (outcome.cause,)
+
+    def _show_coefficients(self, coefficients: Floats) -> Floats:
+        if self.model_.incidence is None:
+            return coefficients
+        own = [[t.level == cause for t in self.model_.terms] for cause in self.causes_]
+        return np.where(own, coefficients, 0.0)
+
+    def _show_intercept(self, intercept: float) -> Any:
+        if self.model_.incidence is None:
+            return intercept
+        return self.study_.family.starts(intercept, self.model_.baseline)
+
     @property
     def unique_times_(self) -> Floats:
         """The times at which arrays of curves tell them, shape (n_times,)."""
         check_is_fitted(self)
-        ends = find_timeline(self.model_).ends
+        ends = (self.model_.incidence or find_timeline(self.model_)).ends
         shares = np.arange(1, PIECES + 1) / PIECES
         inner = ends[:-1, None] + np.diff(ends)[:, None] * shares
         inner[:, -1] = ends[1:]
@@ -125,13 +164,18 @@ class SurvivalAnalysis(RuleFitBase):
         """Return the risk score of every patient, shape (n_rows,): higher is an earlier event.
 
         It is the linear predictor, the logarithm of the cumulative hazard by the last horizon.
-        The risk by then is in :meth:`predict_frame`. NaN where a value that the study does not
-        foresee leaves no prediction.
+        The risk by then is in :meth:`predict_frame`. Where events compete, it is log(−log(1 − r))
+        of the risk r of the event of interest by then: its cumulative incidence. NaN where a value
+        that the study does not foresee leaves no prediction.
         """
-        return self._predictor(X)
+        predictor = self._predictor(X)
+        if self.model_.incidence is None:
+            return predictor
+        with np.errstate(divide="ignore"):
+            return self.study_.family.link.forward(find_first(self.model_, predictor))
 
     def predict_survival_function(self, X: Any, return_array: bool = False) -> Any:
-        """Return the survival curve of every patient.
+        """Return the survival curve of every patient; where events compete, without any of them.
 
         Parameters
         ----------
@@ -152,7 +196,7 @@ class SurvivalAnalysis(RuleFitBase):
         return name_curves(self.unique_times_, hazards, survives=True)
 
     def predict_cumulative_hazard_function(self, X: Any, return_array: bool = False) -> Any:
-        """Return the cumulative hazard of every patient.
+        """Return the cumulative hazard of every patient; where events compete, of all together.
 
         As :meth:`predict_survival_function`.
         """
@@ -163,11 +207,35 @@ class SurvivalAnalysis(RuleFitBase):
 
     def _hazards(self, X: Any) -> Floats:
         """Return cumulative hazards at `unique_times_`, shape (n_rows, n_times)."""
-        predictor = self._predictor(X)
-        return find_timeline(self.model_).hazards(predictor, self.unique_times_)
+        predictor, incidence = self._predictor(X), self.model_.incidence
+        if incidence is None:
+            return find_timeline(self.model_).hazards(predictor, self.unique_times_)
+        whole: Floats = incidence.hazards(predictor, self.unique_times_).sum(axis=1)
+        return whole
+
+    def predict_cumulative_incidence(self, X: Any, times: Any = None) -> Floats:
+        """Return the probability that each event has come first, by each time.
+
+        Parameters
+        ----------
+        X : data frame or array, shape (n_rows, n_features)
+        times : (n_times,) of float, optional
+            From 0 to the last horizon; by default `unique_times_`.
+
+        Returns
+        -------
+        risks : (n_rows, n_causes, n_times) float64
+            In the order of `causes_`. With the survival they add up to 1.
+        """
+        check_is_fitted(self)
+        at = self.unique_times_ if times is None else times
+        return self.model_.predict_cumulative_incidence(self._columns(X), at)
 
     def score(self, X: Any, y: Any) -> float:
         """Return Harrell's C: how often the patient with the earlier event has the higher risk.
+
+        Where events compete, it is of the event of interest, and Wolbers': who had another one has
+        it later than all others.
 
         Parameters
         ----------
@@ -179,7 +247,8 @@ class SurvivalAnalysis(RuleFitBase):
         check_consistent_length(risk, time)
         if np.isnan(risk).any():
             raise ValueError("some patients get no prediction: leave them out to score")
-        return concordance(event, time, risk)
+        own = event == (self.cause if self.study is None else 1)
+        return concordance(own, np.where((event > 0) & ~own, np.inf, time), risk)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -193,8 +262,8 @@ def _of_time(outcome: AnyOutcome) -> TimeOutcome:
     return outcome
 
 
-def read_survival(y: Any) -> tuple[Bools, Floats]:
-    """Return who had the event, and the time of the event or of the end of follow-up.
+def read_survival(y: Any) -> tuple[Ints, Floats]:
+    """Return which event came, 0 for none, and the time of it or of the end of follow-up.
 
     Parameters
     ----------
@@ -212,9 +281,15 @@ def read_survival(y: Any) -> tuple[Bools, Floats]:
             raise ValueError(_SHAPE)
         events, times = array[fields[0]], array[fields[1]]
     event = read_numbers(events, "y (event)", example="event")
-    if not np.isin(event, (0, 1)).all():
-        raise ValueError(f"{_SHAPE}: events are true or false, and nothing else")
-    return event == 1, read_numbers(times, "y (time)", example="time")
+    codes = np.unique(event)
+    # Without a 0, two codes may as well be none and one event, as R has them.
+    several = np.array_equal(codes[codes > 0], np.arange(1, codes.max(initial=0) + 1))
+    if not (np.isin(codes, (0, 1)).all() or (several and codes.min() == 0)):
+        raise ValueError(
+            f"{_SHAPE}: events are true or false; or 0 for none, and 1, 2 and so on for events "
+            "that compete"
+        )
+    return event.astype(np.int64), read_numbers(times, "y (time)", example="time")
 
 
 @takes_settings(elsewhere=SETTINGS_OF_SITES)
@@ -268,7 +343,8 @@ class FederatedRuleFitSurvival(AtSites, SurvivalAnalysis):
         y : structured array or data frame, shape (n_rows,)
             Of two fields, whether the event came and the time of it or of the end of follow-up,
             as ``sksurv.util.Surv.from_arrays`` makes it; or a data frame of the columns
-            ``event`` and ``time``.
+            ``event`` and ``time``. Events that compete are whole numbers, 0 for none, as
+            ``sksurv.nonparametric.cumulative_incidence_competing_risks`` takes them.
         sites : (n_rows,), optional
             The site of every patient; without it, all are one site.
         sample_weight : (n_rows,), optional

@@ -39,11 +39,12 @@ class Contribution:
 class Explanation:
     """One prediction taken apart: baseline + contributions = linear predictor.
 
-    Where each level of the outcome has terms of its own, ``level`` is the most likely one: terms
-    are its own, and the prediction its probability. ``flags`` say what of the patient the study
-    does not foresee. Where they leave no prediction, it is NaN, and there are no contributions.
-    ``horizons`` are the risks by each horizon of a time with several, under the names of their
-    columns (``risk_90``); ``levels`` the probability of each level of an outcome of several.
+    Where each level of the outcome has terms of its own, ``level`` is the most likely one, or the
+    event of interest: terms are its own, and the prediction its probability. ``flags`` say what of
+    the patient the study does not foresee. Where they leave no prediction, it is NaN, and there are
+    no contributions. ``horizons`` are the risks by each horizon of a time with several, and those
+    of competing events, under the names of their columns (``risk_90``); ``levels`` the probability
+    of each level of an outcome of several.
     """
 
     baseline: float
@@ -67,8 +68,10 @@ def explain_rows(model: Model, patients: Patients) -> list[Explanation]:
 
 def _refuse(model: Model, flags: tuple[str, ...]) -> Explanation:
     """Return that there is no prediction."""
-    levels = dict.fromkeys(model.study.family.names, math.nan)
+    levels = dict.fromkeys(model.study.family.told_levels, math.nan)
     horizons = _tell_horizons(model, math.nan)
+    if model.incidence is not None:
+        horizons = {own.column: math.nan for own in model.incidence.told[1:]}
     return Explanation(model.intercept, (), math.nan, math.nan, flags, horizons, None, levels)
 
 
@@ -80,14 +83,20 @@ def _explain(model: Model, row: Floats, flags: tuple[str, ...]) -> Explanation:
         (prediction,) = family.link.inverse(np.array([total])).tolist()
         horizons, levels = _tell_horizons(model, total), _tell_levels(model, total)
         return Explanation(model.intercept, parts, total, prediction, flags, horizons, None, levels)
-    starts = (model.intercept + np.array(model.baseline)).tolist()
+    starts = family.starts(model.intercept, model.baseline).tolist()
     found = [_add_up(model, row, *own) for own in zip(starts, family.names, strict=True)]
-    (chances,) = family.predict(np.array([[total for total, _ in found]]))
-    k = int(chances.argmax())
+    totals = np.array([[total for total, _ in found]])
+    if model.incidence is not None:
+        names = [own.column for own in model.incidence.told]
+        risks = dict(zip(names, model.incidence.told_risks(totals)[0].tolist(), strict=True))
+        prediction, k, levels = risks.pop(names[0]), 0, {}
+    else:
+        (chances,) = find_chances(model, totals).tolist()
+        levels, risks = dict(zip(family.names, chances, strict=True)), {}
+        k = int(np.argmax(chances))
+        prediction = chances[k]
     total, parts = found[k]
-    levels = dict(zip(family.names, chances.tolist(), strict=True))
-    level = family.names[k]
-    return Explanation(starts[k], parts, total, levels[level], flags, {}, level, levels)
+    return Explanation(starts[k], parts, total, prediction, flags, risks, family.names[k], levels)
 
 
 def _add_up(

@@ -10,11 +10,15 @@ pandas loads when a frame is asked for: a hospital's process makes models, and n
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING
 
 from fedrulefit.core.between import MOSTLY
+from fedrulefit.core.families.side_risks import RiskLevels
+from fedrulefit.core.families.sides import Moment
 from fedrulefit.core.heterogeneity import Across
+from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model.subgroups import NAMES, Among, Subgroup, choose_patients, list_subgroups
 from fedrulefit.model.terms import RuleTerm
 
@@ -97,7 +101,7 @@ def subgroups_frame(
 
 def name_splits(model: Model) -> list[str]:
     """Return the columns of the shares of single levels; none of other outcomes."""
-    names = model.study.family.names
+    names = model.study.family.told_levels
     return [f"share_{name}_{side}" for side in ("inside", "outside") for name in names]
 
 
@@ -219,4 +223,23 @@ def decision_frame(evaluation: Evaluation) -> pd.DataFrame:
     judge = evaluation.family.judge
     columns = [column.name for column in judge.decision_columns]
     rows = [vars(found) for found in judge.decisions(evaluation.overall)]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def subgroup_curves_frame(model: Model, top: int | None, min_support: float) -> pd.DataFrame:
+    """Return :meth:`Model.subgroup_curves_frame`."""
+    import pandas as pd
+
+    levels, rows = model.study.family.levels, []
+    if not isinstance(levels, RiskLevels):
+        raise FedRuleFitError("only of a time to an event there are risks over time")
+    for one in list_subgroups(model, "held-out", top=top, min_support=min_support, by_site=False):
+        words = model.describe(replace(one.term, level=None))
+        for name, side in zip(("inside", "outside"), one.term.sides or (), strict=False):
+            last = Moment(levels.ends[-1], side.level, side.error, math.nan, side.events or 0.0)
+            for moment in (*side.curve, last):
+                low, high = levels.reach(moment)
+                found = (moment.time, moment.level, low, high, moment.watched)
+                rows.append((words, name, *found))
+    columns = ["rule", "side", "time", "risk", "low", "high", "watched"]
     return pd.DataFrame(rows, columns=columns)

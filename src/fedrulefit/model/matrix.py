@@ -55,9 +55,8 @@ class Columns:
         family, n_columns = model.study.family, len(self.rules) + len(self.linear)
         parts: tuple[str | None, ...] = family.names if family.own_terms else (None,)
         coef = np.zeros((1 + n_columns, len(parts)))
-        coef[0] = model.intercept
-        if family.own_terms:
-            coef[0] += model.baseline
+        own = family.own_terms
+        coef[0] = family.starts(model.intercept, model.baseline) if own else model.intercept
         at = np.array([parts.index(term.level) for term in model.terms], dtype=np.int64)
         numbers = [term.coefficient for term in model.terms]
         np.add.at(coef, (1 + self.places(model.terms), at), numbers)  # a term may stand there twice
@@ -88,12 +87,27 @@ def term_matrix(model: Model, patients: Patients) -> Floats:
 
 def find_chances(model: Model, predictor: Floats) -> Floats:
     """Return the probability of each level, shape (n_rows, n_levels), from F of the model."""
-    if predictor.ndim == 1:  # what all predictors of a patient share
-        predictor = np.add.outer(predictor, np.array(model.baseline))
-    return model.study.family.predict(predictor)
+    family = model.study.family
+    return family.predict(family.spread(predictor, model.baseline))
+
+
+def find_first(model: Model, predictor: Floats) -> Floats:
+    """Return the prediction that people read first, from F of the model.
+
+    Of shape (n_rows,); where each level has terms of its own, and people ask for all alike, of
+    each.
+    """
+    family = model.study.family
+    if not family.own_terms:
+        return family.link.inverse(predictor)
+    if model.incidence is not None:
+        return model.incidence.told_risks(predictor)[:, 0]
+    return find_chances(model, predictor)
 
 
 def judge_values(model: Model, values: Floats) -> Floats:
     """Return the predictions that the family's judge takes, of values in the study's coding."""
     family, predictor = model.study.family, model.linear_predictor(values)
-    return find_chances(model, predictor) if family.names else family.predict(predictor)
+    if not family.names:
+        return family.judged(predictor)
+    return family.judged(family.spread(predictor, model.baseline))

@@ -28,7 +28,7 @@ from fedrulefit.model import frames
 from fedrulefit.model.display import Shown
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Explanation, explain_rows
-from fedrulefit.model.matrix import list_columns
+from fedrulefit.model.matrix import find_first, list_columns
 from fedrulefit.model.over_time import OverTime
 from fedrulefit.model.saying import Said
 from fedrulefit.model.subgroups import Among
@@ -135,7 +135,7 @@ class Model(Shown, Said, OverTime):
         a count the rate, of a time the risk by the last horizon; of ordered levels the
         probability of any but the lowest, of classes that of each, shape (n_rows, n_levels).
         """
-        return self.study.family.predict_one(self.decision_function(source))
+        return find_first(self, self.decision_function(source))
 
     def predict_proba(self, source: Source | Floats) -> Floats:
         """Return the probabilities that are predicted; see :meth:`predict`.
@@ -147,7 +147,7 @@ class Model(Shown, Said, OverTime):
         if not family.predicts_shares:
             told = family.words.prediction
             raise FedRuleFitError(f"this model gives no probability but a {told}: call 'predict'")
-        if not family.names:
+        if not family.names or family.of_first:
             return self.predict(source)
         from fedrulefit.model.prediction import predict_levels
 
@@ -243,15 +243,6 @@ class Model(Shown, Said, OverTime):
     def rate(self) -> float:
         """The share of patients with the outcome; NaN where that is not told."""
         return rate_of(self.provenance.patients, self.provenance.events)
-
-    @property
-    def reaches(self) -> Mapping[int, float]:
-        """How far a new patient may be from the prediction, by percent of patients.
-
-        As far as held-out patients tell; empty where the outcome's family knows no such reach.
-        """
-        judged = self.evaluation
-        return {} if judged is None else judged.family.judge.find_reaches(judged.total)
 
     @property
     def is_rounded(self) -> bool:

@@ -13,15 +13,14 @@ Oracle: a loop over cells (``tests/properties/test_one_prediction.py``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
-from fedrulefit.core.families import Words
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.model.matrix import find_chances
+from fedrulefit.model.matrix import find_chances, find_first
 from fedrulefit.model.unforeseen import Flag, list_flags
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_columns
@@ -90,30 +89,19 @@ class Predictions:
     Parameters
     ----------
     prediction, predictor : (n_rows,) float64
-        NaN for none. Where each level of the outcome has terms of its own, a column for each.
-    levels : mapping of str to (n_rows,) float64
-        Of an outcome of several levels, the probability of each.
+        NaN for none. Where each level of the outcome has terms of its own, `predictor` has a column
+        for each, and so has `prediction` where people ask for all alike.
     flags : list of tuple of str
         What is unusual about each patient.
-    horizons : mapping of str to (n_rows,) float64
-        Of a time with several horizons, the risk by each, under the name of its column.
+    columns : mapping of str to (n_rows,) float64
+        All numbers, under the names that frames and files have for them: beside the prediction and
+        F the risk by each horizon of a time with several, and the probability of each level.
     """
 
     prediction: Floats
     predictor: Floats
     flags: list[tuple[str, ...]]
-    horizons: Mapping[str, Floats] = field(default_factory=dict)
-    levels: Mapping[str, Floats] = field(default_factory=dict)
-
-    def columns(self, words: Words) -> dict[str, Floats]:
-        """Return the numbers under the names that frames and files have for them."""
-        prediction, predictor = words.prediction_column, words.predictor_column
-        own = {f"{prediction}_{name}": numbers for name, numbers in self.levels.items()}
-        if self.predictor.ndim == 1:
-            first = {prediction: self.prediction, predictor: self.predictor}
-            return first | dict(self.horizons) | own
-        each = zip(self.levels, self.predictor.T, strict=True)
-        return own | {f"{predictor}_{name}": numbers for name, numbers in each}
+    columns: Mapping[str, Floats]
 
 
 def list_results(model: Model) -> tuple[list[str], list[str]]:
@@ -121,7 +109,8 @@ def list_results(model: Model) -> tuple[list[str], list[str]]:
     family, words = model.study.family, model.study.family.words
     levels = [f"{words.prediction_column}_{name}" for name in family.names]
     if family.own_terms:
-        return levels, [f"{words.predictor_column}_{name}" for name in family.names]
+        told = None if model.incidence is None else [own.column for own in model.incidence.told]
+        return told or levels, [f"{words.predictor_column}_{name}" for name in family.names]
     horizons = [horizon.column for horizon in model.further]
     return [words.prediction_column, *horizons, *levels], [words.predictor_column]
 
@@ -148,32 +137,46 @@ def read_patients(model: Model, source: Source | Floats) -> Patients:
 
 def predict_patients(model: Model, source: Source | Floats) -> Predictions:
     """Return each patient's prediction and flags."""
-    patients, family = read_patients(model, source), model.study.family
+    patients = read_patients(model, source)
     predictor = model.linear_predictor(patients.values)
-    found = patients.hide(family.predict_one(predictor))
+    found, hidden = patients.hide(find_first(model, predictor)), patients.hide(predictor)
+    predictions, predictors = list_results(model)
+    told = map(patients.hide, _list_numbers(model, predictor))
+    columns = dict(zip(predictions, told, strict=True))
+    if model.study.family.own_terms:
+        columns |= dict(zip(predictors, hidden.T, strict=True))
+    else:  # F stands beside the prediction, before all others
+        first, *others = columns.items()
+        columns = dict([first, (predictors[0], hidden), *others])
+    return Predictions(found, hidden, patients.flags, columns)
+
+
+def _list_numbers(model: Model, predictor: Floats) -> list[Floats]:
+    """Return the numbers of a model's predictions, in the order of :func:`list_results`."""
+    family = model.study.family
+    if model.incidence is not None:
+        return list(model.incidence.told_risks(predictor).T)
+    levels = list(find_chances(model, predictor).T) if family.names else []
+    if family.own_terms:
+        return levels
     tell = family.link.inverse
-    horizons = {
-        horizon.column: patients.hide(tell(predictor + horizon.shift)) for horizon in model.further
-    }
-    levels: dict[str, Floats] = {}
-    if family.names:
-        chances = find_chances(model, predictor).T
-        levels = dict(zip(family.names, map(patients.hide, chances), strict=True))
-    return Predictions(found, patients.hide(predictor), patients.flags, horizons, levels)
+    horizons = [tell(predictor + horizon.shift) for horizon in model.further]
+    return [tell(predictor), *horizons, *levels]
 
 
 def predict_levels(model: Model, source: Source | Floats) -> Floats:
     """Return the probability of each level of the outcome, shape (n_rows, n_levels)."""
-    return np.stack(list(predict_patients(model, source).levels.values()), axis=1)
+    patients = read_patients(model, source)
+    return patients.hide(find_chances(model, model.linear_predictor(patients.values)))
 
 
 def predict_frame(model: Model, source: Source | Floats) -> pd.DataFrame:
     """Return :meth:`Model.predict_frame`."""
     import pandas as pd
 
-    words, found = model.study.family.words, predict_patients(model, source)
+    found = predict_patients(model, source)
     flags = [BETWEEN_FLAGS.join(own) for own in found.flags]
-    return pd.DataFrame({**found.columns(words), FLAGS_COLUMN: flags})
+    return pd.DataFrame({**found.columns, FLAGS_COLUMN: flags})
 
 
 def _read(study: Study, source: Source | Floats) -> Sequence[Reading]:

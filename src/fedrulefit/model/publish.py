@@ -11,7 +11,8 @@ other importances      three digits
 share between sites    in steps of 0.05; None for a rule of which the count is
 coefficients           four digits at most, and no finer than one or two patients' outcomes
 λ from the data        its largest to two digits; the others keep their ratio to it
-mean losses            no finer than 1/N; four digits at most
+mean losses            no finer than 1/N, of numbers and counts than 1/N of the loss itself; four
+                       digits at most
 coefficients along λ   not told, nor the losses round by round: each λ is another measurement
                        of the same counts
 certificate            two digits
@@ -153,7 +154,8 @@ def bound_move(before: Model, after: Model) -> float:
 
 def _start_of(model: Model, part: int) -> float:
     """Return the intercept of one of a patient's predictors."""
-    return model.intercept + (model.baseline[part] if model.baseline else 0.0)
+    family = model.study.family
+    return float(family.starts(model.intercept, model.baseline or (0.0,))[part])
 
 
 def _sizes(term: Term, model: Model) -> tuple[float, ...]:
@@ -210,7 +212,7 @@ def round_model(model: Model, rounding: Rounding) -> Model:
 def _round_baseline(model: Model, cells: _Cells) -> tuple[float, ...]:
     """Return a baseline no finer than the intercept, or than its class tells."""
     family = model.study.family
-    levels = family.names if family.own_terms else [None] * len(model.baseline)
+    levels = family.baseline_levels if model.baseline else ()
     whole = [0.5 * cells.information(cells.patients, cells.events, level) for level in levels]
     return tuple(
         round_step(own, find_step(own, known))
@@ -316,7 +318,8 @@ class _Cells:
 
         In patients of the largest weight, and at least one.
         """
-        if not self.family.counts_events:
+        of_events = level is None or (self.family.of_first and level == self.family.names[0])
+        if not (self.family.counts_events and of_events):
             mean = self.means[level]
         elif events is None or patients <= 0:
             mean = (self.events or self.least) / self.patients
@@ -410,9 +413,13 @@ def find_step(value: float, information: float) -> float:
 
 
 def _round_origin(origin: Provenance, cells: _Cells, model: Model) -> Provenance:
-    place = math.ceil(math.log10(cells.unit / cells.patients))
+    whole = model.study.family.counts_events
 
     def loss(value: float) -> float:
+        # A patient's own loss is about 1 where they have an event or none. Of numbers and counts it
+        # is a share of the range, and so about the mean itself.
+        own = 1.0 if whole else min(abs(value) or 1.0, 1.0)
+        place = math.ceil(math.log10(own * cells.unit / cells.patients))
         return round_digits(round_place(value, place), DIGITS)
 
     given = isinstance(model.study.settings.penalty, float)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from fedrulefit.model.dispersed import Dispersed
 from fedrulefit.model.wording import tell_missing
@@ -45,6 +46,32 @@ class Said(Dispersed):
     def of_missing(self: Model) -> str:  # type: ignore[misc]
         """What the terms make of a missing value, in sentences; empty where there is none."""
         return tell_missing(self.terms, self.grid)
+
+    @property
+    def reaches(self: Model) -> Mapping[int, float]:  # type: ignore[misc]
+        """How far a new patient may be from the prediction, by percent of patients.
+
+        As far as held-out patients tell; empty where the outcome's family knows no such reach.
+        """
+        judged = self.evaluation
+        return {} if judged is None else judged.family.judge.find_reaches(judged.total)
+
+    @property
+    def range_facts(self: Model) -> list[Any]:  # type: ignore[misc]
+        """What besides a prediction says between what a new patient's outcome lies; else empty."""
+        judged = self.evaluation
+        return [] if judged is None else judged.family.judge.range_facts(judged.total)
+
+    def tell_ranges(self: Model, prediction: float) -> str:  # type: ignore[misc]
+        """Return between what a new patient's outcome lies, in a sentence; empty if not known."""
+        judged = self.evaluation
+        if judged is None:
+            return ""
+        judge, tell = judged.family.judge, self.study.family.tell
+        found = judge.find_ranges(judged.total, prediction, tell)
+        parts = [f"from {low} to {high} in {share} %" for share, low, high in found]
+        told = f"As far as held-out patients tell, {judge.range_words} {', and '.join(parts)}."
+        return told if parts else ""
 
     @property
     def averaged(self: Model) -> str:  # type: ignore[misc]

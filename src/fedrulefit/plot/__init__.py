@@ -14,7 +14,8 @@ from fedrulefit.plot.drawing import of_model, shorten
 from fedrulefit.plot.fit import coefficients, history, path
 from fedrulefit.plot.levels import subgroups
 from fedrulefit.plot.performance import calibration, decision, hospitals
-from fedrulefit.plot.survival import survival
+from fedrulefit.plot.subgroup_curves import subgroup_curves
+from fedrulefit.plot.survival import incidence, survival
 from fedrulefit.plot.terms import importance, rules
 
 if TYPE_CHECKING:
@@ -27,10 +28,12 @@ __all__ = [
     "history",
     "hospitals",
     "importance",
+    "incidence",
     "overview",
     "partial_dependence",
     "path",
     "rules",
+    "subgroup_curves",
     "subgroups",
     "survival",
 ]

@@ -37,7 +37,7 @@ def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> 
     words, family = model.study.family.words, model.study.family
     low, high = (0.0, 1.0) if family.predicts_shares else _find_ends(frame)
     ax.plot([low, high], [low, high], color=OUTSIDE, linestyle="--", label="perfect")
-    if family.names:  # a line for each level
+    if family.told_levels:  # a line for each level
         for level, own in frame.groupby("level", sort=False):
             _draw_groups(ax, own, label=level)
     else:
@@ -45,7 +45,7 @@ def calibration(model: Model, ax: Axes | None = None, *, n_groups: int = 10) -> 
     ax.set_xlim(low, high)
     ax.set_ylim(low, high)
     unit = f" ({words.unit})" if words.unit else ""
-    ax.set_xlabel(f"Predicted {words.prediction if family.names else words.level}{unit}")
+    ax.set_xlabel(f"Predicted {words.prediction if family.told_levels else words.level}{unit}")
     ax.set_ylabel(f"{words.observed.capitalize()}{unit}")
     ax.set_title("Calibration")
     ax.legend(frameon=False, loc="upper left")

@@ -1,4 +1,4 @@
-"""A figure of survival as a model of times predicts it."""
+"""Figures of survival and of risks over time as a model of times predicts them."""
 
 from __future__ import annotations
 
@@ -66,6 +66,54 @@ def survival(
     outcome = model.study.outcome
     ax.set_ylabel(f"without the event: {shorten(outcome.label or outcome.column)} (%)")
     ax.set_title("Predicted survival")
+    ax.legend(frameon=False)
+    return ax
+
+
+@of_model
+def incidence(
+    model: Model,
+    source: Source | Floats,
+    ax: Axes | None = None,
+    *,
+    groups: Groups = None,
+    cause: str | None = None,
+) -> Axes:
+    """Draw the predicted risk of an event over time (:meth:`Model.predict_cumulative_incidence`).
+
+    Where events compete, it is the cumulative incidence of one of them: by default of that of
+    interest. Patients without a prediction are left out. Dashed upright lines are the study's
+    horizons.
+
+    Parameters
+    ----------
+    model : Model
+        Of a time to an event.
+    source, ax, groups
+        As of :func:`survival`.
+    cause : str, optional
+        Which event, where several compete.
+    """
+    ax, curves = find_axes(ax), model.incidence or find_timeline(model)
+    if model.incidence is None and cause is not None:
+        raise ValueError("'cause' is for models of events that compete")
+    place = 0 if model.incidence is None else model.incidence.find_cause(cause)
+    times = np.union1d(curves.ends, np.linspace(0.0, float(curves.ends[-1]), POINTS))
+    risks = model.predict_cumulative_incidence(source, times)[:, place]
+    known = ~np.isnan(risks[:, -1])
+    if not known.any():
+        return say(ax, "No patient has a prediction")
+    for label, members in _list_groups(1 - risks, known, groups):
+        ax.plot(times, 100 * risks[members].mean(axis=0), label=label)
+    horizons = getattr(model.study.family, "horizons", ())
+    for horizon in horizons[:-1]:
+        ax.axvline(horizon, color=OUTSIDE, linestyle="--", linewidth=0.8, zorder=0)
+    ax.set_xlim(0, float(curves.ends[-1]))
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel(f"Time ({curves.unit})" if curves.unit else "Time")
+    title = model.study.outcome.title if place == 0 else str(cause)
+    ax.set_ylabel(f"predicted risk: {shorten(title)} (%)")
+    ax.set_title("Predicted risk over time" + (", others competing" * bool(model.incidence)))
     ax.legend(frameon=False)
     return ax
 

@@ -160,7 +160,7 @@ class Patients:
         else:
             joined = np.array([family.join_baseline(coef[:n_baseline]), *coef[n_baseline:]])
             predictor = predict(test.values, public.grid, rules, linear, joined, alone=True)
-        prediction, outcome = family.predict(predictor), outcome_of(test)
+        prediction, outcome = family.judged(predictor), outcome_of(test)
         counted: Sum = family.judge.count(prediction, outcome, self._held_weights)
         return counted
 

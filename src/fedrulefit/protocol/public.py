@@ -104,13 +104,14 @@ class Public:
         if not self.family.own_terms:
             return None
         at = self.columns
-        return Owners.of_each(self.family.n_baseline, at.n_rules, at.n_linear)
+        owners, n_baseline = self.family.n_owners, at.n_baseline
+        return Owners.of_each(owners, at.n_rules, at.n_linear, n_baseline=n_baseline)
 
     @cached_property
     def columns(self) -> Layout:
         """Where baseline, rules and linear terms stand, each once, however many have it."""
         n_linear = len(self.grid.linear) if self.settings.linear_terms else 0
-        n_baseline = 1 if self.family.own_terms else self.family.n_baseline
+        n_baseline = self.family.n_baseline // self.family.n_owners
         return Layout(n_baseline, len(self.fitted_rules), n_linear)
 
     @cached_property
@@ -219,7 +220,8 @@ class Public:
     def check_size(self, terms: Ints, coef: Floats, *, most: float = math.inf) -> None:
         """Refuse coefficients with which a patient's numbers could outgrow a sum."""
         most = min(most, self.family.largest_predictor)
-        largest = largest_predictor(coef, self.bounds.terms[terms])
+        n_predictors = self.family.n_baseline
+        largest = largest_predictor(coef, self.bounds.terms[terms], n_predictors)
         if not largest <= most:
             raise ProtocolError(
                 f"the coefficients are too large: Σ |β|·(largest size of the term) must stay "

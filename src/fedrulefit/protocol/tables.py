@@ -157,7 +157,7 @@ def _outcome_bits(outcome: Floats, study: Study, *, coarse: bool) -> list[Marks]
         return [_level_bits(outcome, told.levels)]
     events = []
     if isinstance(told, TimeOutcome):
-        events = [_level_bits(outcome[:, 2], (told.negative, told.positive))]
+        events = [_level_bits(outcome[:, 2], told.values)]
     numbers = np.column_stack([outcome]).T
     cells = [
         _cut(column, low, high, study.settings.n_bins if coarse else None)

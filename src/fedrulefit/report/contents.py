@@ -212,7 +212,7 @@ def tell_model(model: Model) -> list[str]:
     """Return the model in a few plain sentences."""
     words, family = model.study.family.words, model.study.family
     baseline, outcome = _tell_baseline(model), _quote(tell_outcome(model))
-    what = f"every {words.one_of} of {outcome}" if family.names else f"{outcome}{words.by}"
+    what = f"every {words.one_of} of {outcome}" if family.told_levels else f"{outcome}{words.by}"
     lines = [f"This model gives the {words.prediction} of {what}. {_tell_patients(model)}"]
     if not model.terms:
         return [

@@ -108,7 +108,7 @@ def _tick(at: float, value: float) -> Tick:
 
 def draw_calibrations(evaluation: Evaluation, digits: int = 1) -> list[Curve]:
     """Draw the calibration; of an outcome of several levels, that of each."""
-    if not evaluation.family.names:
+    if not evaluation.family.told_levels:
         return [draw_calibration(evaluation, digits)]
     levels = evaluation.calibration_frame()["level"].unique().tolist()
     return [draw_calibration(evaluation, digits, level) for level in levels]
@@ -141,7 +141,7 @@ def draw_calibration(evaluation: Evaluation, digits: int = 1, level: str | None 
     ]
     points = list(zip(frame["predicted"].tolist(), frame["observed"].tolist(), strict=True))
     words = family.words
-    what = words.prediction if family.names else words.level
+    what = words.prediction if family.told_levels else words.level
     predicted, unit = f"predicted {what}", f" ({words.unit})" if words.unit else ""
     ends = [(end, end) for end in (paper.left, paper.right)]
     lines = (

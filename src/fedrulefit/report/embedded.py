@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.families import Family
-from fedrulefit.core.families.survival import Timeline
+from fedrulefit.core.families.incidence import Incidence
+from fedrulefit.core.families.scripts import quote_javascript
+from fedrulefit.core.families.survival import Timeline, tell_time
 from fedrulefit.core.grid import RULE_SPREAD
 from fedrulefit.model import LinearTerm, Model, Term
 from fedrulefit.model.unforeseen import Flag, list_flags
@@ -25,18 +27,21 @@ from fedrulefit.study import Number, level_key
 from fedrulefit.table.cells import MISSING_WORDS
 from fedrulefit.table.reading import Cell
 
+NONE_OF_THEM: Final = "none of them"
+"""Where events compete, what else may be of a patient."""
+
 
 def island_facts(model: Model) -> dict[str, Any]:
     """Return all that a prediction needs, as plain lists, dicts and numbers."""
     flags = list_flags(model)
-    reaches = model.reaches
+    reaches = model.range_facts
     return {
         "outcome": model.study.outcome.label or model.study.outcome.column,
         "intercept": model.intercept,
         "ruleSpread": RULE_SPREAD,
         "axes": [_axis_facts(model, j) | _flag_facts(found) for j, found in enumerate(flags)],
         "terms": [_term_facts(model, term) for term in model.terms],
-        **({"reaches": [*map(list, reaches.items())]} if reaches else {}),
+        **({"reaches": reaches} if reaches else {}),
         **_levels_facts(model),
         **({} if model.timeline is None else {"timeline": _timeline_facts(model.timeline)}),
     }
@@ -47,8 +52,22 @@ def _levels_facts(model: Model) -> dict[str, Any]:
     family = model.study.family
     if not family.names:
         return {}
+    if model.incidence is not None:
+        starts = family.starts(0.0, model.baseline).tolist()
+        own = {"baseline": starts, "apart": True, "incidence": _incidence_facts(model.incidence)}
+        return {"levels": [*family.names, NONE_OF_THEM], **own}
     own = {"baseline": list(model.baseline), "apart": family.own_terms}
     return {"levels": list(family.names), **own}
+
+
+def _incidence_facts(incidence: Incidence) -> dict[str, Any]:
+    unit, horizons = incidence.unit, incidence.horizons
+    return {
+        "ends": incidence.ends.tolist(),
+        "shares": incidence.shares.tolist(),
+        "unit": unit,
+        "horizons": [[time, tell_time(time, unit)] for time in horizons],
+    }
 
 
 def _timeline_facts(timeline: Timeline) -> dict[str, Any]:
@@ -88,6 +107,8 @@ def write_family(family: Family) -> str:
         f"  tell: {family.tell_javascript},\n"
         f"  sign: {sign},\n"
         f"  level: {level},\n"
+        f"  ranges: {family.judge.range_javascript},\n"
+        f"  rangeWords: {quote_javascript(family.judge.range_words)},\n"
         "};\n"
     )
 

@@ -54,8 +54,11 @@
       (counts(island.terms[k], c) ? sum + x : sum), island.intercept + own));
   };
   const counts = (term, c) => term.level === undefined || term.level === c;
-  const chances = (values) => family.levels(predictors(values));
-  const risk = (values) => (island.apart ? Math.max(...chances(values)) : family.inverse(predictor(values)));
+  const incidence = island.incidence && makeIncidence(island.incidence);
+  const chances = (values) => (incidence ? incidence.chances : family.levels)(predictors(values));
+  /** The level whose terms are told: the event of interest where events compete, else the likeliest. */
+  const choose = (values) => (incidence || !island.apart ? 0 : levels.likeliest(chances(values)));
+  const risk = (values) => (island.apart ? chances(values)[choose(values)] : family.inverse(predictor(values)));
 
   // ---- words and elements ------------------------------------------------
 
@@ -159,7 +162,7 @@
       if (levels) levels.show(null);
     } else {
       const p = risk(values), told = levels && levels.show(chances(values), chancesBefore(values));
-      output.textContent = told || family.tell(p);
+      output.textContent = (incidence ? "" : told) || family.tell(p);
       output.dataset.risk = String(p);
       const unknown = values.filter((x) => x === null).length;
       note.textContent = unknown ? "With " + unknown + " of " + values.length + " values unknown." : "";
@@ -168,6 +171,7 @@
       showParts(values);
     }
     if (overTime) showOverTime(values);
+    if (incidence) incidence.show(values.includes(undefined) ? null : predictors(values), island.levels, { byId, draw, make, format, roundTicks, levels });
     showCurve(values);
   }
 
@@ -194,13 +198,13 @@
   function tellRange(p) {
     const box = byId("risk-range");
     if (!box) return;
-    const parts = p === undefined ? [] : island.reaches.map(([share, reach]) =>
-      "from " + family.tell(p - reach) + " to " + family.tell(p + reach) + " in " + share + " %");
-    box.textContent = parts.length ? "As far as held-out patients tell, the value of a new patient like this one lies " + parts.join(", and ") + "." : "";
+    const parts = p === undefined ? [] : family.ranges(p, island.reaches).map(([share, low, high]) =>
+      "from " + low + " to " + high + " in " + share + " %");
+    box.textContent = parts.length ? "As far as held-out patients tell, " + family.rangeWords + " " + parts.join(", and ") + "." : "";
   }
 
   function showParts(values) {
-    const added = addends(values), own = island.apart ? levels.likeliest(chances(values)) : 0;
+    const added = addends(values), own = choose(values);
     const order = island.terms.map((_, k) => k).filter((k) => added[k] !== 0 && counts(island.terms[k], own));
     if (levels) byId("parts-of").textContent = levels.tellParts(own);
     order.sort((a, b) => Math.abs(added[b]) - Math.abs(added[a]));

@@ -30,7 +30,8 @@ from fedrulefit.model.wording import STANDS_FOR_SITE, tell_rows
 from fedrulefit.numerals import format_count, write_minus
 from fedrulefit.report import charts, curves, forest
 from fedrulefit.report import contents as facts
-from fedrulefit.report.embedded import dump_island, write_family
+from fedrulefit.report.embedded import NONE_OF_THEM, dump_island, write_family
+from fedrulefit.report.side_charts import draw_sides
 from fedrulefit.report.specification import DIGITS, list_covariates, list_specification
 from fedrulefit.report.subgroups import tabulate_subgroups
 from fedrulefit.report.tripod import list_checklist, list_cluster_items
@@ -66,8 +67,9 @@ def render_report(model: Model, *, file: str = "FILE") -> str:
 
 def _frame(model: Model) -> dict[str, Any]:
     """Return what holds the page together: style, program, the calculator's facts."""
-    style, family = _read("page.css"), model.study.family
+    style, family = _read("page.css"), model.family
     parts = ["survival.js"] * (model.timeline is not None) + ["levels.js"] * bool(family.names)
+    parts += ["incidence.js"] * (model.incidence is not None)
     program = "".join([write_family(family), *map(_read, [*parts, "page.js", "tables.js"])])
     return {
         "style": _Markup(style),
@@ -94,8 +96,11 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "additive": model.study.family.additive,
         "has_bar": model.study.family.share_javascript != "null",
         "names": model.study.family.names,
+        "alike": bool(model.study.family.told_levels),
+        "incidence": model.incidence,
+        "stacked": [*model.study.family.names, NONE_OF_THEM],
         "apart": model.study.family.own_terms,
-        "reaches": model.reaches,
+        "reaches": model.range_facts,
         "timeline": model.timeline,
         "hidden": model.hidden,
         "few_held_out": model.few_held_out,
@@ -108,6 +113,8 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "paragraph": facts.tell_model(model),
         "terms": facts.list_terms(model),
         "subgroups": tabulate_subgroups(model),
+        "side_charts": draw_sides(model),
+        "time_unit": getattr(model.study.family, "time_unit", ""),
         "site_subgroups": tabulate_subgroups(model, by_site=True),
         "between": model.tells_between,
         "stands_for_site": STANDS_FOR_SITE,

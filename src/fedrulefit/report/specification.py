@@ -22,6 +22,7 @@ RULE_COLUMNS: Final = ("Rule", "Coefficient")
 RULES: Final = "Starting point and rules"
 LINEAR: Final = "Linear terms"
 STEPS: Final = "Starting points of the steps"
+SHARES: Final = "Over time: which share of each event's hazard comes before a time"
 OVER_TIME: Final = "Over time: for the risk by another time, add the logarithm"
 LINEAR_COLUMNS: Final = ("Variable", "Coefficient", "Centre", "Spread", "Limits", "Fill")
 
@@ -70,8 +71,9 @@ def list_specification(model: Model) -> Mapping[str, Numbers]:
     """
     family = model.study.family
     if family.own_terms:
-        starts = zip(family.names, model.baseline, strict=True)
-        parts = [_list_part(model, level, model.intercept + shift) for level, shift in starts]
+        starts = family.starts(model.intercept, model.baseline).tolist()
+        own = zip(family.names, starts, strict=True)
+        parts = [*(_list_part(model, *part) for part in own), _list_incidence(model)]
         return {title: numbers for part in parts for title, numbers in part.items()}
     return _list_part(model, None, model.intercept) | _steps(model) | _over_time(model)
 
@@ -115,6 +117,19 @@ def _over_time(model: Model) -> dict[str, Numbers]:
     unit = f" ({model.timeline.unit})" if model.timeline.unit else ""
     columns = (f"Time{unit}", "Share of the hazard before it", "Its logarithm")
     return {OVER_TIME: Numbers(columns, rows)}
+
+
+def _list_incidence(model: Model) -> dict[str, Numbers]:
+    """Return which share of each event's hazard comes before a time, where events compete."""
+    told = model.incidence
+    if told is None:
+        return {}
+    rows = [
+        [_number(end), *map(_number, shares)]
+        for end, shares in zip(told.ends[1:].tolist(), told.shares.T[1:].tolist(), strict=True)
+    ]
+    unit = f" ({told.unit})" if told.unit else ""
+    return {SHARES: Numbers((f"Time{unit}", *told.causes), rows)}
 
 
 def _linear(model: Model, term: LinearTerm) -> list[str]:

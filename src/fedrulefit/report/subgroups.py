@@ -74,7 +74,7 @@ def tabulate_subgroups(model: Model, *, by_site: bool = False) -> SubgroupTable:
     frame = model.subgroups_frame(by_site=by_site, patients=patients)
     largest = float(frame[[f"{name}_inside", f"{name}_outside"]].max().max())
     shown = frame.to_dict("records") if tells_levels(model) else []
-    names = model.study.family.names if patients == "held-out" else ()
+    names = model.study.family.told_levels if patients == "held-out" else ()
     rows = [_subgroup_row(row, levels, largest, names, coarse=coarse) for row in shown]
     return SubgroupTable(NAMES[patients], tell_patients(model, patients, by_site=by_site), rows)
 

@@ -11,6 +11,7 @@ from fedrulefit.study.covariates import (
     YesNo,
 )
 from fedrulefit.study.levels import Level, as_level, first_spellings, level_key, level_order
+from fedrulefit.study.outcome_time import TimeOutcome
 from fedrulefit.study.outcomes import (
     AnyOutcome,
     ClassesOutcome,
@@ -18,7 +19,6 @@ from fedrulefit.study.outcomes import (
     NumberOutcome,
     OrderedOutcome,
     Outcome,
-    TimeOutcome,
     YesNoOutcome,
 )
 from fedrulefit.study.settings import (

@@ -10,8 +10,8 @@ from itertools import pairwise
 def place_cuts(horizons: Sequence[float], n_intervals: int) -> tuple[float, ...]:
     """Return the public times that cut the follow-up into intervals, shorter at the start.
 
-    Interval j of K ends at h·(j/K)^1.5, rounded to two digits, or to as many as keep the ends
-    apart. h is the last horizon; each other one takes the place of the end next to it.
+    Interval j of K ends at h·(j/K)^1.5, not rounded: days and years have the same intervals. h is
+    the last horizon; each other one takes the place of the end next to it.
 
     Parameters
     ----------
@@ -26,18 +26,13 @@ def place_cuts(horizons: Sequence[float], n_intervals: int) -> tuple[float, ...]
 
     Examples
     --------
-    >>> place_cuts([90.0, 365.0], 8)
-    (16.0, 46.0, 90.0, 130.0, 180.0, 240.0, 300.0)
+    >>> place_cuts([64.0, 512.0], 4)
+    (64.0, 181.01933598375618, 332.55375505322445)
     """
     *others, last = horizons
     # Not ** 1.5: roots and products are the same on every machine, powers are not.
     shares = [j / n_intervals for j in range(1, n_intervals)]
-    exact = [last * share * math.sqrt(share) for share in shares]
-    ends = exact
-    for digits in range(2, 17):
-        ends = [float(f"{end:.{digits}g}") for end in exact]
-        if increases([0.0, *ends, last]):
-            break
+    ends = [last * share * math.sqrt(share) for share in shares]
     free = list(ends)
     for horizon in others:
         free.remove(min(free, key=lambda end: abs(end - horizon)))

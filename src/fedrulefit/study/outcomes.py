@@ -11,8 +11,8 @@ kind           columns, by role                in ``Table.outcome``
 yes/no         outcome                         (n_rows,): 1 with the event, 0 without
 number         outcome                         (n_rows,): cut to the range
 count          outcome, exposure               (n_rows, 2): count, exposure
-time           outcome (the time), event,      (n_rows, 3): entry, time, event
-               entry
+time           outcome (the time), event,      (n_rows, 3): entry, time, event: 1, 2 and
+               entry                           so on with competing ones, in their order
 ordered        outcome                         (n_rows,): position of the level
 classes        outcome                         (n_rows,): position of the level
 =============  ==============================  =====================================
@@ -21,114 +21,37 @@ classes        outcome                         (n_rows,): position of the level
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedrulefit.core.arrays import MAX_CODES
-from fedrulefit.core.families import make_family
-from fedrulefit.study.fields import Lasting
-from fedrulefit.study.intervals import increases, place_cuts
 from fedrulefit.study.levels import Level, level_key
+from fedrulefit.study.outcome_base import (
+    COLUMN,
+    KINDS,
+    LABEL,
+    OutcomeBase,
+    check_two_values,
+    make_of_kind,
+)
+from fedrulefit.study.outcome_time import TimeOutcome
 from fedrulefit.study.sizes import MOST_COUNT, check_range, check_size
 
 if TYPE_CHECKING:
     from fedrulefit.core.families import Family
 
-KINDS: Final = ("yes/no", "number", "count", "time", "ordered", "classes")
-"""Every ``kind`` that an outcome can have."""
 
-MAX_INTERVALS: Final = 50
-"""Most intervals of the baseline of a time: more have too few events each."""
-
-INSTANT: Final = 1000
-"""Nobody is followed for less than the last horizon divided by this: no time at risk, no risk."""
-
-_LABEL: Final = "The outcome in words, for tables and figures."
-_COLUMN: Final = "Column of the outcome."
-
-
-class _Outcome(Lasting):
-    """What all kinds have in common."""
-
-    kind: str
-
-    if TYPE_CHECKING:  # fields of each kind, at a place of their own: the digest keeps their order
-
-        @property
-        def column(self) -> str:
-            """The column of the outcome."""
-
-        @property
-        def label(self) -> str:
-            """The outcome in words."""
-
-    @field_validator("kind", mode="before")
-    @classmethod
-    def _check_kind(cls, kind: object) -> object:
-        if kind not in KINDS:
-            raise ValueError(f"'kind' must be one of {', '.join(KINDS)}")
-        return kind
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The columns by their role; the first is ``outcome``."""
-        return {"outcome": self.column}
-
-    @property
-    def numeric(self) -> tuple[str, ...]:
-        """The columns that hold numbers."""
-        return ()
-
-    @property
-    def averages(self) -> bool:
-        """Whether the paper's solver can learn it: a patient's slope has a bound of its own."""
-        return False
-
-    @property
-    def counts_events(self) -> bool:
-        """Whether patients have it or have not, and are told so as counts."""
-        return True
-
-    @property
-    def title(self) -> str:
-        """The outcome in words: its label, or the name of its column."""
-        return self.label or self.column
-
-    @property
-    def name(self) -> str:
-        """The same as :attr:`title`."""
-        return self.title
-
-    @property
-    def definition(self) -> str:
-        """The columns and what they mean, in a clause."""
-        raise NotImplementedError
-
-    def family(self) -> Family:
-        """Return what the linear predictor means for this outcome."""
-        raise NotImplementedError
-
-    @model_validator(mode="after")
-    def _check_columns(self) -> Self:
-        roles: dict[str, str] = {}
-        for role, column in self.columns.items():
-            if column in roles:
-                raise ValueError(f"{roles[column]} and {role} name the same column")
-            roles[column] = role
-        return self
-
-
-class YesNoOutcome(_Outcome):
+class YesNoOutcome(OutcomeBase):
     """A patient has the outcome, or has not; and which of its values is the event."""
 
     kind: Literal["yes/no"] = Field(
         default="yes/no", description="Says that a patient has the outcome, or has not."
     )
-    column: str = Field(min_length=1, description=_COLUMN)
+    column: str = Field(min_length=1, description=COLUMN)
     positive: Level = Field(default=1, description="The value of patients **with** the event.")
     negative: Level = Field(default=0, description="The value of patients without it.")
-    label: str = Field(default="", description=_LABEL)
+    label: str = Field(default="", description=LABEL)
     expected_rate: tuple[float, float] | None = Field(
         default=None,
         description="Lowest and highest share of events that a site may plausibly have. Finds "
@@ -137,7 +60,7 @@ class YesNoOutcome(_Outcome):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        _check_two_values(self.positive, self.negative)
+        check_two_values(self.positive, self.negative)
         if self.expected_rate is not None:
             low, high = self.expected_rate
             if not 0 <= low < high <= 1:
@@ -156,16 +79,16 @@ class YesNoOutcome(_Outcome):
 
     def family(self) -> Family:
         """Return the logistic family."""
-        return _make(self.kind)
+        return make_of_kind(self.kind)
 
 
-class NumberOutcome(_Outcome):
+class NumberOutcome(OutcomeBase):
     """A measured number with a public range, such as a length or a score."""
 
     kind: Literal["number"] = Field(
         default="number", description="Says that the outcome is a number."
     )
-    column: str = Field(min_length=1, description=_COLUMN)
+    column: str = Field(min_length=1, description=COLUMN)
     range: tuple[float, float] = Field(
         description="Lowest and highest value, **public**: agreed on from the literature, never "
         "read off the data. Values beyond count at the nearer end."
@@ -187,7 +110,7 @@ class NumberOutcome(_Outcome):
         description="With `robust`: from which error on, in the unit. Left out, a twentieth of "
         "the range.",
     )
-    label: str = Field(default="", description=_LABEL)
+    label: str = Field(default="", description=LABEL)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -221,7 +144,7 @@ class NumberOutcome(_Outcome):
     def family(self) -> Family:
         """Return the family of numbers in this range."""
         low, high = self.range
-        return _make(
+        return make_of_kind(
             "number",
             low,
             high,
@@ -232,7 +155,7 @@ class NumberOutcome(_Outcome):
         )
 
 
-class CountOutcome(_Outcome):
+class CountOutcome(OutcomeBase):
     """How often something happened to a patient, over a time or another exposure."""
 
     later = ("dispersion",)
@@ -265,7 +188,7 @@ class CountOutcome(_Outcome):
         description='`"poisson"`: counts vary about their mean μ by μ. `"negative-binomial"`: by '
         "μ + μ²/θ, as most counts in medicine; θ is learnt from sums, and public with the model.",
     )
-    label: str = Field(default="", description=_LABEL)
+    label: str = Field(default="", description=LABEL)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -301,7 +224,7 @@ class CountOutcome(_Outcome):
 
     def family(self) -> Family:
         """Return the family of counts up to this bound."""
-        return _make(
+        return make_of_kind(
             "count",
             self.most,
             max_exposure=1.0 if self.max_exposure is None else self.max_exposure,
@@ -312,131 +235,17 @@ class CountOutcome(_Outcome):
         )
 
 
-class TimeOutcome(_Outcome):
-    """The time to an event, which may come after the follow-up of a patient has ended."""
-
-    kind: Literal["time"] = Field(
-        default="time", description="Says that the outcome is a time to an event."
-    )
-    time: str = Field(
-        min_length=1,
-        description="Column of the time to the event, or to the end of follow-up, from the same "
-        "start for all.",
-    )
-    event: str = Field(
-        min_length=1, description="Column that says whether the event came at that time."
-    )
-    positive: Level = Field(default=1, description="The value of `event` where it came.")
-    negative: Level = Field(
-        default=0, description="The value of `event` where follow-up ended without it."
-    )
-    entry: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Column of the time at which a patient came under observation, where that is "
-        "after the start. Leave it out where all are followed from the start.",
-    )
-    unit: str = Field(default="", description='Unit of all times, such as `"days"`.')
-    horizons: tuple[float, ...] = Field(
-        min_length=1,
-        max_length=MAX_INTERVALS,
-        description="The times by which a risk is told, increasing, **public**. Follow-up ends at "
-        "the last, which is the main one: the model predicts the risk by then.",
-    )
-    cuts: tuple[float, ...] | None = Field(
-        default=None,
-        max_length=MAX_INTERVALS - 1,
-        description="Times between which the rate of events of patients without any rule is "
-        "taken as constant, **public**, increasing, between 0 and the last horizon; every other "
-        "horizon is one of them. Left out, they follow from `intervals` and `horizons`.",
-    )
-    intervals: int = Field(
-        default=8,
-        ge=1,
-        le=MAX_INTERVALS,
-        description="How many such intervals there are, where `cuts` does not say. They are "
-        "shorter at the start.",
-    )
-    label: str = Field(default="", description=_LABEL)
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        _check_two_values(self.positive, self.negative)
-        *others, last = self.horizons
-        if self.horizons[0] <= 0 or not increases(self.horizons):
-            raise ValueError("'horizons' must increase, and be above 0")
-        check_size("the last of 'horizons'", last)
-        if self.cuts is None:
-            if self.intervals < len(self.horizons):
-                raise ValueError("'intervals' must be at least as many as 'horizons'")
-            return self
-        if not increases(self.cuts) or any(not 0 < cut < last for cut in self.cuts):
-            raise ValueError("'cuts' must increase, and lie between 0 and the last horizon")
-        if not set(others) <= set(self.cuts):
-            raise ValueError("'cuts' must hold every horizon but the last")
-        return self
-
-    @property
-    def columns(self) -> dict[str, str]:
-        """The time, the event, and the entry if there is one."""
-        more = {} if self.entry is None else {"entry": self.entry}
-        return {"outcome": self.time, "event": self.event, **more}
-
-    @property
-    def column(self) -> str:
-        """The column of the time."""
-        return self.time
-
-    @property
-    def title(self) -> str:
-        """The event in words: its label, or its column, and what it says where that is a word."""
-        value = level_key(self.positive)
-        return self.label or (self.event if value in ("1", "true") else f"{self.event} = {value}")
-
-    @property
-    def numeric(self) -> tuple[str, ...]:
-        """The columns of times."""
-        return (self.time,) if self.entry is None else (self.time, self.entry)
-
-    @property
-    def inner_cuts(self) -> tuple[float, ...]:
-        """The times between 0 and the last horizon at which one interval ends and another begins.
-
-        Those of the study, or such that follow from its horizons.
-        """
-        return place_cuts(self.horizons, self.intervals) if self.cuts is None else self.cuts
-
-    @property
-    def instant(self) -> float:
-        """The shortest time that a patient counts as followed."""
-        return self.horizons[-1] / INSTANT
-
-    @property
-    def definition(self) -> str:
-        """The columns, which value is the event, and where follow-up ends."""
-        late = f", from “{self.entry}” on" if self.entry else ""
-        end = f"{self.horizons[-1]:g} {self.unit}".rstrip()
-        return (
-            f"time “{self.time}”{late}, event “{self.event}” {self.positive!r}, otherwise "
-            f"{self.negative!r}; followed to {end} at most"
-        )
-
-    def family(self) -> Family:
-        """Return the family of times with these intervals and horizons."""
-        return _make("time", self.inner_cuts, self.horizons, unit=self.unit)
-
-
-class _LevelledOutcome(_Outcome):
+class _LevelledOutcome(OutcomeBase):
     """One of three levels or more."""
 
-    column: str = Field(min_length=1, description=_COLUMN)
+    column: str = Field(min_length=1, description=COLUMN)
     levels: tuple[Level, ...] = Field(
         min_length=3,
         max_length=MAX_CODES,
         description="All levels that any site may have; where they have an order, the lowest "
         "first.",
     )
-    label: str = Field(default="", description=_LABEL)
+    label: str = Field(default="", description=LABEL)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -451,7 +260,7 @@ class _LevelledOutcome(_Outcome):
 
     def family(self) -> Family:
         """Return the family of these levels."""
-        return _make(self.kind, tuple(str(level) for level in self.levels))
+        return make_of_kind(self.kind, tuple(str(level) for level in self.levels))
 
 
 class OrderedOutcome(_LevelledOutcome):
@@ -489,16 +298,3 @@ AnyOutcome: TypeAlias = Annotated[
 
 Outcome = YesNoOutcome
 """The name that yes/no outcomes had while there was no other kind."""
-
-
-def _check_two_values(positive: Level, negative: Level) -> None:
-    if level_key(positive) == level_key(negative):
-        raise ValueError(
-            "'positive' and 'negative' are the same value: give the value of "
-            "patients with the event as 'positive' and the other as 'negative'"
-        )
-
-
-def _make(kind: str, *args: Any, **facts: Any) -> Family:
-    """Return the family of a kind; it is loaded when a study first asks for it."""
-    return make_family(kind, *args, **facts)

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fedrulefit.core.bins import Bins
 from fedrulefit.core.grid import Grid, check_linear, on_public_edges
 from fedrulefit.core.plan import Plan, plan_candidates
-from fedrulefit.errors import StudyError
+from fedrulefit.errors import StudyError, explain
 from fedrulefit.privacy.blur import Blur
 from fedrulefit.study.covariates import Covariate, Patient, Unusual, Weight
 from fedrulefit.study.fields import Frozen
@@ -235,13 +235,17 @@ class Study(Frozen):
                 raise ValueError("the grid has a cut-off or limit off the study's public bins")
 
     def with_settings(self, preset: str | None = None, **overrides: Any) -> Study:
-        """Return the same study with other settings."""
+        """Return the same study with other settings, or say which do not fit it."""
         if preset is None:
             settings = override_settings(self.settings, overrides)
         else:
             settings = resolve_settings(preset, **overrides)
         # Not model_copy: it would copy the cached digest along.
-        return Study.model_validate({**self.model_dump(), "settings": settings})
+        try:
+            return Study.model_validate({**self.model_dump(), "settings": settings})
+        except ValidationError as error:
+            heading = "these settings do not fit the study:"
+            raise StudyError(explain(error, heading, "settings")) from None
 
     @classmethod
     def from_mapping(cls, facts: Mapping[str, Any], *, source: str = "study") -> Study:

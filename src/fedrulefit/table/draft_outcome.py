@@ -20,8 +20,8 @@ from fedrulefit.study import level_order
 from fedrulefit.table.columns import Columns
 from fedrulefit.table.guess import Seen, count_values, look_at, range_lines, yes_and_no
 from fedrulefit.table.measures import round_down, widen
-from fedrulefit.table.names import names_censoring, names_survival
-from fedrulefit.table.outcome_kinds import Chosen
+from fedrulefit.table.names import may_name_censoring, names_censoring, names_survival
+from fedrulefit.table.outcome_kinds import Chosen, find_rivals
 from fedrulefit.table.toml_text import toml_level, toml_number, toml_string
 from fedrulefit.table.words import find_order
 
@@ -110,6 +110,8 @@ def _event_lines(
     if of_time and set(values) == {"1", "2"}:
         positive, negative = "2", "1"
         doubt = "many tables have 1 for the end of follow-up and 2 for the event, is it so here?"
+    if of_time and may_name_censoring(column):
+        doubt = "the name may speak of the end of follow-up, is this the value of the event?"
     if of_time and names_censoring(column):
         positive, negative = negative, positive
         doubt = "the name speaks of the end of follow-up, is this the value of the event?"
@@ -120,6 +122,17 @@ def _event_lines(
     check = f"a guess: {doubt}" if doubt else "the value of patients with the event"
     yield f"positive = {toml_level(positive)}  # CHECK: {check}"
     yield f"negative = {toml_level(negative)}"
+
+
+def _rival_lines(column: str, n_rivals: int, said: Said) -> Iterator[str]:
+    """Yield which event is that of interest, and which compete with it."""
+    codes = " and ".join(str(code) for code in range(2, 2 + n_rivals))
+    words = f"taken for events that compete with 1: name them, or take {codes} for no event"
+    said.append((column, f"{codes} {words}"))
+    yield "positive = 1  # CHECK: a guess: is 1 the event of interest?"
+    yield "negative = 0"
+    rivals = ", ".join(f"other_event_{code} = {code}" for code in range(2, 2 + n_rivals))
+    yield f"competing = {{ {rivals} }}  # CHECK: events that forestall it; name them"
 
 
 def _write_number(columns: Columns, roles: Mapping[str, str], said: Said) -> Iterator[str]:
@@ -162,10 +175,18 @@ def _write_time(columns: Columns, roles: Mapping[str, str], said: Said) -> Itera
     said.append((seen.name, f"horizons {told}{f' {unit}' if unit else ''}: choose your own"))
     yield f"time = {toml_string(seen.name)}"
     yield f"event = {toml_string(roles['event'])}"
-    yield from _event_lines(columns, roles["event"], said, of_time=True)
+    n_rivals = find_rivals(columns.arrays[roles["event"]])
+    if n_rivals:
+        yield from _rival_lines(roles["event"], n_rivals, said)
+    else:
+        yield from _event_lines(columns, roles["event"], said, of_time=True)
     yield f"unit = {toml_string(unit)}" + ("" if sure else "  # CHECK: a guess; which unit?")
     yield f"horizons = [{told}]  # CHECK: by when is a risk told? the last is the main one"
-    yield '# entry = "entry"  # a column, where patients came under observation after the start'
+    if "entry" in roles:
+        said.append((roles["entry"], "by its name taken for the time of coming under observation"))
+        yield f"entry = {toml_string(roles['entry'])}  # CHECK: a guess from the name"
+    else:
+        yield '# entry = "entry"  # a column, where patients came under observation after the start'
     yield from _missing_lines(seen, said)
     yield LABEL
 

@@ -80,8 +80,8 @@ _AMOUNT: Final = re.compile(
 _FOLLOW_UP: Final = re.compile(
     r"follow[_\W]?up|nachbeobacht|überlebenszeit|surv\w*[_\W]?(?:time|days|months|years)|futime"
     r"|(?:time|days|weeks|months|years)[_\W]?to[_\W]?|(?:^|[_\W])(?:os|pfs|dfs|efs|rfs|ttp|tte|fu|fup)"
-    r"(?:$|[_\W])|^(?:time|surv|survival|days|weeks|months|years|zeit|tage|monate|jahre|temps"
-    r"|suivi|tiempo|tempo)$",
+    r"(?:$|[_\W])|^(?:time|surv|survival|t[_\W]?stop|days|weeks|months|years|zeit|tage"
+    r"|monate|jahre|temps|suivi|tiempo|tempo)$",
     re.IGNORECASE,
 )
 _TIME: Final = _word(
@@ -89,12 +89,17 @@ _TIME: Final = _word(
     "stunden", "tage", "wochen", "monate", "jahre", "temps", "durée", "jours", "mois", "tiempo",
     "días", "dias", "meses", "tempo", "giorni", "mesi", "lenfol",
 )  # fmt: skip
+_ENTRY: Final = re.compile(
+    r"^(?:t[_\W]?)?start$|(?:^|[_\W])(?:entry|entered|truncation)(?:$|[_\W])|eintritt",
+    re.IGNORECASE,
+)
 _EVENT: Final = re.compile(
-    r"^status$|(?:vital|os|pfs|dfs|efs|rfs|surv\w*|fu|cens\w*)[_\W]?status|status[_\W](?:os|pfs|dfs)"
+    r"^status$|^cens$|(?:vital|os|pfs|dfs|efs|rfs|surv\w*|fu|cens\w*)[_\W]?status|status[_\W](?:os|pfs|dfs)"
     r"|(?:^|[_\W])event|died|death|dead|deceased|mortal|censor|relapse|recurr|verstorben|gestorben"
     r"|^tod$|zensiert|ereignis|décès|décéd|deces|fallecid|muerte|morte|decess|decedut|overleden|óbito|obito",
     re.IGNORECASE,
 )
+_MAYBE_CENSORED: Final = re.compile(r"(?:^|[_\W])cens(?:or)?(?:$|[_\W])", re.IGNORECASE)
 _CENSORED: Final = re.compile(r"censored|zensiert|censuré|censurad|censurat", re.IGNORECASE)
 _COUNT: Final = re.compile(
     r"^n_|^num|^nr?_?of|count(?!r)|number|anzahl|nombre_d|(?:^|[_\W])(?:visits?|admissions?|readmissions?"
@@ -205,6 +210,16 @@ def names_event(column: str) -> bool:
 def names_censoring(column: str) -> bool:
     """Whether a name says that a yes is the end of follow-up, and no event: ``censored``."""
     return _CENSORED.search(column) is not None
+
+
+def may_name_censoring(column: str) -> bool:
+    """Whether a name leaves open if a yes is the event or the end of follow-up: ``cens``."""
+    return _MAYBE_CENSORED.search(column) is not None
+
+
+def names_entry(column: str) -> bool:
+    """Whether a name says when somebody came under observation: ``entry``, ``tstart``."""
+    return _ENTRY.search(column) is not None
 
 
 def names_count(column: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.errors import StudyError
-from fedrulefit.study.outcomes import KINDS
+from fedrulefit.study.outcome_base import KINDS
 from fedrulefit.table.columns import Columns, Raw
 from fedrulefit.table.guess import Seen, count_values, look_at
 from fedrulefit.table.header import fold
@@ -25,6 +25,7 @@ from fedrulefit.table.names import (
     OUTCOME_NAMES,
     fold_name,
     names_count,
+    names_entry,
     names_event,
     names_exposure,
     names_follow_up,
@@ -35,6 +36,9 @@ from fedrulefit.table.words import find_order
 
 MOST_LEVELS: Final = 10
 """A column of more levels is no outcome of levels."""
+
+MOST_RIVALS: Final = 4
+"""More codes of events are no causes that compete."""
 
 MANY_TIMES: Final = 8
 """A follow-up has more different times than this."""
@@ -133,7 +137,7 @@ def _find(columns: Columns, kind: str | None) -> Chosen:
     if kind is None and times and (found is None or names_event(found)):
         event = found or _find_event(columns, times[0])
         if event is not None:
-            return _chosen(columns, "time", _time_columns(times[0], event), guessed=True)
+            return _chosen(columns, "time", _time_columns(columns, times[0], event), guessed=True)
     if found is not None:
         return _chosen(columns, "yes/no", {"outcome": found})
     raise StudyError(
@@ -157,12 +161,12 @@ def _is_time(raw: Raw) -> bool:
 
 
 def _find_event(columns: Columns, time: str) -> str | None:
-    """Return a column of two values that by its name is the event; first of the time's own word."""
+    """Return a column that by name and values is the event; first of the time's own word."""
     word = re.split(r"[\W_]", time.casefold())[0]
     found = [
         column
         for column, raw in columns.arrays.items()
-        if column != time and names_event(column) and len(count_values(raw)) == 2
+        if column != time and names_event(column) and _ends_follow_up(raw)
     ]
     own = [c for c in found if word and re.split(r"[\W_]", c.casefold())[0] == word]
     return next(iter([*own, *found]), None)
@@ -177,8 +181,7 @@ def _choose_time(columns: Columns, asked: Asked, time: str | None, event: str | 
         raise StudyError(f'a time and an event are of the kind "time", not {asked.kind!r}')
     named = asked.outcome if asked.outcome in columns.arrays else None
     if named is not None and time is None and event is None:
-        two = len(count_values(columns.arrays[named])) == 2
-        time, event = (None, named) if two else (named, None)
+        time, event = (None, named) if _ends_follow_up(columns.arrays[named]) else (named, None)
     if time is None:
         weak = (c for c, raw in columns.arrays.items() if names_time(c) and _is_time(raw))
         time = next(iter([*_find_times(columns, event), *weak]), None)
@@ -190,22 +193,47 @@ def _choose_time(columns: Columns, asked: Asked, time: str | None, event: str | 
             f"which column is the {told}? none has a usual name: pass --time COLUMN --event COLUMN "
             "(in Python: time=, event=)"
         )
-    n_values = len(count_values(columns.arrays[event]))
-    if n_values != 2:
+    if not _ends_follow_up(columns.arrays[event]):
+        n_values = len(count_values(columns.arrays[event]))
         raise StudyError(
             f"event {event!r} has {n_values} distinct values here, not two: recode it to whether "
-            "the event came; another event that ends the follow-up is none"
+            "the event came; or to 0 for none, 1 for that of interest, and 2 and so on for events "
+            "that compete with it"
         )
     if not _has_numbers(columns.arrays[time]):
         raise StudyError(
             f"time {time!r} holds no numbers: give the days (or months, or years) from the start "
             "of follow-up; dates are subtracted first"
         )
-    return _chosen(columns, "time", _time_columns(time, event))
+    return _chosen(columns, "time", _time_columns(columns, time, event))
 
 
-def _time_columns(time: str, event: str) -> dict[str, str]:
-    return {"outcome": time, "event": event}
+def find_rivals(raw: Raw) -> int:
+    """Return how many events compete with the first, by codes from 0 on without a gap; 0 for none.
+
+    As tables of competing risks have them: 0 for the end of follow-up, 1, 2 and so on.
+    """
+    codes = set(count_values(raw))
+    n_rivals = len(codes) - 2
+    wanted = {str(code) for code in range(len(codes))}
+    return n_rivals if 0 < n_rivals <= MOST_RIVALS and codes == wanted else 0
+
+
+def _ends_follow_up(raw: Raw) -> bool:
+    """Whether a column can say which event came, if any."""
+    return len(count_values(raw)) == 2 or find_rivals(raw) > 0
+
+
+def _time_columns(columns: Columns, time: str, event: str) -> dict[str, str]:
+    """Return the columns by role; with the time of entry, where one is named so and fits."""
+    roles, last = {"outcome": time, "event": event}, look_at("", columns.arrays[time]).x
+    for column, raw in columns.arrays.items():
+        if column in roles.values() or not names_entry(column):
+            continue
+        seen = look_at("", raw)
+        if seen.x.size and not seen.strays and seen.x.min() >= 0 and seen.x.max() < last.max():
+            return {**roles, "entry": column}
+    return roles
 
 
 def _has_numbers(raw: Raw) -> bool:
@@ -232,7 +260,8 @@ def _choose_named(columns: Columns, column: str, kind: str | None) -> Chosen:
         raise StudyError(f"outcome {column!r} holds no numbers: choose another column or kind")
     if guess == "time":
         event = _find_event(columns, column)
-        return _chosen(columns, "time", _time_columns(column, str(event)), guessed=True)
+        roles = _time_columns(columns, column, str(event))
+        return _chosen(columns, "time", roles, guessed=True)
     roles = {"outcome": column}
     if guess == "count":
         exposure = _find_exposure(columns, column)

@@ -36,6 +36,11 @@ OUTCOME_STEP: Final = warning(
     "{n} of {all} values are no multiple of the study's step {step}",
     "check the values, or take 'step' out of the study, with all sites",
 )
+OUTCOME_NARROW: Final = warning(
+    "outcome-narrow",
+    "all values lie in the lowest fiftieth of the study's range {range}",
+    "the unit may be another one: compare the values with the study's unit and range",
+)
 
 _FILL_IN: Final = {
     UNKNOWN_WORD.code: "fill it in, or leave these patients out",
@@ -122,8 +127,13 @@ def check_bounds(
     if not n_outside:
         return []
     kind = MOSTLY_OUT_OF_RANGE if n_outside * 2 > numbers.n_known else OUT_OF_RANGE
-    bounds = f"{low:g} to {high:g}" + (f" {unit}" if unit else "")
+    bounds = tell_range(low, high, unit)
     return [kind.of(name, n=n_outside, all=numbers.n_known, range=bounds)]
+
+
+def tell_range(low: float, high: float, unit: str) -> str:
+    """Return a public range with its unit."""
+    return f"{low:g} to {high:g} {unit}".rstrip()
 
 
 def check_constant(name: str, y: Floats) -> list[Finding]:
@@ -147,5 +157,7 @@ def check_number(columns: Columns, outcome: NumberOutcome) -> tuple[Floats | Non
         if n_between:
             facts = {"n": n_between, "all": numbers.n_known, "step": f"{outcome.step:g}"}
             findings.append(OUTCOME_STEP.of(name, **facts))
-    findings += check_constant(name, numbers.values)
-    return np.clip(numbers.values, low, high), findings
+    same = check_constant(name, numbers.values)
+    if not same and numbers.count(numbers.values <= low + (high - low) / 50) == columns.n_rows:
+        findings.append(OUTCOME_NARROW.of(name, range=tell_range(low, high, outcome.unit)))
+    return np.clip(numbers.values, low, high), findings + same

@@ -1,5 +1,8 @@
 """The columns of a time to an event → entry, time and event, checked against the study.
 
+The event is 0 for none, 1 for that of interest, and 2 and so on for those that compete with it, in
+the study's order.
+
 Follow-up ends at the last horizon: who is followed longer is cut there, and has no event after it.
 Nobody at risk for no time at all can have an event, so a follow-up of zero, such as of a patient
 who died on the day of admission, counts as a public instant
@@ -16,7 +19,7 @@ from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.study import TimeOutcome
 from fedrulefit.table.cells import match_levels
 from fedrulefit.table.columns import Columns, Raw
-from fedrulefit.table.findings import Finding, error, warning
+from fedrulefit.table.findings import Finding, error, list_levels, warning
 from fedrulefit.table.names import names_censoring
 from fedrulefit.table.outcome_number import OutcomeNumbers, read_numbers
 from fedrulefit.table.outcome_yes_no import OUTCOME_MISSING, check_words, tell_values
@@ -63,7 +66,18 @@ ENTRY_BEYOND: Final = error(
 EVENT_UNKNOWN: Final = error(
     "event-unknown",
     "{n} of {all} patients have a value that is neither {positive} (event) nor {negative}",
-    "recode the column to these two values; another event that ends the follow-up is no event",
+    "recode the column to these two values; another event that ends the follow-up is no event, or "
+    "stands under 'competing' in the study",
+)
+CAUSE_UNKNOWN: Final = error(
+    "cause-unknown",
+    "{n} of {all} patients have a value that is none of the study's {values}",
+    "recode the column to these values: no event, the event of interest, and the competing ones",
+)
+CAUSE_UNSEEN: Final = warning(
+    "cause-unseen",
+    "no patient has the competing event {cause} by the study's last horizon",
+    "the site tells nothing of that event: check how the column codes it",
 )
 EVENT_BEYOND: Final = warning(
     "event-beyond",
@@ -110,7 +124,7 @@ def check_time(columns: Columns, outcome: TimeOutcome) -> tuple[Floats | None, l
         told = _tell(instant, outcome)
         findings.append(TIME_ZERO.of(outcome.time, n=int(zero.sum()), all=zero.size, instant=told))
     ends = np.where(times.values - entries < instant, entries + instant, times.values)
-    late = (ends > last) & (events == 1)
+    late = (ends > last) & (events > 0)
     findings += _check_follow_up(ends, events, late, outcome)
     cut = np.minimum(ends, last)
     return np.column_stack([entries, cut, np.where(late, 0.0, events)]), findings
@@ -136,18 +150,21 @@ def _check_times(times: OutcomeNumbers, outcome: TimeOutcome) -> list[Finding]:
 
 
 def _read_events(raw: Raw, outcome: TimeOutcome) -> tuple[Floats, list[Finding]]:
-    """Return 0/1, shape (n_rows,)."""
+    """Return 0 or 1, or the place of a competing event from 2 on, shape (n_rows,)."""
     name = outcome.event
-    events, unknown = match_levels(raw, (outcome.negative, outcome.positive))
+    events, unknown = match_levels(raw, outcome.values)
     n_unknown = int(unknown.sum())
     n_missing = int(np.isnan(events).sum()) - n_unknown
     # In a column called "censored" a no is the event.
     findings = [] if names_censoring(name) else check_words(name, outcome)
     if n_missing:
         findings.append(OUTCOME_MISSING.of(name, n=n_missing, all=events.size))
-    if n_unknown:
-        values = tell_values(outcome)
-        findings.append(EVENT_UNKNOWN.of(name, n=n_unknown, all=events.size, **values))
+    if n_unknown and outcome.competing:
+        values = list_levels(outcome.values)
+        findings.append(CAUSE_UNKNOWN.of(name, n=n_unknown, all=events.size, values=values))
+    elif n_unknown:
+        told = tell_values(outcome)
+        findings.append(EVENT_UNKNOWN.of(name, n=n_unknown, all=events.size, **told))
     return events, findings
 
 
@@ -179,6 +196,9 @@ def _check_follow_up(
         findings.append(NO_EVENTS.of(outcome.event))
     elif counted.all():
         findings.append(ALL_EVENTS.of(outcome.event))
+    for place, cause in enumerate(outcome.competing, start=2):
+        if not ((events == place) & ~late).any():
+            findings.append(CAUSE_UNSEEN.of(outcome.event, cause=list_levels([cause])))
     start = (0.0, *outcome.inner_cuts)[-1]
     if ends.max() <= start:
         told = _tell(start, outcome)

@@ -69,6 +69,18 @@ OUTCOMES: dict[str, dict[str, Any]] = {
         "horizons": [90, 365],
         "intervals": 5,
     },
+    "time, competing": {
+        "kind": "time",
+        "time": "stays",
+        "event": "ended",
+        "positive": "died",
+        "negative": "stays",
+        "competing": {"discharge": "home", "transfer": "moved"},
+        "unit": "days",
+        "horizons": [90, 365],
+        "intervals": 5,
+        "label": "Death",
+    },
     "ordered": {
         "kind": "ordered",
         "column": "disability",
@@ -146,9 +158,21 @@ def add_outcomes(frame: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     ways = np.array(["home", "rehab", "hospice"], dtype=object)
     pull = np.column_stack([0.5 - 0 * ill, 1.5 * (frame["gcs"] < 9) - 0.3, 0.8 * ill - 0.3])
     way = (pull + chance.gumbel(size=(n_rows, 3))).argmax(axis=1)
+    own = np.random.default_rng([seed, 4])
+    causes = np.column_stack(
+        [
+            own.exponential(500 * np.exp(-ill)),
+            own.exponential(700 * np.exp(0.05 * (9 - frame["gcs"]))),
+            own.exponential(1500, n_rows),
+            own.uniform(50, 600, n_rows),
+        ]
+    )
+    ends = np.array(["died", "home", "moved", "stays"], dtype=object)
     frailty = np.random.default_rng([seed, 3])
     often = 0.2 * months * np.exp(0.7 * ill) * frailty.gamma(0.8, 1 / 0.8, n_rows)
     return frame.assign(
+        stays=causes.min(axis=1).round().clip(1),
+        ended=ends[causes.argmin(axis=1)],
         stay=stay.clip(0, 60).round(1),
         months=months,
         visits=rng.poisson(0.12 * months * np.exp(0.7 * ill)).clip(0, 30),

@@ -24,7 +24,7 @@ F = np.concatenate([np.linspace(-40, 40, 81), [-1e4, -709.0, 709.0, 1e4]])
 @every_family
 def test_forward_undoes_inverse(family: Family) -> None:
     # A capped rate, and a risk that is 1 to the last digits, cannot be undone.
-    middle = np.linspace(-10, 2 if family.kind in ("count", "time") else 10, 101)
+    middle = np.linspace(-10, 2 if family.kind in ("count", "time", "competing") else 10, 101)
     np.testing.assert_allclose(family.link.forward(family.link.inverse(middle)), middle, atol=1e-9)
 
 
@@ -86,13 +86,17 @@ def test_an_effect_is_what_a_term_does_to_predictions(family: Family) -> None:
     """A difference, or a ratio of odds, rates or hazards, wherever the other terms stand."""
     at, coefficient = np.linspace(-3, 0.5, 15), 0.7
     before, after = family.link.inverse(at), family.link.inverse(at + coefficient)
-    if family.own_terms:  # of the first class, against the second
+    if family.kind == "competing":  # of the first event, the hazard of the other being nothing
+        spans = [np.repeat(np.column_stack([f, 0 * f - 80]), 3, axis=1) for f in (at, at + 0.7)]
+        before, after = (family.predict(part)[:, 0] for part in spans)
+    elif family.own_terms:  # of the first class, against the second
         shares = [family.predict(np.stack([f, 0 * f, 0 * f], axis=1)) for f in (at, at + 0.7)]
         before, after = (part[:, 0] / part[:, 1] for part in shares)
     compare: dict[str, Callable[[Any, Any], Any]] = {
         "number": lambda new, old: new - old,
         "count": lambda new, old: new / old,
         "time": lambda new, old: np.log1p(-new) / np.log1p(-old),
+        "competing": lambda new, old: np.log1p(-new) / np.log1p(-old),
         "classes": lambda new, old: new / old,
     }
     found = compare.get(family.kind, _odds_ratio)(after, before)
@@ -119,10 +123,15 @@ def test_information_is_the_curvature_of_patients_with_that_mean(family: Family)
         "count": (np.array([[float(mean[0]), 365.0]]), np.full(1, -0.3)),
         # All the time at risk in one interval.
         "time": (np.array([[0.0, 30.0, 0.0]]), np.array([[np.log(mean[0]), 0.0, 0.0]])),
+        # And of one of two causes; the other's hazard is nothing.
+        "competing": (
+            np.array([[0.0, 30.0, 0.0]]),
+            np.array([[np.log(mean[0]), 0.0, 0.0, -80.0, 0.0, 0.0]]),
+        ),
         # At the first level: the first step alone is tried.
         "ordered": (np.zeros(1), np.array([[-0.3, 0.0, 0.0]])),
     }.get(family.kind, (mean, np.full(1, -0.3)))
-    if family.own_terms:  # of one class; crossed curvatures add up to 0
+    if family.crossed:  # of one class; crossed curvatures add up to 0
         others = np.log((1 - mean[0]) / 2)
         predictor = np.array([[np.log(mean[0]), others, others]])
         curvature = family.curvature(predictor, np.zeros(1), np.full(1, 12.0))[0, 0, 0]

@@ -67,6 +67,8 @@ def test_coefficients_are_multiples_of_their_unit() -> None:
 
 def test_how_large_a_predictor_could_be() -> None:
     assert largest_predictor(np.array([1.0, -2.0, 0.5]), np.array([1.0, 1.0, 64.0])) == 35
+    several = np.array([1.0, -3.0, 0.5, -0.25]), np.array([1.0, 1.0, 64.0, 4.0])
+    assert largest_predictor(*several, n_predictors=2) == 3 + 32 + 1
     with np.errstate(all="raise"):
         assert largest_predictor(np.array([1e308, 1e308]), np.full(2, 64.0)) == math.inf
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn
+from scipy.stats import nbinom
 from sklearn.metrics import d2_tweedie_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
@@ -62,6 +63,11 @@ def test_counts_that_vary_more_have_a_dispersion(make: Any) -> None:
     assert 0.3 < stronger.theta < 2
     again = pickle.loads(pickle.dumps(fitted))  # noqa: S301
     np.testing.assert_array_equal(again.predict(X), rate)
+    judged = make(loss="negative-binomial", holdout=0.2).fit(X, varied, exposure=EXPOSURE)
+    mean, theta = judged.predict(X) * EXPOSURE, judged.model_.theta
+    low, high = judged.predict_interval(X, level=0.8, exposure=EXPOSURE).T
+    np.testing.assert_array_equal(low, nbinom.ppf(0.1, theta, theta / (theta + mean)))
+    np.testing.assert_array_equal(high, nbinom.ppf(0.9, theta, theta / (theta + mean)))
     plain = make().fit(X, varied, exposure=EXPOSURE)
     assert plain.study_.outcome.dispersion == "poisson"
     assert np.isnan(plain.model_.theta)
@@ -143,9 +149,20 @@ def test_what_is_no_count(y: Any, exposure: Any, words: str) -> None:
         RuleFitRegressor(**FEW).fit(X, y, exposure=exposure)
 
 
-def test_no_interval_is_told_of_counts() -> None:
-    with pytest.raises(FedRuleFitError, match="of counts no interval is told"):
-        RuleFitRegressor(holdout=0.3, **FEW).fit(X, Y).predict_interval(X)
+def test_an_interval_of_counts_is_over_an_exposure() -> None:
+    model = RuleFitRegressor(holdout=0.3, **FEW).fit(X, Y, exposure=EXPOSURE)
+    low, high = model.predict_interval(X, level=0.95, exposure=EXPOSURE).T
+    assert (low == np.round(low)).all()
+    assert (low >= 0).all()
+    assert np.mean((low <= Y) & (high >= Y)) > 0.9
+    longer = model.predict_interval(X, exposure=100 * EXPOSURE)
+    assert (longer[:, 1] > high).all()
+    with pytest.raises(FedRuleFitError, match="not known: fit with holdout"):
+        RuleFitRegressor(**FEW).fit(X, Y).predict_interval(X)
+    with pytest.raises(TypeError, match="exposure is of counts"):
+        RuleFitRegressor(holdout=0.3, n_trees=3, penalty=0.01, random_state=9).fit(
+            X, X[:, 0]
+        ).predict_interval(X, exposure=2)
 
 
 def test_a_study_says_over_how_much_exposure() -> None:

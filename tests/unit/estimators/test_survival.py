@@ -259,3 +259,100 @@ def test_concordance_is_that_of_pairs(seed: int) -> None:
 def test_no_pair_to_compare() -> None:
     with pytest.raises(ValueError, match="no two patients can be compared"):
         concordance(np.array([False, False]), np.array([1.0, 2.0]), np.zeros(2))
+
+
+# --- events that compete ------------------------------------------------------------------------
+
+
+def of_events(event: Any, time: Any) -> Any:
+    """Return y whose events are numbers."""
+    y = np.empty(len(time), dtype=[("event", "i4"), ("time", "f8")])
+    y["event"], y["time"] = event, time
+    return y
+
+
+def rivals() -> Any:
+    """Return patients, and which of two events came first."""
+    rng = np.random.default_rng(3)
+    patients = rng.normal(size=(500, 3))
+    first = rng.exponential(150 * np.exp(-patients[:, 0]))
+    second = rng.exponential(200 * np.exp(-patients[:, 1]))
+    time = np.minimum.reduce([first, second, rng.uniform(30, 300, 500)])
+    event = np.select([first == time, second == time], [1, 2], 0)
+    return patients, np.array(list(zip(event, time, strict=True)), dtype=[("e", "i4"), ("t", "f8")])
+
+
+@BOTH
+def test_numbers_of_events_compete(make: Any) -> None:
+    patients, y = rivals()
+    fitted = make().fit(patients, y)
+    assert fitted.causes_ == ("event 1", "event 2")
+    assert fitted.study_.outcome.competing == {"event 2": 2}
+    assert fitted.coef_.shape == (2, len(fitted.model_.terms))
+    assert fitted.intercept_.shape == (2,)
+    risks = fitted.predict_cumulative_incidence(patients)
+    assert risks.shape == (500, 2, len(fitted.unique_times_))
+    alive = fitted.predict_survival_function(patients, return_array=True)
+    np.testing.assert_allclose(risks.sum(axis=1) + alive, 1, atol=1e-12)
+    np.testing.assert_allclose(risks[:, 0, -1], fitted.predict_frame(patients)["risk"])
+    assert (np.argsort(fitted.predict(patients)) == np.argsort(risks[:, 0, -1])).all()
+    own = {*fitted.rules_.loc[fitted.rules_["level"] == "event 1", "rule"]}
+    assert any("x0" in rule for rule in own)
+
+
+@BOTH
+def test_the_other_event_can_be_of_interest(make: Any) -> None:
+    patients, y = rivals()
+    first, second = make().fit(patients, y), make(cause=2).fit(patients, y)
+    assert second.causes_ == ("event 2", "event 1")
+    events = (y["e"] == 2) & (y["t"] <= 180)
+    assert second.model_.provenance.events == events.sum()
+    # Trees differ, so rules do; what both say of the first event is nearly the same.
+    both = [fitted.predict_cumulative_incidence(patients)[:, :, -1] for fitted in (first, second)]
+    assert np.corrcoef(both[0][:, 0], both[1][:, 1])[0, 1] > 0.9
+    assert second.score(patients, y) > 0.6
+
+
+def test_the_score_is_wolbers() -> None:
+    patients, y = rivals()
+    fitted = RuleFitSurvival(**FEW).fit(patients, y)
+    risk = fitted.predict(patients)
+    won = pairs = 0.0
+    for i in np.flatnonzero(y["e"] == 1):
+        later = (y["t"] > y["t"][i]) | (y["e"] == 2)
+        pairs += later.sum()
+        won += (risk[later] < risk[i]).sum() + 0.5 * (np.abs(risk[later] - risk[i]) <= 1e-8).sum()
+    assert fitted.score(patients, y) == pytest.approx(won / pairs, abs=1e-3)
+
+
+def test_events_that_cannot_compete() -> None:
+    patients, y = rivals()
+    for codes in (np.where(y["e"] == 2, 3, y["e"]), np.maximum(y["e"], 1), -y["e"]):
+        with pytest.raises(ValueError, match="0 for none, and 1, 2 and so on"):
+            RuleFitSurvival(**FEW).fit(patients, of_events(codes, y["t"]))
+    with pytest.raises(DataError, match="nobody in y has the event 3"):
+        RuleFitSurvival(**FEW, cause=3).fit(patients, y)
+
+
+def test_a_study_names_competing_events() -> None:
+    frame = make_frame(240).drop(columns="died")
+    facts = {
+        "kind": "time", "time": "days", "event": "status", "positive": "dead",
+        "negative": "alive", "competing": {"moved": "m"}, "horizons": [90], "label": "death",
+    }  # fmt: skip
+    study = Study.from_mapping({**study_facts(), "outcome": facts, "settings": {}})
+    codes = np.where(np.arange(240) % 5 == 0, 2, Y["event"].astype(int))
+    given = {"n_trees": 3, "penalty": 0.01, "noise": False}
+    fitted = FederatedRuleFitSurvival(study=study, **given).fit(
+        frame, of_events(codes, Y["time"]), sites=SITES
+    )
+    assert fitted.causes_ == ("death", "moved")
+    plain = Study.from_mapping(
+        {
+            **study_facts(),
+            "outcome": {k: v for k, v in facts.items() if k != "competing"},
+            "settings": {},
+        }
+    )
+    with pytest.raises(DataError, match="an event 2, which the study does not name"):
+        RuleFitSurvival(study=plain).fit(frame, of_events(codes, Y["time"]))

@@ -49,10 +49,11 @@ def study_of(solver: str, outcome: str = "yes/no", **settings: Any) -> Any:
     )
 
 
-def kinds_of(solver: str, dropouts: str = "wait") -> tuple[str, ...]:
+def kinds_of(solver: str, dropouts: str = "wait", outcome: str = "yes/no") -> tuple[str, ...]:
     fit = "DualRequest" if solver == "fedda" else "CurvatureRequest"
     opening = ("OpenRequest",) if dropouts == "continue" else ()
-    return (*BEFORE, fit, *opening, *AFTER)
+    learnt = ("DispersionRequest", "ShareDispersionRequest") * ("negative" in outcome)
+    return (*BEFORE, fit, *learnt, *opening, *AFTER)
 
 
 def full_plan(kinds: tuple[str, ...]) -> dict[str, list[tuple[str, str]]]:
@@ -113,6 +114,7 @@ def journaled(folder: Path) -> dict[int, dict[str, bytes]]:
         ("fedda", "continue", "yes/no"),
         ("exact", "wait", "time"),  # a baseline for each interval
         ("exact", "wait", "number"),  # no events to count
+        ("exact", "wait", "count, negative binomial"),  # what is handed out between rounds
     ],
 )
 def test_every_process_is_killed_at_every_message(
@@ -121,7 +123,7 @@ def test_every_process_is_killed_at_every_message(
     """With seeded noise the model is that of an undisturbed run."""
     study = study_of(solver, outcome)
     tables = make_tables(study, sizes=(50, 45, 40))
-    kinds = kinds_of(solver, dropouts)
+    kinds = kinds_of(solver, dropouts, outcome)
     plan = full_plan(kinds)
     killable.write_folder(tmp_path, study, tables, plan, seed=7, dropouts=dropouts)
     deaths = run_processes(tmp_path)

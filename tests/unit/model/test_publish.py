@@ -128,6 +128,19 @@ def test_a_path_keeps_its_shape() -> None:
     assert given.penalty == sample_model().study.settings.penalty, "everybody knows it"
 
 
+@pytest.mark.parametrize("kind", ["number", "count"])
+def test_losses_of_numbers_keep_digits_that_tell_them_apart(kind: str) -> None:
+    """They are shares of the public range: a step of 1/N made stairs of the path."""
+    exact = fit_model(make_study(kind, **SOLVERS["cv"]))
+    origin, told = exact.provenance, round_model(exact, ROUNDING).provenance
+    assert max(point.deviance for point in origin.path) < 0.2
+    for point, was in zip(told.path, origin.path, strict=True):
+        assert abs(point.deviance - was.deviance) <= 5 * was.deviance / origin.patients
+        assert point.deviance == round_digits(point.deviance, 4), "and no more"
+    assert len({point.deviance for point in told.path}) > len(told.path) / 2
+    assert told.objective == pytest.approx(origin.objective, rel=5 / origin.patients)
+
+
 def test_rounding_again_changes_nothing_and_never_refines() -> None:
     once = round_model(evaluated_model(), ROUNDING)
     again = round_model(once, Rounding(1, 0))

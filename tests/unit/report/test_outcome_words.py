@@ -66,6 +66,10 @@ def test_where_a_new_patient_lies_is_told() -> None:
     assert set(model.reaches) == {80, 95}
     assert '"reaches":[[80,' in render_report(model)
     assert outcome_model("time").reaches == {}
+    count = outcome_model("count")
+    assert count.evaluation is not None
+    assert count.range_facts == [count.evaluation.total.dispersion]
+    assert "of a new patient like this one over" in render_report(count)
     assert '"reaches"' not in render_report(outcome_model("time"))
 
 
@@ -109,7 +113,7 @@ def test_commands_say_what_is_true(kind: str, tmp_path: object) -> None:
         assert not UNTRUE[kind].search(shown.output), shown.output
     if kind == "number":
         assert "adds to the value" in shown.output
-        assert re.search(r"a new patient's\s+value lies from", shown.output)
+        assert re.search(r"the\s+value of a new patient like this one lies from", shown.output)
 
 
 def test_parts_of_a_number_add_up_in_its_unit(tmp_path: object) -> None:
@@ -119,7 +123,8 @@ def test_parts_of_a_number_add_up_in_its_unit(tmp_path: object) -> None:
     model.save(path)
     patient = ["--value", "age=71", "--value", "gcs=9", "--value", "sex=f"]
     shown = CliRunner().invoke(app, ["explain", path, *patient], env={"COLUMNS": "200"}).output
-    parts = [float(x) for x in re.findall(r"([+-]?\d+\.\d+) days(?:\n| *$)", shown, re.MULTILINE)]
+    told = re.findall(r"([+−]?\d+\.\d+) days(?:\n| *$)", shown, re.MULTILINE)
+    parts = [float(x.replace("−", "-")) for x in told]
     _, *added, total = parts  # the value stands above, too
     assert sum(added) == pytest.approx(total, abs=0.02 * len(added))
 

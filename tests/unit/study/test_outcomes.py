@@ -168,13 +168,15 @@ def test_levels_are_told_as_text(kind: str) -> None:
 def test_cuts_of_a_time() -> None:
     time = study_of("time").outcome
     assert isinstance(time, TimeOutcome)
-    assert time.inner_cuts == (16, 46, 90, 130, 180, 240, 300)
+    ends = [365 * (j / 8) ** 1.5 for j in range(1, 8)]
+    ends[2] = 90  # the horizon takes the place of the end next to it
+    assert time.inner_cuts == pytest.approx(ends)
     assert time.instant == 0.365
     given = study_of("time", cuts=[30, 90]).outcome
     assert isinstance(given, TimeOutcome)
     assert given.inner_cuts == (30, 90)
     assert place_cuts([5.0], 1) == ()
-    assert place_cuts([30.0], 4) == (3.8, 11, 19)  # 30·(j/4)^1.5 = 3.75, 10.6, 19.49
+    assert place_cuts([30.0], 4) == pytest.approx((3.75, 10.606602, 19.485572))
 
 
 @given(
@@ -201,3 +203,51 @@ def test_the_paper_s_solver_is_refused_where_slopes_have_no_bound(kind: str) -> 
     if kind == "number":
         robust = {**outcome, "robust": True}
         Study.from_mapping({**study_facts(solver="fedda"), "outcome": robust})
+
+
+# --- events that compete ------------------------------------------------------------------------
+
+RIVALS = {"positive": 1, "label": "readmission", "competing": {"death": 2, "transfer": "moved"}}
+
+
+def test_competing_events_make_another_family_and_keep_their_order() -> None:
+    study = study_of("time", **RIVALS)
+    outcome = study.outcome
+    assert isinstance(outcome, TimeOutcome)
+    assert outcome.causes == study.family.names == ("readmission", "death", "transfer")
+    assert outcome.values == (0, 1, 2, "moved")
+    assert (study.family.kind, outcome.kind) == ("competing", "time")
+    assert study.family.n_owners == 3
+    assert "competing events death 2, transfer 'moved'" in outcome.definition
+    again = Study.from_mapping(json.loads(json.dumps(study.model_dump(mode="json"))))
+    assert again.digest == study.digest
+    turned = study_of("time", **{**RIVALS, "competing": {"transfer": "moved", "death": 2}})
+    assert turned.digest != study.digest, "sites code causes by their place"
+
+
+def test_without_competing_events_nothing_is_new_in_a_study() -> None:
+    """Studies of one event keep the digest that they had."""
+    study = study_of("time")
+    assert "competing" not in study.model_dump(mode="json")["outcome"]
+    assert study.digest == study_of("time", competing={}).digest
+    assert isinstance(study.outcome, TimeOutcome)
+    assert study.outcome.causes == ()
+    assert study.family.kind == "time"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"competing": {"death": 1}}, "names a value twice"),
+        ({"competing": {"death": "0"}}, "names a value twice"),
+        ({"competing": {"death": 2, "transfer": 2.0}}, "names a value twice"),
+        ({"competing": {"90": 2}}, "begin with a letter"),
+        ({"competing": {" ": 2}}, "begin with a letter"),
+        ({"competing": {"readmission": 2}}, "differ from that of the event of interest"),
+        ({"competing": {"1": 2}, "label": ""}, "begin with a letter"),
+        ({"competing": 2}, "competing"),
+    ],
+)
+def test_competing_events_that_cannot_be(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(StudyError, match=words):
+        study_of("time", **{**RIVALS, **changes})

@@ -11,9 +11,16 @@ import pytest
 
 from fedrulefit.core.families import FAMILIES, YesNo
 from fedrulefit.errors import StudyError
-from fedrulefit.study import PRESETS, Settings, Study, level_key, resolve_settings
+from fedrulefit.study import (
+    PRESETS,
+    Settings,
+    Study,
+    TimeOutcome,
+    level_key,
+    resolve_settings,
+)
 from fedrulefit.study.outcomes import KINDS
-from tests.samples import make_study, study_facts
+from tests.samples import SOLVERS, make_study, study_facts
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
@@ -408,6 +415,16 @@ def test_with_settings_refreshes_the_digest_and_the_bins() -> None:
     assert study.with_settings("paper", rounds=3).settings == resolve_settings("paper", rounds=3)
 
 
+@pytest.mark.parametrize("kind", ["number", "count", "time"])
+def test_settings_that_do_not_fit_the_outcome_are_refused_in_words(kind: str) -> None:
+    """Not as a traceback of pydantic's, with its link and the whole study in it."""
+    for preset, settings in ((None, {"solver": "fedda", "penalty": 0.01}), ("paper", {})):
+        with pytest.raises(StudyError, match="whose slopes have no bound: choose") as raised:
+            make_study(kind, **SOLVERS["exact"]).with_settings(preset, **settings)
+        assert str(raised.value).startswith("these settings do not fit the study:\n  settings: ")
+        assert "pydantic" not in str(raised.value)
+
+
 def test_a_study_is_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         make_study().name = "other"
@@ -469,7 +486,9 @@ def test_fixed_cutoffs_reach_the_bins() -> None:
 
 
 def test_a_study_can_name_every_kind_that_has_a_family() -> None:
-    assert set(FAMILIES) <= set(KINDS)
+    facts = {"kind": "time", "time": "days", "event": "status", "horizons": [1]}
+    rivals = TimeOutcome.model_validate({**facts, "competing": {"death": 2}}).family()
+    assert set(FAMILIES) <= {*KINDS, rivals.kind}
 
 
 def test_an_outcome_of_which_no_kind_is_told_is_yes_no() -> None:

@@ -108,6 +108,29 @@ def test_what_is_guessed_is_said_in_the_file_and_beside_it() -> None:
     assert "taken for" not in repr(asked.guesses)
 
 
+def test_a_time_of_entry_is_part_of_the_outcome() -> None:
+    """As a covariate it would tell of the outcome: who came late has survived until then."""
+    for time, entry in (("days", "entry"), ("tstop", "tstart"), ("os_days", "days_at_entry")):
+        columns = make_columns(**{time: TIMES, "died": [0, 1] * 30, entry: [0.0, 5.0, 20.0] * 20})
+        drafted = draft(columns)
+        outcome = load(drafted).outcome
+        assert isinstance(outcome, TimeOutcome)
+        assert (outcome.time, outcome.event, outcome.entry) == (time, "died", entry)
+        assert entry not in load(drafted).names
+        told = (entry, "by its name taken for the time of coming under observation")
+        assert told in drafted.guesses
+    beyond = make_columns(days=TIMES, died=[0, 1] * 30, entry=[0.0, 5.0, 1e6] * 20)
+    assert load(draft(beyond)).outcome.entry is None  # type: ignore[union-attr]
+
+
+def test_a_name_that_may_mean_the_end_of_follow_up_is_doubted() -> None:
+    drafted = draft(make_columns(cens=[0, 1, 0] * 20, time=TIMES))
+    outcome = load(drafted).outcome
+    assert isinstance(outcome, TimeOutcome)
+    assert (outcome.event, outcome.positive) == ("cens", 1)
+    assert "is this the value of the event?" in dict(drafted.guesses)["cens"]
+
+
 def test_a_yes_no_draft_says_that_there_is_a_time() -> None:
     drafted = draft(make_columns(died=[0, 1] * 30, time=TIMES), outcome="died")
     assert ("time", "the time to the outcome? then draft again with --kind time") in drafted.guesses
@@ -184,6 +207,28 @@ def test_which_value_is_the_event(
     assert ("taken as the event" in repr(drafted.guesses)) == bool(doubt)
 
 
+@pytest.mark.parametrize("codes", [[0, 1, 2], [0, 1, 2, 3]])
+def test_codes_of_several_events_are_taken_for_competing_ones(codes: list[int]) -> None:
+    drafted = draft(make_columns(time=TIMES, status=codes * (N // len(codes))), kind="time")
+    outcome = load(drafted).outcome
+    assert isinstance(outcome, TimeOutcome)
+    assert (outcome.positive, outcome.negative) == (1, 0)
+    assert list(outcome.competing.values()) == codes[2:]
+    assert "# CHECK: events that forestall it; name them" in drafted.text
+    assert "taken for events that compete with 1" in dict(drafted.guesses)["status"]
+    alone = draft(make_columns(time=TIMES, status=[0, 1] * 30), kind="time")
+    assert "competing" not in alone.text
+    found = draft(make_columns(time=TIMES, status=codes * (N // len(codes))))
+    assert load(found).outcome == outcome, "found by their names"
+
+
+@pytest.mark.parametrize("codes", [[1, 2, 3], [0, 1, 3], list(range(7))])
+def test_other_codes_are_no_competing_events(codes: list[int]) -> None:
+    values = (codes * N)[:N]
+    with pytest.raises(StudyError, match="and 2 and so on for events that compete with it"):
+        draft(make_columns(x=TIMES, y=values), time="x", event="y")
+
+
 def test_levels_stand_in_their_order_and_rare_ones_are_not_shown() -> None:
     pain = outcome_of({"pain": ["severe", "none", "mild"] * 20}, outcome="pain")
     assert isinstance(pain, OrderedOutcome)
@@ -202,6 +247,7 @@ def test_a_code_is_pointed_out_and_stretches_nothing() -> None:
 
 
 TWO = {"x": TIMES, "yn": [0, 1] * 30, "three": [0, 1, 2] * 20, "text": [f"t{k}" for k in range(N)]}
+TWO["abc"] = ["a", "b", "c"] * 20
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"outcome": "x", "kind": "lengths"}, "kind 'lengths' is not known: choose one of yes/no"),
     ({"outcome": "text"}, "'text' has 60 distinct values here: group them into 10 levels"),
@@ -209,7 +255,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"outcome": "yn", "kind": "classes"}, "fewer than three levels"),
     ({"outcome": "three", "kind": "yes/no"}, "3 distinct values here, not two"),
     ({"outcome": "x", "kind": "ordered"}, "group them into 10 levels or fewer"),
-    ({"time": "x", "event": "three"}, "event 'three' has 3 distinct values here, not two"),
+    ({"time": "x", "event": "abc"}, "event 'abc' has 3 distinct values here, not two"),
     ({"time": "text", "event": "yn"}, "time 'text' holds no numbers"),
     ({"time": "x"}, "which column is the event"),
     ({"event": "yn"}, "which column is the time to the event"),

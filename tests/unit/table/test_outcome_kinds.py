@@ -76,6 +76,7 @@ FAULTS: list[tuple[str, dict[str, Any], dict[str, str]]] = [
     ("number", first("y", 150), {"out-of-range": "warning"}),
     ("number", first("y", *[150 + k for k in range(21)]), {"mostly-out-of-range": "error"}),
     ("number", first("y", 0.25), {"outcome-step": "warning"}),
+    ("number", {"y": [k % 3 for k in range(N)]}, {"outcome-narrow": "warning"}),
     ("number", {"y": [3.0] * N}, {"one-class": "warning"}),
     ("count", first("n", None), {"outcome-missing": "error"}),
     ("count", first("n", -1), {"count-negative": "error"}),

@@ -14,8 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from fedrulefit.core.families.base import Family, Link, Words
+    from fedrulefit.core.families.base import Family, Words
     from fedrulefit.core.families.judge import Column, Judge
+    from fedrulefit.core.families.link import Link
     from fedrulefit.core.families.yesno import YesNo
 
 __all__ = ["FAMILIES", "Column", "Family", "Judge", "Link", "Words", "YesNo", "make_family"]
@@ -24,7 +25,7 @@ _HOMES: Final = {
     "Column": "fedrulefit.core.families.judge",
     "Judge": "fedrulefit.core.families.judge",
     "Family": "fedrulefit.core.families.base",
-    "Link": "fedrulefit.core.families.base",
+    "Link": "fedrulefit.core.families.link",
     "Words": "fedrulefit.core.families.base",
     "YesNo": "fedrulefit.core.families.yesno",
 }
@@ -54,6 +55,7 @@ FAMILIES: Final = _Families(
         "number": "fedrulefit.core.families.number:Number",
         "count": "fedrulefit.core.families.count:Count",
         "time": "fedrulefit.core.families.time:Time",
+        "competing": "fedrulefit.core.families.competing:Competing",
         "ordered": "fedrulefit.core.families.ordered:Ordered",
         "classes": "fedrulefit.core.families.classes:Classes",
     }

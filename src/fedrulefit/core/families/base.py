@@ -11,9 +11,10 @@ A patient may have several predictors, one for each baseline column: :math:`F_k 
 rules and linear terms f that all share (an interval of time, a step of a scale). Predictors,
 slopes and curvatures then have shape (n_rows, n_baseline), and the loss is a sum over k.
 
-Or each predictor has rules and linear terms of its own (:attr:`Family.own_terms`): then the loss
-depends on differences of predictors alone, and curvatures are crossed,
-:math:`w·∂^2ℓ/∂F_a∂F_b`, of shape (n_rows, n_baseline, n_baseline).
+Or predictors have rules and linear terms of their own (:attr:`Family.own_terms`). Of classes the
+loss depends on differences of predictors alone, and curvatures are crossed,
+:math:`w·∂^2ℓ/∂F_a∂F_b`, of shape (n_rows, n_baseline, n_baseline). Of causes of an event it is a
+sum over them; each owns a predictor for every interval of time.
 
 ===============================  ==========================  ===========
 mathematics                      here                        shape
@@ -39,47 +40,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
+from fedrulefit.core.families.incidence import Incidence
 from fedrulefit.core.families.judge import Judge
+from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.recipes import Language
 from fedrulefit.core.families.sides import PERCENT, Levels
 from fedrulefit.core.families.survival import Timeline
 from fedrulefit.core.families.tells import Tells
 from fedrulefit.core.fixed import LARGEST_PREDICTOR
 from fedrulefit.numerals import format_effect, format_number, is_little
-
-
-@dataclass(frozen=True)
-class Link:
-    """How a prediction follows from the linear predictor F, in every language that we write.
-
-    Parameters
-    ----------
-    name : str
-    inverse : callable
-        F → the mean of the outcome.
-    forward : callable
-        The mean of the outcome → F.
-    sql : callable
-        An expression for F, and how the database writes a number → an expression for the mean.
-    onnx : tuple of (str,) or (str, float)
-        The ONNX operators that make F the mean, one after another; some take a number, too.
-    javascript : str
-        A function from F to the mean.
-    """
-
-    name: str
-    inverse: Callable[[Floats], Floats]
-    forward: Callable[[Floats], Floats]
-    sql: Callable[[str, Callable[[float], str]], str]
-    onnx: tuple[tuple[str] | tuple[str, float], ...]
-    javascript: str
 
 
 @dataclass(frozen=True)
@@ -209,8 +185,17 @@ class Family(ABC):
     """The levels of an outcome of several, of each of which a probability is predicted."""
 
     own_terms: bool = False
-    """Whether each predictor has rules and linear terms of its own. The loss must not change where
-    all predictors of a patient move alike; curvatures of two different ones are never above 0."""
+    """Whether each of :attr:`names` has rules and linear terms of its own."""
+
+    crossed: bool = False
+    """Whether the loss does not change where all predictors of a patient move alike; curvatures of
+    two different ones are then never above 0."""
+
+    n_owners: int = 1
+    """How many have terms of their own; the baseline is theirs in equal parts, one by one."""
+
+    of_first: bool = False
+    """Whether people ask for the first of :attr:`names` above all, not for each alike."""
 
     counts_events: bool = False
     """Whether :meth:`events` are what people call events: they are then told, as counts."""
@@ -323,7 +308,7 @@ class Family(ABC):
         Parameters
         ----------
         falling, rising : (n_baseline,) float64
-            Summed slopes of patients whose loss falls, and rises, with each predictor.
+            Slopes of patients whose loss falls, and rises, with each predictor: summed, over all.
         """
         del falling, rising
         return ""
@@ -348,18 +333,42 @@ class Family(ABC):
         """
         return outcome
 
-    def predict(self, predictor: Floats) -> Floats:
-        """Return the predictions that are judged, from each patient's F.
+    @property
+    def told_levels(self) -> tuple[str, ...]:
+        """Those of :attr:`names` that are told alike; none where one of them is of interest."""
+        return () if self.of_first else self.names
 
-        Shape (n_rows,). Of an outcome of several levels the probability of each, shape
+    @property
+    def baseline_levels(self) -> tuple[str | None, ...]:
+        """Whose each column of the baseline is, of :attr:`names`; None where terms are shared."""
+        return self.names if self.own_terms else (None,) * self.n_baseline
+
+    def starts(self, intercept: float, baseline: Sequence[float]) -> Floats:
+        """Return the intercept of each owner's F, shape (n_owners,), where each has its own."""
+        return np.asarray(intercept + np.array(baseline), dtype=np.float64)
+
+    def spread(self, predictor: Floats, baseline: Sequence[float]) -> Floats:
+        """Return all of a patient's predictors, shape (n_rows, n_baseline), from F of a model."""
+        if self.own_terms:
+            return predictor
+        return np.asarray(np.add.outer(predictor, np.array(baseline)), dtype=np.float64)
+
+    def predict(self, predictor: Floats) -> Floats:
+        """Return the prediction from each patient's F, shape (n_rows,).
+
+        Of an outcome of several levels or causes the probability of each, shape
         (n_rows, n_levels), from all of a patient's predictors.
         """
         return self.link.inverse(predictor)
 
+    def judged(self, predictor: Floats) -> Floats:
+        """Return the predictions that are judged: those of :meth:`predict`, or more of them."""
+        return self.predict(predictor)
+
     def write_levels(
         self, language: Language, predictors: Sequence[str], baseline: Sequence[float]
     ) -> list[str]:
-        """Return how :meth:`predict` is written in a language; empty without several levels.
+        """Return how levels are predicted, written in a language; empty without several levels.
 
         Parameters
         ----------
@@ -371,14 +380,6 @@ class Family(ABC):
         """
         del language, predictors, baseline
         return []
-
-    def predict_one(self, predictor: Floats) -> Floats:
-        """Return the prediction that people read first, from F of each patient.
-
-        Of shape (n_rows,), by the link; where each level has terms of its own, as
-        :meth:`predict`.
-        """
-        return self.predict(predictor) if self.own_terms else self.link.inverse(predictor)
 
     @abstractmethod
     def tallies(self, outcome: Floats) -> Floats:
@@ -465,6 +466,11 @@ class Family(ABC):
 
     def timeline(self, baseline: Sequence[float]) -> Timeline | None:
         """Return how the risk grows with time, from a model's baseline; None of other outcomes."""
+        del baseline
+        return None
+
+    def incidence(self, baseline: Sequence[float]) -> Incidence | None:
+        """Return how risks of competing causes grow with time; None of other outcomes."""
         del baseline
         return None
 

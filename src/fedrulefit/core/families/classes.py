@@ -83,7 +83,7 @@ class Classes(Family):
     kind = "classes"
     link = LOGISTIC  # of one class against the rest, where F_c is held against the others' sum
     judge_type = LevelsJudge
-    own_terms = True
+    own_terms = crossed = True
     effect_javascript = YesNo.effect_javascript
     tell_javascript = TELL_SHARE_JAVASCRIPT
     share_javascript = YesNo.share_javascript
@@ -102,7 +102,7 @@ class Classes(Family):
         self.levels = SplitLevels(
             f"of another class than {self.names[0]}", self.names, ordered=False
         )
-        self.n_baseline = len(self.names)
+        self.n_baseline = self.n_owners = len(self.names)
         self.n_tallies = len(self.names) - 1
         self.most_conjugate = math.log(len(self.names))
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.dispersion import STEPS_PER_OCTAVE
-from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.base import Family, Words
 from fedrulefit.core.families.count_judge import CountJudge
 from fedrulefit.core.families.count_losses import (
     BEND,
@@ -42,6 +42,7 @@ from fedrulefit.core.families.count_losses import (
     dispersion_slopes,
 )
 from fedrulefit.core.families.count_spread import SpreadJudge
+from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.number import HALVINGS, above_median
 from fedrulefit.core.families.ratios import LEAST_SHARE, LEAST_SPAN, log_share, ratio_ticks
 from fedrulefit.core.families.scripts import quote_javascript

@@ -9,14 +9,15 @@ measures in :mod:`fedrulefit.core.families.count_measures`; within hospitals in
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families import count_measures, count_published, explained_within
 from fedrulefit.core.families.count_measures import FEWEST_EVENTS, Group, Measures, Scale
+from fedrulefit.core.families.count_ranges import JAVASCRIPT, SHARES, find_count_range
 from fedrulefit.core.families.count_sums import CountSums, add_counts, coarsen, count_events
 from fedrulefit.core.families.explained_within import ExplainedSums, Within
 from fedrulefit.core.families.hospitals import (
@@ -254,6 +255,39 @@ class CountJudge(Judge[CountSums, Measures]):
         of = f" per {per}" if self.exposure_unit or self.scale.per != 1 else " per patient"
         observed, expected = (format_number(x, digits=3) for x in (found.observed, found.expected))
         return f"Observed were {observed}{of}, predicted {expected}"
+
+    range_javascript: ClassVar[str] = JAVASCRIPT
+
+    @property
+    def range_words(self) -> str:
+        """Whose counts these are."""
+        per = self.scale.per
+        over = f" over {per:g} {self.exposure_unit}".rstrip()
+        over = over if self.exposure_unit or per != 1 else ""
+        return f"the number of {self.unit or 'events'} of a new patient like this one{over} lies"
+
+    def range_facts(self, found: Measures) -> list[Any]:
+        """Return the dispersion, where enough events tell it."""
+        known = found.events >= FEWEST_EVENTS and math.isfinite(found.dispersion)
+        return [found.dispersion] if known else []
+
+    def spread_at(self, mean: Floats, dispersion: float) -> Floats:
+        """Return variance by mean of counts of this mean, from :meth:`range_facts`, (n_rows,)."""
+        return np.full(len(mean), dispersion)
+
+    def find_ranges(
+        self, found: Measures, prediction: float, tell: Callable[[float], str]
+    ) -> list[tuple[int, str, str]]:
+        """Return between what a new patient's count lies: :func:`find_count_range`."""
+        del tell
+        told = []
+        for dispersion in self.range_facts(found):
+            for share in SHARES:
+                mean = np.array([prediction])
+                ends = find_count_range(mean, self.spread_at(mean, dispersion), share / 100)
+                low, high = ends[0].tolist()
+                told.append((share, f"{low:.0f}", f"{high:.0f}"))
+        return told
 
     def tell_within(self, found: Measures, within: Within) -> str:
         """Return D² within hospitals in a sentence."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from fedrulefit.core.families.count_judge import CountJudge
 from fedrulefit.core.families.count_losses import half_deviance, log_gain
 from fedrulefit.core.families.count_measures import Measures
 from fedrulefit.core.families.count_published import MEASURE_WORDS
+from fedrulefit.core.families.count_ranges import OF_MEAN_JAVASCRIPT
 from fedrulefit.core.families.count_sums import (
     LEAST_EXPECTED,
     MOST_PEARSON,
@@ -150,6 +151,18 @@ class SpreadJudge(CountJudge):
             spread=float(sums.spread[0]) / n,
             gain=most * float(sums.gains[0]) / n,
         )
+
+    range_javascript: ClassVar[str] = OF_MEAN_JAVASCRIPT
+
+    def range_facts(self, found: Measures) -> list[Any]:
+        """Return α: the model knows how counts vary."""
+        del found
+        return [self.dispersion]
+
+    def spread_at(self, mean: Floats, dispersion: float) -> Floats:
+        """Return 1 + αμ, shape (n_rows,)."""
+        spread: Floats = 1 + dispersion * mean
+        return spread
 
     def _tell_spread(self, found: Measures) -> str:
         """Return whether α told how counts vary, in a sentence with its blank."""

@@ -56,8 +56,10 @@ def estimate_ratio(value: float, error: float, n: float) -> Estimate:
     """Return a number above 0 with its interval, from the standard error of its logarithm."""
     if not value > 0:
         return value, math.nan, math.nan
-    _, low, high = estimate(math.log(value), error, n)
-    return value, math.exp(low), math.exp(high)
+    _, low, high = (math.exp(end) for end in estimate(math.log(value), error, n))
+    if math.isnan(low):
+        return value, low, high
+    return value, min(low, value), max(high, value)  # exp(log(x)) need not be x
 
 
 def spread_of_logs(influence: float, n: float) -> float:

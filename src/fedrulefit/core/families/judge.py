@@ -23,7 +23,7 @@ in words              :meth:`Judge.tell` and what follows it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -286,6 +286,40 @@ class Judge(ABC, Generic[Sums, Measures]):
         """Return how far a new patient may be from the prediction, by percent of patients."""
         del found
         return {}
+
+    range_javascript: ClassVar[str] = (
+        "(value, reaches) => reaches.map(([share, reach]) => "
+        "[share, family.tell(value - reach), family.tell(value + reach)])"
+    )
+    """:meth:`find_ranges` as a JavaScript function, of a prediction and :meth:`range_facts`; ends
+    as text."""
+
+    @property
+    def range_words(self) -> str:
+        """Whose ranges these are, as the beginning of a sentence's clause."""
+        return "the value of a new patient like this one lies"
+
+    def range_facts(self, found: Measures) -> list[Any]:
+        """Return what else follows ranges; empty where there are none."""
+        return [[share, reach] for share, reach in self.find_reaches(found).items()]
+
+    def find_ranges(
+        self, found: Measures, prediction: float, tell: Callable[[float], str]
+    ) -> list[tuple[int, str, str]]:
+        """Return between what a new patient's outcome lies: percent of patients, and both ends.
+
+        Parameters
+        ----------
+        found : Measures
+            Of held-out patients.
+        prediction : float
+        tell : callable
+            How the family tells a prediction.
+        """
+        return [
+            (share, tell(prediction - reach), tell(prediction + reach))
+            for share, reach in self.find_reaches(found).items()
+        ]
 
     @abstractmethod
     def tell_within(self, found: Measures, within: Any) -> str:

@@ -30,7 +30,8 @@ from typing import Final
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.base import Family, Words
+from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.number_judge import NumberJudge
 from fedrulefit.core.families.scripts import quote_javascript
 from fedrulefit.core.families.side_means import MeanLevels
@@ -254,7 +255,7 @@ class Number(Family):
         if effect and self.is_little(effect):  # the digits that tell it from 0
             decimals = min(-math.floor(math.log10(abs(effect))), decimals + 3)
         shown = f" {self.unit_name}" if unit and self.unit_name else ""
-        return f"{effect:+z.{decimals}f}{shown}"
+        return write_minus(f"{effect:+z.{decimals}f}") + shown
 
     def is_little(self, effect: float) -> bool:
         """Whether a difference is 0 when rounded."""

@@ -290,6 +290,8 @@ def _list_gaps(found: Measures) -> list[str]:
     """Return what is not known of some patients, each with the reason."""
     gaps = []
     few = f"fewer than {FEWEST} patients were judged"
+    if found.patients >= FEWEST:
+        few = "errors are too small a part of the study's range to tell how they vary"
     if math.isnan(found.r2):
         gaps.append("R², as all outcomes are alike")
     if math.isnan(found.rmse_low):

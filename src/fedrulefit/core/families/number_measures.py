@@ -52,7 +52,13 @@ from fedrulefit.core.families.intervals import (
     reach_student,
     spread_of_logs,
 )
-from fedrulefit.core.families.number_sums import COARSE_STEP, POWERS, STEP, NumberSums
+from fedrulefit.core.families.number_sums import (
+    COARSE_STEP,
+    MOMENT_STEP,
+    POWERS,
+    STEP,
+    NumberSums,
+)
 from fedrulefit.core.rounding import round_to
 
 ALIKE: Final = STEP**2 / 12
@@ -120,6 +126,15 @@ class Moments:
         """Return e = t − p."""
         return {(1, 0): 1.0, (0, 1): -1.0, (0, 0): self.outcome - self.prediction}
 
+    @property
+    def blur(self) -> float:
+        """What fourth moments about the means may be off by: three times what rounding adds.
+
+        Each of n patients adds up to half a step to each of five raw moments, whose squared
+        binomial coefficients add up to 70.
+        """
+        return 3 * MOMENT_STEP * math.sqrt(70 / 12 / self.n)
+
 
 def square(of: Polynomial) -> Polynomial:
     """Return the square."""
@@ -155,8 +170,9 @@ def fit_slope(found: Moments) -> Estimate:
         return UNKNOWN
     slope = found.mean(T, P) / spread
     left: Polynomial = {(1, 0): 1.0, (0, 1): -slope}
-    variance = max(found.mean(left, left, P, P), 0.0) / spread**2 / (found.n - 2)
-    return estimate(slope, math.sqrt(variance), found.n, lost=2)
+    fourth = found.mean(left, left, P, P)
+    error = math.sqrt(fourth / (found.n - 2)) / spread if fourth > found.blur else math.nan
+    return estimate(slope, error, found.n, lost=2)
 
 
 def find_reach(sums: NumberSums, share: float) -> tuple[float, float]:
@@ -271,9 +287,12 @@ def measure(sums: NumberSums, middle: float, half: float) -> Measures:
     shift, mean_square = error[0, 0], max(found.mean(error, error), 0.0)
     mae = sums.misses / n
     fourth = found.mean(error, error, error, error)
-    relative = 0.0
-    if mean_square > 0:
+    left, whole, influence = explain(found, error)
+    relative = math.nan
+    if fourth - mean_square**2 > found.blur:
         relative = spread_of_logs(fourth / mean_square**2 - 1, n) / 2
+    else:  # what the interval follows from is lost in rounding
+        influence = math.nan
     of_mae = math.sqrt(max(mean_square - mae**2, 0.0) / max(n - 1, 1))
     of_shift = math.sqrt(max(mean_square - shift**2, 0.0) / max(n - 1, 1))
 
@@ -282,7 +301,7 @@ def measure(sums: NumberSums, middle: float, half: float) -> Measures:
         return half * value, half * low, half * high
 
     told = {
-        "r2": estimate_explained(*explain(found, error), n),
+        "r2": estimate_explained(left, whole, influence, n),
         "rmse": scale(estimate_ratio(math.sqrt(mean_square), relative, n)),
         "mae": scale(estimate(mae, of_mae, n)),
         "slope": fit_slope(found),

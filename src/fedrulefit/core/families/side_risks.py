@@ -7,9 +7,10 @@ they are. With a hazard that is constant inside intervals
 .. math:: H = \sum_k d_k/e_k,\quad \text{risk} = 1 - e^{-H},\quad
    se(\log H)^2 = \sum_k d_k/e_k^2 \,/\, H^2
 
-Intervals are even for :math:`\log H`; that of the difference is put together from both risks'
-own (Zou and Donner 2008, Statistics in Medicine 27: 1693–1702). Unknown where nobody is followed
-through some interval.
+The same holds by the end of each interval before it: a curve, told at few moments
+(:mod:`fedrulefit.core.families.side_curves`). Intervals are even for :math:`\log H`; that of the
+difference is put together from both risks' own (Zou and Donner 2008, Statistics in Medicine 27:
+1693–1702). Unknown where nobody is followed through some interval.
 
 Oracle: Kaplan and Meier's curve, and simulated coverage (``tests/unit/core/test_sides.py``).
 """
@@ -17,17 +18,21 @@ Oracle: Kaplan and Meier's curve, and simulated coverage (``tests/unit/core/test
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.side_curves import publish_curves
 from fedrulefit.core.families.sides import (
     PERCENT,
     ROUNDED,
     Contrast,
     LevelWords,
     MeasuredLevels,
+    Moment,
     Side,
+    Sides,
 )
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.shares import Z95
@@ -40,11 +45,15 @@ class RiskLevels(MeasuredLevels):
     ----------
     by : str
         The horizon, with its unit.
+    ends : (K,) sequence of float
+        Where intervals end, the last at the horizon.
     """
 
     drawn = PERCENT
+    event = "the event"
 
-    def __init__(self, by: str) -> None:
+    def __init__(self, by: str, ends: Sequence[float]) -> None:
+        self.ends = tuple(float(end) for end in ends)
         self.words = LevelWords(
             level="risk",
             gap="difference",
@@ -61,14 +70,45 @@ class RiskLevels(MeasuredLevels):
     def find(self, patients: float, sums: Floats) -> Side:
         """Return the risk and the standard error of log H, from Σd and Σe by interval."""
         events, watched = np.split(sums, 2)
-        total = float(events.sum())
-        if not (watched > 0).all():
-            return Side(patients, math.nan, math.nan, total)
-        hazard = float((events / watched).sum())
-        if hazard <= 0:
-            return Side(patients, 0.0, math.nan, total)
-        error = math.sqrt(float((events / watched**2).sum())) / hazard
-        return Side(patients, -math.expm1(-hazard), error, total)
+        return self.follow(patients, events[None], watched)
+
+    def follow(self, patients: float, events: Floats, watched: Floats) -> Side:
+        """Return the risk by the last horizon, and by the end of each interval before it.
+
+        Parameters
+        ----------
+        patients : float
+        events : (n_causes, K) float64
+            Of each cause that there is, the one of interest first.
+        watched : (K,) float64
+            Time at risk, as shares of the intervals.
+        """
+        known = int(np.argmin(watched > 0)) if not (watched > 0).all() else len(watched)
+        levels, errors = self.grow(events[:, :known], watched[:known])
+        counts = np.cumsum(events[0])
+        columns = (self.ends, levels, errors, watched, counts)
+        rows = zip(*(np.asarray(column)[:known].tolist() for column in columns), strict=True)
+        curve = tuple(Moment(*row) for row in rows)
+        whole = float(counts[-1])
+        if known < len(watched):
+            return Side(patients, math.nan, math.nan, whole, curve=curve)
+        return Side(patients, curve[-1].level, curve[-1].error, whole, curve=curve[:-1])
+
+    def grow(self, events: Floats, watched: Floats) -> tuple[Floats, Floats]:
+        """Return the risk by the end of each interval, and the standard error of log H."""
+        hazard = np.cumsum(events[0] / watched)
+        spread = np.sqrt(np.cumsum(events[0] / watched**2))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return -np.expm1(-hazard), np.where(hazard > 0, spread / hazard, np.nan)
+
+    def publish(self, sides: Sides, rounding: Rounding, unit: float) -> Sides | None:
+        """Return what may be told of a rule, curves among it; None where too few on a side."""
+        told = super().publish(sides, rounding, unit)
+        return told and publish_curves(sides, told, rounding, unit)
+
+    def reach(self, moment: Moment) -> tuple[float, float]:
+        """Return both ends of the 95 % interval of the risk by a time."""
+        return _reach(moment)
 
     def compare(self, inside: Side, outside: Side) -> Contrast:
         """Return both risks and their difference, with intervals."""
@@ -108,7 +148,7 @@ class RiskLevels(MeasuredLevels):
         return level
 
 
-def _reach(side: Side) -> tuple[float, float]:
+def _reach(side: Side | Moment) -> tuple[float, float]:
     """Return both ends of a risk's 95 % interval."""
     if not (0 < side.level < 1 and math.isfinite(side.error)):
         return math.nan, math.nan

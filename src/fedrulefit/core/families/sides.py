@@ -60,6 +60,29 @@ UNKNOWN: Final = Contrast(*[math.nan] * 9)
 
 
 @dataclass(frozen=True)
+class Moment:
+    """The risk on one side of a rule by a time, where the outcome is a time to an event.
+
+    Parameters
+    ----------
+    time : float
+        Public.
+    level, error : float
+        The risk by then, and its standard error, as of :class:`Side`.
+    watched : float
+        Patients at risk in the interval that ends there, in the mean over it.
+    events : float
+        Those with the event by then.
+    """
+
+    time: float
+    level: float
+    error: float
+    watched: float
+    events: float
+
+
+@dataclass(frozen=True)
 class Side:
     """Held-out patients on one side of a rule.
 
@@ -76,6 +99,8 @@ class Side:
         What happened to these patients, where the outcome counts events.
     at_levels : tuple of float
         Patients at each level of an outcome of several; empty where that is not told.
+    curve : tuple of Moment
+        The level over time, of a time to an event, as far as that is told.
     """
 
     patients: float
@@ -83,6 +108,7 @@ class Side:
     error: float
     events: float | None = None
     at_levels: tuple[float, ...] = ()
+    curve: tuple[Moment, ...] = ()
 
 
 @dataclass(frozen=True)

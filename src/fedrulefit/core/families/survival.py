@@ -141,7 +141,7 @@ def follow_baseline(
         tuple(
             Horizon(
                 time,
-                f"{risk}_{_name_time(time)}",
+                f"{risk}_{name_time(time)}",
                 tell_time(time, unit),
                 math.log(np.interp(time, ends, shares)),
             )
@@ -151,7 +151,7 @@ def follow_baseline(
     )
 
 
-def _name_time(time: float) -> str:
+def name_time(time: float) -> str:
     """Return a time as a part of a name, different for each: ``90``, ``0_5``."""
     return np.format_float_positional(time, trim="-").replace(".", "_")
 

@@ -49,7 +49,8 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fedrulefit.core.arrays import Bools, Floats
-from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.base import Family, Words
+from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,
@@ -248,7 +249,7 @@ class Time(Family):
         self.horizons = tuple(float(horizon) for horizon in horizons)
         self.time_unit = unit
         self.words = _words(tell_time(self.horizons[-1], unit))
-        self.levels = RiskLevels(tell_time(self.horizons[-1], unit))
+        self.levels = RiskLevels(tell_time(self.horizons[-1], unit), self.ends[1:].tolist())
         self.judge = TimeJudge(cuts, horizons, unit=unit)
         self.n_baseline = len(self.ends) - 1
         self.n_tallies = 2 * self.n_baseline

@@ -22,14 +22,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.families.time_measures import Measures, bin_means, follow
-from fedrulefit.core.families.time_sums import TimeSums, find_starts, merge
+from fedrulefit.core.families.time_sums import AnySums, TimeSums, find_starts, merge
+from fedrulefit.core.families.yesno_sums import N_BINS
 from fedrulefit.core.rounding import EXACT, Rounding, round_digits, round_step, round_up_step
 from fedrulefit.core.shares import Z95, wilson_poisson
+from fedrulefit.core.sums import Packing
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +101,7 @@ def tell_bins(sums: TimeSums, measures: Measures) -> Told:
     )
 
 
-def coarsen(sums: TimeSums, least: float, *, each: bool = False) -> TimeSums | None:
+def coarsen(sums: AnySums, least: float, *, each: bool = False) -> AnySums | None:
     """Merge neighbouring bins until each holds a weight of at least `least`.
 
     With `each` that is so of patients with and without the event. None where all are too few.
@@ -227,8 +230,13 @@ def _share(part: float, whole: float) -> float:
 
 
 def publish(
-    sums: TimeSums, measures: Measures, least: float, rounding: Rounding, unit: float
-) -> tuple[TimeSums, Measures] | None:
+    sums: AnySums,
+    measures: Measures,
+    least: float,
+    rounding: Rounding,
+    unit: float,
+    packing: Packing[AnySums],
+) -> tuple[AnySums, Measures] | None:
     """Return what may be published; None where too few in all.
 
     Parameters
@@ -242,13 +250,15 @@ def publish(
         ``EXACT`` merges bins, and rounds nothing.
     unit : float
         The most that one patient counts.
+    packing : Packing
+        How the sums of a site lie.
     """
     merged = coarsen(sums, least, each=True)
     if merged is None:
         return None
     told, means = tell_bins(merged, measures), bin_means(merged)
     if rounding != EXACT:
-        counts = (rounding.count(x, unit) for x in (measures.patients, measures.events))
+        counts = (rounding.count(x, unit) for x in measures.counts)
         measures = measures.rounded(rounding.multiple * unit).with_counts(*counts)
         moves = unit / told.patients
         means = _round(means, np.diff(merged.ends) * moves)
@@ -264,7 +274,7 @@ def publish(
             events=np.array([rounding.count(x, unit) for x in told.events.tolist()]),
         )
     means = np.clip(means, merged.ends[:-1], merged.ends[1:])
-    return restore(replace(told, measures=measures), merged.edges, means, sums.times), measures
+    return restore(replace(told, measures=measures), merged.edges, means, packing), measures
 
 
 def _round(values: Floats, moves: Floats) -> Floats:
@@ -278,20 +288,12 @@ def _round(values: Floats, moves: Floats) -> Floats:
     )
 
 
-def restore(told: Told, edges: Floats, means: Floats, times: Floats) -> TimeSums:
-    """Return sums of which only that is known which was told."""
-    n_bins, n_times, total = len(edges) + 1, len(times), float(told.patients.sum())
-    none = np.zeros(n_bins * (n_times - 1))
-    return TimeSums(
-        started=np.zeros(n_bins * n_times),
-        events=none,
-        left=none,
-        partial=none,
-        chances=total * told.measures.expected,
-        squares=np.zeros(2),
-        log_hazards=np.zeros(2),
-        times=times,
-        edges=edges,
-        means=means,
-        told=told,
-    )
+def restore(told: Told, edges: Floats, means: Floats, packing: Packing[AnySums]) -> AnySums:
+    """Return sums of which only that is known which was told; `packing` is that of any."""
+    sizes, tables = packing.lengths, packing.of.tables()
+    numbers: dict[str, Any] = {
+        name: np.zeros(size // N_BINS * (len(edges) + 1) if name in tables else size)
+        for name, size in sizes.items()
+    }
+    numbers["chances"] = float(told.patients.sum()) * told.measures.expected
+    return packing.of(**numbers, **packing.public, edges=edges, means=means, told=told)

@@ -80,8 +80,8 @@ class TimeJudge(Judge[TimeSums, Measures]):
         Of time.
     """
 
-    sums = TimeSums
-    measures = Measures
+    sums: type[TimeSums] = TimeSums
+    measures: type[Measures] = Measures
     within_sums = TimeWithinSums
     within = TimeWithin
     file_words: ClassVar[Mapping[str, Mapping[str, str]]] = {
@@ -90,7 +90,7 @@ class TimeJudge(Judge[TimeSums, Measures]):
         "within": WITHIN_WORDS,
     }
 
-    measure_columns = (
+    measure_columns: tuple[Column, ...] = (
         Column("patients", "Patients"),
         Column("events", "With the event"),
         Column("concordance", "Concordance (Harrell's C)"),
@@ -118,7 +118,7 @@ class TimeJudge(Judge[TimeSums, Measures]):
         Column("new_low", "A further hospital (95 % prediction interval)", upto="new_high"),
         Column("tau", "Differences beyond chance, τ"),
     )
-    group_columns = (
+    group_columns: tuple[Column, ...] = (
         Column("above", "Predicted risk", upto="below", holds="edge"),
         Column("predicted", "Its mean, estimated"),
         Column("observed", "Observed risk (Kaplan and Meier)", holds="rate"),
@@ -180,7 +180,8 @@ class TimeJudge(Judge[TimeSums, Measures]):
             f"{_tell_number(brier, 3)} by {tell_time(time, self.unit)}"
             for time, brier in zip(scores.times, scores.brier, strict=True)
         ]
-        whole = f"{_tell_number(scores.integrated, 3)} on average over time (integrated)"
+        mean = math.nan if scores.integrated is None else scores.integrated
+        whole = f"{_tell_number(mean, 3)} on average over time (integrated)"
         return f"Brier score over time: {', '.join([*told, whole])}."
 
     def publish(
@@ -188,11 +189,11 @@ class TimeJudge(Judge[TimeSums, Measures]):
     ) -> tuple[TimeSums, Measures] | None:
         """Return what may be published, None of too few: :func:`time_groups.publish`."""
         least = max(LEAST, rounding.smallest, rounding.multiple) * unit
-        return time_groups.publish(sums, measures, least, rounding, unit)
+        return time_groups.publish(sums, measures, least, rounding, unit, self.packing())
 
     def write(self, sums: TimeSums) -> Facts:
         """Return published sums as rows of a model file, one for each bin."""
-        told = time_groups.tell_bins(sums, measure(sums))
+        told = time_groups.tell_bins(sums, self.measure(sums))
         ends = np.concatenate([[0.0], sums.edges, [1.0]])
         columns = [ends[:-1], ends[1:], bin_means(sums), *(getattr(told, name) for name in _TOLD)]
         rows = zip(*(_list(column) for column in columns), strict=True)
@@ -224,7 +225,7 @@ class TimeJudge(Judge[TimeSums, Measures]):
             raise ValueError("a risk does not lie between 0 and 1")
         if not ((ends[:-1] <= means) & (means <= ends[1:])).all():
             raise ValueError("a mean lies outside of its group")
-        return time_groups.restore(Told(**parts, measures=measures), edges, means, self.times)
+        return time_groups.restore(Told(**parts, measures=measures), edges, means, self.packing())
 
     def place_within(self, sums: TimeSums, least: float) -> TimeWithinSums:
         """Return what one site adds: :func:`time_within.place_within`."""
@@ -251,11 +252,11 @@ class TimeJudge(Judge[TimeSums, Measures]):
         standard error, and nothing here.
         """
         del rounding, unit
-        return time_groups.calibration_groups(sums, measure(sums), n_groups)
+        return time_groups.calibration_groups(sums, self.measure(sums), n_groups)
 
     def decisions(self, sums: TimeSums) -> list[Decision]:
         """Return a decision for each edge between the bins: :func:`time_groups.decide`."""
-        return time_groups.decide(sums, measure(sums))
+        return time_groups.decide(sums, self.measure(sums))
 
     def tell(self, found: Measures) -> str:
         """Return the measures in a sentence."""
@@ -324,10 +325,7 @@ class TimeJudge(Judge[TimeSums, Measures]):
         if np.isnan(found.ratio):
             gaps.append(f"the observed risk, as nobody was followed to {self.by}")
         if np.isnan(found.brier):
-            gaps.append(
-                "the Brier score, as patients came under observation late, or nobody was followed "
-                f"to {self.by}"
-            )
+            gaps.append(f"the Brier score, as nobody was followed to {self.by} without a gap")
         return gaps
 
 

@@ -10,7 +10,8 @@ concordance             Harrell's C over the pairs whose order is known,
                         M_{\cdot k}`, with s = 1 where the bin of the event is the higher, ½ where
                         both are the same
 Brier score             of the last horizon, each patient weighed by one over the chance to be
-                        under observation still (IPCW, Graf 1999): without late entry only
+                        under observation still (IPCW, Graf 1999):
+                        :mod:`fedrulefit.core.families.time_weights`
 observed risk           one minus Kaplan and Meier's curve at the last horizon
 ratio                   of the observed risk to the mean prediction
 calibration slope       :math:`b` of the hazard :math:`h_k e^{bF}`, F the predicted log cumulative
@@ -47,7 +48,7 @@ from scipy.special import expit, logsumexp
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.crossing import find_crossing
 from fedrulefit.core.families.areas import find_ends
-from fedrulefit.core.families.survival import Curve, bound_survival, estimate_survival
+from fedrulefit.core.families.survival import Curve
 from fedrulefit.core.families.time_sums import (
     LEAST_HAZARD,
     MOST_HAZARD,
@@ -55,6 +56,7 @@ from fedrulefit.core.families.time_sums import (
     TimeSums,
     to_log_hazard,
 )
+from fedrulefit.core.families.time_weights import LATE, weigh
 from fedrulefit.core.families.yesno_measures import place_means
 from fedrulefit.core.families.yesno_sums import STEP
 from fedrulefit.core.rounding import round_to
@@ -72,9 +74,6 @@ _WIDEST: Final = 1.0
 _ROUNDS: Final = 3
 """How often times of events in an interval follow from hazards, and these from them."""
 
-_LATE: Final = 1e-6
-"""More than this weight that came late is late entry: sums are in fixed point."""
-
 NAN: Final = float("nan")
 UNKNOWN: Final = (NAN, NAN, NAN)
 
@@ -91,7 +90,7 @@ def bin_means(sums: TimeSums) -> Floats:
 
 def follow(table: Counts) -> Curve:
     """Return the survival of the patients of each bin."""
-    return estimate_survival(table.events, table.through, table.partial)
+    return table.follow()
 
 
 # --- concordance ------------------------------------------------------------------------------
@@ -121,7 +120,7 @@ class Concordance:
 
 def rank(sums: TimeSums) -> Concordance:
     """Return the concordance of risks and times."""
-    table = sums.table
+    table = sums.table.ranked
     events, partners = table.events, table.through
     cases, by_time = float(events.sum()), events.sum(axis=0)
     pairs = float(by_time @ partners.sum(axis=0))
@@ -186,30 +185,33 @@ def _variance(table: Counts, found: float, lower: Floats) -> float:
 def score(sums: TimeSums) -> tuple[float, float]:
     """Return the Brier score of the last horizon by IPCW, and how far it can be off.
 
-    NaN with late entry, and where nobody was followed to the horizon.
+    NaN where nobody was followed to the horizon, or not without a gap.
     """
     sums = sums.fine
-    table, pool = sums.table, sums.table.pooled()
-    n, followed = float(table.patients.sum()), float(pool.started[0, -1])
-    if n <= 0 or followed <= 0 or float(pool.entered.sum()) > _LATE:
+    table, weights = sums.table, weigh(sums.table)
+    if weights is None:
         return NAN, NAN
-    kept = estimate_survival(pool.left, pool.through, pool.events / 2).survival[0]
-    least, most = (part[0] for part in bound_survival(pool.left, pool.through, pool.events))
     errors = (1 - bin_means(sums)) ** 2
     of_events, of_others = sums.squares.tolist()
     guessed = float((table.events.sum(axis=1) * errors).sum())
     scale = of_events / guessed if guessed > 0 else 1.0
-    inside = scale * (errors @ table.events) / np.sqrt(kept[:-1] * kept[1:])
-    brier = (float(inside.sum()) + of_others / kept[-1]) / n
-    seen = pool.events[0] > 0
+    likely, least, most = weights.likely, weights.least, weights.most
+    brier = scale * float(errors @ table.events @ likely.events) + of_others * likely.others[-1]
+    seen = table.events.sum(axis=0) > 0
     if not seen.any():
         seen = np.ones_like(seen)
-    cells = table.events / least[1:], table.events / most[:-1]
-    high = min((1 - sums.ends[:-1]) ** 2 @ cells[0].sum(axis=1), of_events / least[1:][seen].min())
-    low = max((1 - sums.ends[1:]) ** 2 @ cells[1].sum(axis=1), of_events / most[:-1][seen].max())
-    upper = (high + of_others / least[-1]) / n
-    lower = (low + of_others / most[-1]) / n
-    return brier, float(max(upper - brier, brier - lower, 0.0) + STEP / kept[-1])
+    own = table.events @ most.events, table.events @ least.events
+    high = min((1 - sums.ends[:-1]) ** 2 @ own[0], of_events * most.events[seen].max())
+    low = max((1 - sums.ends[1:]) ** 2 @ own[1], of_events * least.events[seen].min())
+    upper = high + of_others * most.others[-1]
+    lower = low + of_others * least.others[-1]
+    step = STEP * float(table.patients.sum()) * likely.others[-1]
+    return float(brier), float(max(upper - brier, brier - lower, 0.0) + step)
+
+
+def is_late(table: Counts) -> bool:
+    """Whether patients came under observation late: then nobody knows who would have been lost."""
+    return float(table.entered.sum()) > LATE
 
 
 # --- calibration ------------------------------------------------------------------------------
@@ -254,7 +256,7 @@ def fit_slope(sums: TimeSums) -> Estimate:
     at = place_hazards(sums)[held]
     centre = float(sums.patients[held] @ at / sums.patients.sum())
     at = at - centre
-    stay, own = (table.through + table.partial)[held], table.events[held]
+    stay, own = table.exposed[held], table.events[held]
     waited, slope = own / 2, UNKNOWN
     for _ in range(_ROUNDS):
         slope = _climb(at, own, stay + waited)
@@ -313,8 +315,8 @@ class Measures:
     """The usual measures of a model on some patients; NaN where one is not known.
 
     That is so of intervals and of the calibration slope with fewer than ten events (``FEWEST``), of
-    the concordance without any, of the Brier score with late entry or where nobody was followed to
-    the last horizon, and of the observed risk where follow-up has a gap.
+    the concordance without any, of the Brier score where nobody was followed to the last horizon,
+    and of it and the observed risk where follow-up has a gap.
 
     Parameters
     ----------
@@ -384,8 +386,8 @@ class Measures:
     def rounded(self, base: float) -> Measures:
         """Return counts as multiples of `base` and the rest with three decimals."""
         facts = {name: round(value, 3) for name, value in vars(self).items()}
-        counts = round_to(np.array([self.patients, self.events]), base)
-        return Measures(**facts).with_counts(*counts.tolist())
+        counts = round_to(np.array(self.counts), base)
+        return replace(self, **facts).with_counts(*counts.tolist())
 
     def with_counts(self, *counts: float) -> Measures:
         """Return the same with rounded counts."""
@@ -409,21 +411,21 @@ def compare(sums: TimeSums) -> tuple[Estimate, float, float]:
 
 def measure(sums: TimeSums) -> Measures:
     """Return all measures."""
-    if sums.told:
-        return sums.told.measures
+    return sums.told.measures if sums.told else Measures(*list_measures(sums, score(sums)))
+
+
+def list_measures(sums: TimeSums, brier: tuple[float, float]) -> tuple[float, ...]:
+    """Return all measures in their order, the Brier score with its bound being known."""
     ranked, (ratio, observed, expected) = rank(sums), compare(sums)
-    brier, brier_bound = score(sums)
-    slope = fit_slope(sums)
-    return Measures(
+    return (
         float(sums.patients.sum()),
         float(sums.cases.sum()),
         ranked.value,
         ranked.low,
         ranked.high,
         ranked.bound,
-        brier,
-        brier_bound,
-        *slope,
+        *brier,
+        *fit_slope(sums),
         *ratio,
         observed,
         expected,

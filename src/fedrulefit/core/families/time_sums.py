@@ -24,12 +24,13 @@ Oracle: patient by patient, in plain Python (``tests/unit/core/test_time_scores.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.arrays import Bools, Floats, Ints
+from fedrulefit.core.families.survival import Curve, estimate_survival
 from fedrulefit.core.families.time_at_risk import find_interval, to_ticks
 from fedrulefit.core.families.yesno_sums import EDGES, N_BINS, STEP
 from fedrulefit.core.fixed import UNIT_BITS
@@ -52,7 +53,8 @@ LEAST_HAZARD: Final = -16.0
 MOST_HAZARD: Final = 4.0
 """Log cumulative hazards beyond count as this: risks of 1 in 9 million, and of all."""
 
-_TABLES: Final = ("started", "events", "left", "partial")
+AnySums = TypeVar("AnySums", bound="TimeSums")
+AnyCounts = TypeVar("AnyCounts", bound="Counts")
 
 
 def find_times(ends: Floats, horizons: Sequence[float]) -> Floats:
@@ -103,13 +105,28 @@ class Counts:
         ended: Floats = (self.events + self.left).sum(axis=1)
         return ended + self.started[:, -1]
 
-    def pooled(self) -> Counts:
+    @property
+    def ranked(self) -> Counts:
+        """The table in which patients are held against each other, by who had the event first."""
+        return self
+
+    @property
+    def exposed(self) -> Floats:
+        """The time at risk of those without the event in an interval, (n_bins, T)."""
+        return self.through + self.partial
+
+    def follow(self) -> Curve:
+        """Return the chance of no event up to each time, of the patients of each bin."""
+        return estimate_survival(self.events, self.through, self.partial)
+
+    def pooled(self: AnyCounts) -> AnyCounts:
         """Return the table of all bins together."""
         return self.merged(np.zeros(1, dtype=np.int64))
 
-    def merged(self, starts: Ints) -> Counts:
+    def merged(self: AnyCounts, starts: Ints) -> AnyCounts:
         """Return the table of bins put together, each from a start on."""
-        return Counts(*(np.add.reduceat(getattr(self, name), starts) for name in _TABLES))
+        parts = {name: np.add.reduceat(part, starts) for name, part in vars(self).items()}
+        return replace(self, **parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,8 +193,10 @@ class TimeSums(Sum):
     times: Floats = field(default_factory=lambda: np.array([0.0, 1.0]))
     edges: Floats = field(default_factory=lambda: EDGES)
     means: Floats | None = None
-    unmerged: TimeSums | None = None
+    unmerged: Any = None
     told: Told | None = None
+
+    counts: ClassVar[type[Counts]] = Counts
 
     @classmethod
     def packing(cls, times: Floats) -> Packing[TimeSums]:
@@ -193,7 +212,12 @@ class TimeSums(Sum):
     @property
     def table(self) -> Counts:
         """The counts by bin and interval."""
-        return Counts(*(getattr(self, name).reshape(self.n_bins, -1) for name in _TABLES))
+        return self.counts(*(getattr(self, n).reshape(self.n_bins, -1) for n in self.tables()))
+
+    @classmethod
+    def tables(cls) -> tuple[str, ...]:
+        """Return the quantities that are tables."""
+        return tuple(table.name for table in fields(cls.counts))
 
     @property
     def ends(self) -> Floats:
@@ -201,9 +225,10 @@ class TimeSums(Sum):
         return np.concatenate([[0.0], self.edges, [1.0]])
 
     @property
-    def fine(self) -> TimeSums:
+    def fine(self: AnySums) -> AnySums:
         """The sums before bins were merged."""
-        return self.unmerged or self
+        found: AnySums = self.unmerged or self
+        return found
 
     @property
     def patients(self) -> Floats:
@@ -236,14 +261,34 @@ def count_times(risk: Floats, outcome: Floats, weights: Floats, times: Floats) -
     times : (n_times,) float64
         Public times, from 0 to the last horizon; what happens later does not count.
     """
+    happened, followed = find_ends(outcome, times)
+    tables = lay_out(outcome, times)
+    wrong = [(weights * happened) @ round_to((1 - risk) ** 2, STEP)]
+    wrong += [(weights * followed) @ round_to(risk**2, STEP)]
+    return TimeSums(
+        **add_tables(risk, weights, tables),
+        **sum_risks(risk, weights),
+        squares=np.array(wrong, dtype=np.float64),
+        times=times,
+    )
+
+
+def find_ends(outcome: Floats, times: Floats) -> tuple[Bools, Bools]:
+    """Return who had the event by the last public time, and who was followed to it without."""
+    time = to_ticks(outcome[:, 1], times[-1])
+    happened = (outcome[:, 2] > 0) & (time <= 1)
+    return happened, ~happened & (time >= 1)
+
+
+def lay_out(outcome: Floats, times: Floats) -> dict[str, Any]:
+    """Return what each patient adds to the tables, by their names: (n_rows, T) or (n_rows, T + 1).
+
+    Any event above 0 is one.
+    """
     entry, time = to_ticks(outcome[:, :2], times[-1]).T
     ends = to_ticks(times, times[-1])
-    happened = (outcome[:, 2] > 0) & (time <= 1)
-    followed = ~happened & (time >= 1)
-    ended = find_interval(time, ends)
-    bins = np.searchsorted(EDGES, risk, side="right")
-    n_spans = len(times) - 1
-    spans = np.arange(n_spans)
+    happened, followed = find_ends(outcome, times)
+    ended, spans = find_interval(time, ends), np.arange(len(times) - 1)
     here = spans == ended[:, None]
     # Somebody of day 0 was at risk, too, if but for a moment.
     begun = (entry[:, None] <= ends[:-1]) & (spans <= ended[:, None])
@@ -251,26 +296,27 @@ def count_times(risk: Floats, outcome: Floats, weights: Floats, times: Floats) -
     shares = round_to(np.clip((until - since) / np.diff(ends), 0.0, 1.0), PART_STEP)
     left = here & ~(happened | followed)[:, None]
     parts = left | ((shares > 0) & ~begun & ~(here & happened[:, None]))
-    tables: dict[str, Any] = {
+    return {
         "started": np.column_stack([begun, followed]),
         "events": here & happened[:, None],
         "left": left,
         "partial": np.where(parts, shares, 0.0),
     }
-    flat: dict[str, Any] = {
-        name: _add_bins(bins, weights[:, None] * part) for name, part in tables.items()
+
+
+def add_tables(risk: Floats, weights: Floats, tables: dict[str, Any]) -> dict[str, Any]:
+    """Return the tables of some patients, flat, by public bin of their risks."""
+    bins = np.searchsorted(EDGES, risk, side="right")
+    return {name: _add_bins(bins, weights[:, None] * part) for name, part in tables.items()}
+
+
+def sum_risks(risk: Floats, weights: Floats) -> dict[str, Any]:
+    """Return the sums of the risks, and of their log cumulative hazards."""
+    hazards, above = round_to(to_log_hazard(risk), HAZARD_STEP), risk >= 0.5
+    return {
+        "chances": float(weights @ round_to(risk, STEP)),
+        "log_hazards": np.array([(weights * side) @ hazards for side in (~above, above)]),
     }
-    wrong = [(weights * happened) @ round_to((1 - risk) ** 2, STEP)]
-    wrong += [(weights * followed) @ round_to(risk**2, STEP)]
-    hazards = round_to(to_log_hazard(risk), HAZARD_STEP)
-    above = risk >= 0.5
-    return TimeSums(
-        **flat,
-        chances=float(weights @ round_to(risk, STEP)),
-        squares=np.array(wrong, dtype=np.float64),
-        log_hazards=np.array([(weights * side) @ hazards for side in (~above, above)]),
-        times=times,
-    )
 
 
 def _add_bins(bins: Ints, parts: Floats) -> Floats:
@@ -279,20 +325,20 @@ def _add_bins(bins: Ints, parts: Floats) -> Floats:
     return np.column_stack(found).astype(np.float64).ravel()
 
 
-def add_times(parts: Sequence[TimeSums]) -> TimeSums:
+def add_times(parts: Sequence[AnySums]) -> AnySums:
     """Add up over sites."""
-    names = TimeSums.quantities()
-    total = {name: sum(getattr(part, name) for part in parts) for name in names}
-    return TimeSums(**total, times=parts[0].times)
+    names = parts[0].quantities()
+    total: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in names}
+    return replace(parts[0], **total)
 
 
-def merge(sums: TimeSums, starts: Ints, means: Floats) -> TimeSums:
+def merge(sums: AnySums, starts: Ints, means: Floats) -> AnySums:
     """Return the sums with bins put together, each from a start on; `means` are those of now."""
     patients = np.add.reduceat(sums.patients, starts)
     chances = np.add.reduceat(sums.patients * means, starts)
     table: dict[str, Any] = {
         name: np.add.reduceat(getattr(sums, name).reshape(sums.n_bins, -1), starts).ravel()
-        for name in _TABLES
+        for name in sums.tables()
     }
     return replace(
         sums,

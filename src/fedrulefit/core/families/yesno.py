@@ -19,7 +19,8 @@ import numpy as np
 from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
-from fedrulefit.core.families.base import Family, Link, Words
+from fedrulefit.core.families.base import Family, Words
+from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
     TELL_SHARE_JAVASCRIPT,

@@ -120,7 +120,7 @@ def _predictor(graph: _Graph, model: Model, inputs: Sequence[_Input], rows: str,
     family, start = model.study.family, model.intercept
     level = family.names[part] if family.own_terms else None
     if level is not None:
-        start += model.baseline[part]
+        start = float(family.starts(model.intercept, model.baseline)[part])
     terms = [graph.constant([[start]]), *(given.fault for given in inputs)]
     rules = [term for term in model.rule_terms if term.level == level]
     linear = [term for term in model.linear_terms if term.level == level]

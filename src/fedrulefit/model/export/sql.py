@@ -223,7 +223,7 @@ def _predictor(model: Model, sql: Dialect, part: int) -> str:
     family, start = model.study.family, model.intercept
     level = family.names[part] if family.own_terms else None
     if level is not None:
-        start += model.baseline[part]
+        start = float(family.starts(model.intercept, model.baseline)[part])
     terms = [sql.real(start) + f"{_REMARK}intercept"]
     terms += [_write_term(term, model, sql) for term in model.terms if term.level == level]
     refused = []

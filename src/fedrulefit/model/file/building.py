@@ -13,7 +13,7 @@ from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import Family
 from fedrulefit.core.families.judge import Judge
-from fedrulefit.core.families.sides import MeasuredLevels, Side, Sides
+from fedrulefit.core.families.sides import MeasuredLevels, Moment, Side, Sides
 from fedrulefit.core.families.time_horizons import Scores
 from fedrulefit.core.grid import Axis, Grid
 from fedrulefit.core.rounding import EXACT, Rounding
@@ -149,7 +149,8 @@ def _read_over_time(part: OverTimePart | None, family: Family) -> Scores | None:
     if times != getattr(family, "horizons", ()):
         raise ModelFileError("evaluation.over_time: times that are not the study's horizons")
     try:
-        return Scores(times, brier, bounds, part.integrated, part.integrated_bound)
+        whole, risks = (part.integrated, part.integrated_bound), (part.observed, part.expected)
+        return Scores(times, brier, bounds, *whole, *map(tuple, risks))
     except ValueError as error:
         raise ModelFileError(f"evaluation.over_time: {error}") from None
 
@@ -310,12 +311,14 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
 
 
 def _sides(part: SidesPart) -> Sides:
-    inside, outside = map(_side, (part.inside, part.outside))
+    inside, outside = (_side(side) for side in (part.inside, part.outside))
     return inside, outside
 
 
 def _side(part: SidePart) -> Side:
-    return Side(part.patients, part.level, part.error, part.events, tuple(part.at_levels))
+    facts = part.model_dump()
+    curve = tuple(Moment(**moment) for moment in facts.pop("curve"))
+    return Side(**facts | {"at_levels": tuple(part.at_levels)}, curve=curve)
 
 
 def _condition(part: ConditionPart, places: dict[str, int]) -> Condition:

@@ -85,6 +85,16 @@ def _between() -> Any:
 ShareBetween = Annotated[float, Field(ge=0, le=1)] | None
 
 
+class MomentPart(Part):
+    """The observed risk on one side of a rule by a time."""
+
+    time: float = Field(description="The time; one of the public ends of intervals.")
+    level: float = Field(ge=0, le=1, description="The risk by then.")
+    error: float = Field(ge=0, description="Its standard error, on the scale of `level`'s above.")
+    watched: float = Field(ge=0, description="Patients at risk in the interval that ends there.")
+    events: float = Field(ge=0, description="Those with the event by then.")
+
+
 class SidePart(Part):
     """The outcome of held-out patients on one side of a rule."""
 
@@ -102,6 +112,11 @@ class SidePart(Part):
         default=None,
         description="Their events, or what was counted; those beyond the first level; null of "
         "a number.",
+    )
+    curve: list[MomentPart] = Field(
+        default=[],
+        description="Of a time, the risk by earlier times than the last horizon, as far as enough "
+        "patients tell it; left out where there is none.",
     )
     at_levels: list[Annotated[float, Field(ge=0)]] = Field(
         default=[],
@@ -324,8 +339,21 @@ class OverTimePart(Part):
     times: list[float] = Field(description="The horizons.")
     brier: list[float] = Field(description="The Brier score by each.")
     bounds: list[float] = Field(description="The most that counting in bins can shift each.")
-    integrated: float = Field(description="The mean Brier score up to the last horizon.")
-    integrated_bound: float = Field(description="The most that counting in bins can shift it.")
+    integrated: float | None = Field(
+        default=None,
+        description="The mean Brier score up to the last horizon; left out where events compete.",
+    )
+    integrated_bound: float | None = Field(
+        default=None, description="The most that counting in bins can shift it."
+    )
+    observed: list[float] = Field(
+        default=[],
+        description="Where events compete: the observed risk of the event of interest by each "
+        "horizon, by Aalen and Johansen.",
+    )
+    expected: list[float] = Field(
+        default=[], description="Where events compete: the mean predicted risk by each horizon."
+    )
 
 
 class EvaluationPart(Part):
@@ -358,8 +386,8 @@ class EvaluationPart(Part):
     )
     over_time: OverTimePart | None = Field(
         default=None,
-        description="Of a time to an event, scores by each horizon; left out where patients came "
-        "under observation late, or nobody was followed to the last.",
+        description="Of a time to an event, scores by each horizon; left out where nobody was "
+        "followed to the last, or for a while nobody was at risk.",
     )
 
 

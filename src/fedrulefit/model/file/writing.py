@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrulefit.core.families.sides import Side
+from fedrulefit.core.families.time_horizons import Scores
 from fedrulefit.core.rules import Condition, as_interval
 from fedrulefit.errors import ModelFileError
 from fedrulefit.files import write_whole
@@ -102,8 +103,13 @@ def evaluation_facts(evaluation: Evaluation | None) -> dict[str, Any] | None:
         "sites": {site: _measure_facts(found) for site, found in evaluation.sites.items()},
         "within": None if evaluation.within is None else asdict(evaluation.within),
         "judged": asdict(evaluation.judged),
-        **({"over_time": asdict(evaluation.over_time)} if evaluation.over_time else {}),
+        **({"over_time": _scores_facts(evaluation.over_time)} if evaluation.over_time else {}),
     }
+
+
+def _scores_facts(scores: Scores) -> dict[str, Any]:
+    """Return scores by each horizon, without what is not told of them."""
+    return {name: told for name, told in asdict(scores).items() if told not in (None, ())}
 
 
 def _validation_facts(validation: SiteValidation | None) -> dict[str, Any] | None:
@@ -160,10 +166,10 @@ def _sides_facts(term: RuleTerm) -> dict[str, Any]:
 
 
 def _side_facts(side: Side) -> dict[str, Any]:
-    """Return one side; its numbers of levels only where there are some."""
+    """Return one side; its numbers of levels and its curve only where there are some."""
     facts = asdict(side)
-    levels = list(facts.pop("at_levels"))
-    return facts | ({"at_levels": levels} if levels else {})
+    several = {name: list(facts.pop(name)) for name in ("curve", "at_levels")}
+    return facts | {name: told for name, told in several.items() if told}
 
 
 def _condition_facts(condition: Condition, model: Model) -> dict[str, Any]:

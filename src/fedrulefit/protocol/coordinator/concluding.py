@@ -65,7 +65,7 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
     asker.progress = Progress("summary", n_rounds, n_rounds, last_of(solution.history))
     question = partial(m.SlopesRequest, terms=terms, coef=coef[terms])
     (slopes,) = yield from asker.sum(question, public)
-    _check_levels(public, slopes)
+    _check_levels(public, slopes, solution.weight)
     scales = choose_scales(public.layout, slopes, solution.weight, found.penalties)
     summary = partial(
         m.SummaryRequest,
@@ -92,9 +92,10 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
     return _build_model(asker, found, sums, between, objective, certificate)
 
 
-def _check_levels(public: Public, slopes: SlopeSums) -> None:
+def _check_levels(public: Public, slopes: SlopeSums, weight: float) -> None:
     """Refuse levels of the outcome that nobody has: no finite baseline predicts them."""
-    falling, rising = (part[public.layout.baseline] for part in (slopes.falling, slopes.rising))
+    at = public.layout.baseline
+    falling, rising = (part[at] / weight for part in (slopes.falling, slopes.rising))
     why = public.family.tell_unseen(falling, rising)
     if why:
         raise FitError(why)
