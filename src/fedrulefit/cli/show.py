@@ -102,7 +102,10 @@ def print_rules(console: Console, model: Model, frame: pd.DataFrame) -> None:
     if folded.any():
         told = tell_little(model, frame.loc[folded, "importance"].to_numpy())
         console.print(line(f"{told} (rules --json lists them)"))
-    for words in filter(None, (tell_effects(model), tell_folds(model))):
+    notes = [words for words in (tell_effects(model), tell_folds(model)) if words]
+    if notes:
+        console.print()
+    for words in notes:
         console.print(line(words))
 
 

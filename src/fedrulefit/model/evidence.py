@@ -77,7 +77,10 @@ def tell_effects(model: Model) -> str:
             f"({family.evidence.method}); each 95 % interval is for its own rule."
         )
     if model.study.settings.holdout > 0:
-        return f"Too few patients were held out to tell the {name} of a rule."
+        return (
+            f"No {name} is told of a rule: too few patients were held out, or the file was made "
+            "before there were any."
+        )
     return (
         "No patients were held out, so that no interval is told: with holdout = 0.2 in the study "
         f"the next model tells the {name} of each rule."

@@ -85,7 +85,7 @@ class RuleTerm:
         where too few tell it, or none were held out.
     found_again : int or None
         In how many folds of the cross-validation the fit without the fold's patients has a rule
-        that holds for nearly the same patients (:mod:`fedrulefit.core.refinding`); None without
+        that holds for nearly the same patients (``fedrulefit.core.refinding``); None without
         a cross-validation.
     """
 

@@ -284,7 +284,7 @@ def test_levels_tell_no_effect() -> None:
     assert packing.size == 0
     assert len(packing.round(NOTHING)) == 0
     without = {kind for kind, family in FAMILIES.items() if family.evidence is None}
-    assert without == {"ordered", "classes", "count"}, "a count's is made with its largest count"
+    assert without == {"ordered", "classes", "competing", "count"}, "a count's knows its largest"
     assert COUNT.evidence is not None
 
 

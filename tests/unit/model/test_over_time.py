@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 from dataclasses import replace
@@ -100,9 +99,11 @@ def run_command(model: Model, frame: pd.DataFrame, folder: Path) -> Any:
     model.save(folder / "model.json")
     frame.to_parquet(folder / "patients.parquet")
     files = [str(folder / "model.json"), str(folder / "patients.parquet")]
-    done = CliRunner().invoke(app, ["predict", *files])
+    told = folder / "risks.csv"  # not what is printed: older versions of click mix it with notes
+    done = CliRunner().invoke(app, ["predict", *files, "-o", str(told)])
     assert done.exit_code == 0, done.output
-    rows = list(csv.DictReader(io.StringIO(done.stdout, newline="")))
+    with told.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
     return [[float(row[name] or "nan") for name in COLUMNS] for row in rows]
 
 

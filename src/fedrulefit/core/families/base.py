@@ -170,7 +170,7 @@ class Family(ABC):
     """What is told of patients inside and outside rules, from :meth:`tallies`."""
 
     evidence: Evidence | None = None
-    """How a rule's effect within hospitals is found, from :meth:`tallies`; None: it is not told."""
+    """How the effect of a rule within hospitals is found; None where none is told."""
 
     effect_javascript: str
     """:meth:`effect` as a JavaScript function."""
@@ -210,8 +210,7 @@ class Family(ABC):
     """No |F| is larger that a site is asked for."""
 
     newton_leaves: bool = False
-    """Whether leaves of trees move F by slope over curvature, both means of the site's patients,
-    in whatever unit losses are; a yes/no outcome's move by the mean slope, as the paper's."""
+    """Whether leaves of trees move F by slope over curvature; else by the mean slope (yes/no)."""
 
     jumps: bool = False
     """Whether sums at F = 0 tell the best constants (:meth:`jump`): Newton's steps are slow."""
@@ -236,7 +235,7 @@ class Family(ABC):
     """A JavaScript function from a prediction to how far a bar goes, 0 to 1; null for no bar."""
 
     levels_javascript: str = "null"
-    """A JavaScript function from a patient's predictors to the probability of each level."""
+    """A JavaScript function from predictors to each level's probability; null without levels."""
 
     of_errors: bool = False
     """Whether losses are half squares of errors, of a spread that is not known before."""
