@@ -118,7 +118,7 @@ def other_value(name: str) -> Any:
     now = getattr(resolve_settings("paper"), name)
     others: tuple[Any, ...] = (
         not now if isinstance(now, bool) else 0.25, 7, "project", "histogram", "exact", "1se",
-        "sites",
+        "sites", "round",
     )  # fmt: skip
     for value in others:
         try:

@@ -76,6 +76,7 @@ def make_grid(study: Study, counts: Ints, spreads: Floats | None) -> Grid:
         repair=settings.repair,
         centre=settings.centre,
         spreads=spreads,
+        style=settings.cutoff_style,
         fewest=FEWEST * study.max_rows * _row_unit(study),
     )
 

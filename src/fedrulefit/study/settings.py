@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from fedrulefit.core.arrays import MAX_CODES
+from fedrulefit.core.bins import Style
 from fedrulefit.errors import StudyError, did_you_mean, explain
 from fedrulefit.study.fields import Frozen, Key, describe_key, describe_value
 
@@ -110,17 +111,27 @@ class Settings(Frozen):
         100,
         paper=100,
         group="Histograms",
-        meaning="B: bins of a number's histogram.",
+        meaning='B: bins of a number\'s histogram; with `cutoff_style = "round"` the most, since '
+        "they end at round numbers.",
         ge=2,
         le=10_000,
     )
     n_cutoffs: int = setting(
-        32,
+        48,
         paper=20,
         group="Histograms",
-        meaning="Q: quantile levels, and so the most cut-offs of a covariate.",
+        meaning="Q: the most cut-offs of a covariate.",
         ge=1,
         le=MAX_CODES - 1,
+    )
+    cutoff_style: Style = setting(
+        "round",
+        paper="quantile",
+        group="Histograms",
+        meaning="Which numbers are cut-offs, where the study does not fix them. `round`: the "
+        "roundest (…, 100, 50, 20, 10, 5, …; multiples of a `step`) with at least 1/(Q + 1) of the "
+        "patients between neighbours; nearly the same under any noise. `quantile`: Q quantiles, "
+        "at edges of equal bins, as in the paper.",
     )
     winsor: float = setting(
         0.025,

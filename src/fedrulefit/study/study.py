@@ -193,14 +193,15 @@ class Study(Frozen):
     @cached_property
     def bins(self) -> tuple[Bins, ...]:
         """The public histogram bins of every covariate."""
-        return tuple(c.bins(self.settings.n_bins) for c in self.covariates.values())
+        n_bins, style = self.settings.n_bins, self.settings.cutoff_style
+        return tuple(c.bins(n_bins, style) for c in self.covariates.values())
 
     @property
     def blur(self) -> Blur:
         """How far the noise of the histograms moves cut-offs."""
-        estimated = any(b.kind == "number" and b.cutoffs is None for b in self.bins)
+        estimated = [b.n_bins for b in self.bins if b.kind == "number" and b.cutoffs is None]
         epsilon = self.epsilon_per_histogram if estimated else None
-        return Blur(epsilon, self.settings.n_bins, self.most_weight)
+        return Blur(epsilon, max(estimated, default=self.settings.n_bins), self.most_weight)
 
     @cached_property
     def plan(self) -> Plan:

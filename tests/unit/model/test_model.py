@@ -20,7 +20,7 @@ from fedrulefit.study import Category, Number, YesNo
 from fedrulefit.table.check import load_table
 from tests.samples import fit_model, make_frame, make_study, make_tables
 
-STUDY = make_study(rounds=40, penalty=0.0005)
+STUDY = make_study(rounds=40, penalty=0.0005, linear_factor=0.1)
 FRAME = make_frame(60, seed=9)
 VALUES = load_table(FRAME, STUDY).values
 

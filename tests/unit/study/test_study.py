@@ -410,7 +410,7 @@ def test_with_settings_refreshes_the_digest_and_the_bins() -> None:
     other = study.with_settings(n_bins=10)
     assert other.settings == study.settings.model_copy(update={"n_bins": 10})
     assert other.digest != before == study.digest
-    assert (len(bins[0].edges), len(other.bins[0].edges)) == (101, 11)
+    assert (len(bins[0].edges), len(other.bins[0].edges)) == (83, 10)
     assert other.with_settings(n_bins=100).digest == before
     assert study.with_settings("paper", rounds=3).settings == resolve_settings("paper", rounds=3)
 
@@ -461,7 +461,7 @@ def test_level_key(value: object, key: str) -> None:
 
 
 def test_bins_follow_the_public_range() -> None:
-    study = make_study(n_bins=4)
+    study = make_study(n_bins=4, cutoff_style="quantile")
     age, lactate, gcs, ward, sex = study.bins
     np.testing.assert_allclose(age.edges, [18, 38.5, 59, 79.5, 100])
     np.testing.assert_allclose(np.diff(np.log(lactate.edges)), np.log(250) / 4)
@@ -470,6 +470,13 @@ def test_bins_follow_the_public_range() -> None:
     assert (gcs.step, gcs.complete, gcs.n_cells, age.n_cells) == (1, True, 4, 5)
     assert (ward.n_bins, ward.n_cells, sex.n_cells) == (4, 5, 2)
     np.testing.assert_array_equal(sex.cutoffs, [0.5])
+
+
+def test_bins_end_at_round_numbers_of_the_public_range() -> None:
+    age, lactate, gcs, *_ = make_study(n_bins=12).bins
+    assert age.edges.tolist() == [18, *range(20, 100, 10), 100]
+    assert lactate.edges.tolist() == [0.1, 0.2, 0.4, 0.5, 1, 2, 4, 5, 10, 20, 25]
+    assert gcs.n_bins <= 12
 
 
 def test_fixed_cutoffs_reach_the_bins() -> None:
