@@ -6,6 +6,7 @@ import numpy as np
 
 from fedrulefit.core.curvature import Query
 from fedrulefit.core.grid import Axis, Grid
+from fedrulefit.core.refit import RefitQuery
 from fedrulefit.core.rules import Condition, Rule
 from fedrulefit.protocol import messages as m
 
@@ -54,6 +55,17 @@ EXAMPLES: dict[str, m.Message] = {
             (
                 Query(-1, np.array([0, 3]), np.zeros(2), np.array([0.5, -1.0]), np.array([0, 3])),
                 Query(2, np.array([0]), np.zeros(1), np.ones(1), np.array([0, 1, 2])),
+            ),
+        ),
+        m.VariantVoteRequest(HEADER, np.array([0, 1])),
+        m.VariantsRequest(
+            HEADER, np.array([0, 1]), 2, (m.Ballot("nörth", bytes(4), b"s", bytes(32)),)
+        ),
+        m.RefitRequest(
+            HEADER,
+            (
+                RefitQuery(-1, np.array([0, 2]), np.zeros(2), np.array([0.5, -1.0]), np.array([1])),
+                RefitQuery(1, np.array([0]), np.zeros(1), np.ones(1), np.empty(0, np.int64)),
             ),
         ),
         m.DispersionRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2]), 0.5),

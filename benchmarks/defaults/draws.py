@@ -20,7 +20,9 @@ from benchmarks.simulation import MODELS, draw
 from fedrulefit import FederatedRuleFitClassifier
 from fedrulefit.experiments.units import Row
 
-PLAIN: Final = {"linear_factor": 1.0, "interaction_factor": 1.0}
+BEFORE: Final = {"cutoff_style": "quantile", "n_cutoffs": 32}
+"""The cut-offs of the default until round ones came (:mod:`benchmarks.cutoffs`)."""
+PLAIN: Final = {**BEFORE, "linear_factor": 1.0, "interaction_factor": 1.0}
 PAPER: Final = "preset paper"
 DEFAULT: Final = "+ 32 cut-offs: the default"
 
@@ -28,13 +30,17 @@ SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     PAPER: {"preset": "paper"},
     "paper's terms, exact, λ by CV": {**PLAIN, "n_cutoffs": 20, "single_cutoffs": False},
     "+ every cut-off": {**PLAIN, "n_cutoffs": 20},
-    "+ linear terms × 0.2": {"n_cutoffs": 20, "interaction_factor": 1.0},
-    "+ several conditions × 2": {"n_cutoffs": 20},
-    DEFAULT: {},
-    "default, λ by 1se": {"selection": "1se"},
-    "default, several conditions × 3": {"interaction_factor": 3.0},
-    "default, trees v = 0.1 on half the patients": {"learning_rate": 0.1, "subsample": 0.5},
-    "default without trees": {"n_trees": 0},
+    "+ linear terms × 0.2": {**BEFORE, "n_cutoffs": 20, "interaction_factor": 1.0},
+    "+ several conditions × 2": {**BEFORE, "n_cutoffs": 20},
+    DEFAULT: BEFORE,
+    "default, λ by 1se": {**BEFORE, "selection": "1se"},
+    "default, several conditions × 3": {**BEFORE, "interaction_factor": 3.0},
+    "default, trees v = 0.1 on half the patients": {
+        **BEFORE,
+        "learning_rate": 0.1,
+        "subsample": 0.5,
+    },
+    "default without trees": {**BEFORE, "n_trees": 0},
 }
 PATIENTS: Final = 1000
 NEW: Final = 10_000

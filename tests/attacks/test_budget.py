@@ -134,7 +134,7 @@ def test_a_patient_who_left_draws_new_noise_and_pays() -> None:
     "changes",
     [
         {"settings": {**SMALL, "epsilon": 0.5}},
-        {"settings": {**SMALL, "epsilon": 1.0, "n_bins": 21}},
+        {"settings": {**SMALL, "epsilon": 1.0, "n_bins": 21, "cutoff_style": "quantile"}},
         {"settings": {**SMALL, "epsilon": 1.0, "holdout": 0.2}},
         {"weight": {"column": "w", "max": 2.0}},
     ],

@@ -40,7 +40,7 @@ from tests.samples import (
 
 POLICY = Policy(allow=tuple(KINDS))
 Worker = TypeVar("Worker", bound=Work)
-STUDY = make_study(**SOLVERS["exact"], n_cutoffs=3)
+STUDY = make_study(**SOLVERS["exact"], n_cutoffs=5)
 TABLES = make_tables(STUDY, sizes=(300, 250, 200))
 
 

@@ -22,6 +22,7 @@ import pytest
 from fedrulefit.engines import inprocess
 from fedrulefit.model import LinearTerm, Model
 from fedrulefit.model.dependence import strongest_pairs
+from fedrulefit.model.evidence import find_effect
 from fedrulefit.model.file import model_facts, model_text
 from fedrulefit.numerals import format_effect
 from fedrulefit.privacy.ledger import Ledger
@@ -106,6 +107,7 @@ def derivable(model: Model) -> set[str]:
     largest = max((t.importance for t in model.terms), default=1.0)
     for term in model.terms:
         numbers += [model.effect(term), 100 * term.importance / largest]
+        numbers += [effect for effect in find_effect(model, term) if not math.isnan(effect)]
         known.update(NUMBER.findall(model.describe(term)))
         if isinstance(term, LinearTerm) or term.inside is None:
             continue
@@ -206,6 +208,10 @@ JUDGED = {
     "those with the outcome there": ("WithinSums", "cases"),
     "the areas within hospitals": ("WithinSums", "placed"),
     "their interval": ("WithinSums", "doubts"),
+    "hospitals with enough of them in a rule": ("EvidenceSums", "sites"),
+    "how those inside differ within hospitals": ("EvidenceSums", "above"),
+    "from those outside": ("EvidenceSums", "below"),
+    "its interval": ("EvidenceSums", "mixed"),
     "patients of each site": ("ResultsReply", "totals"),
     "inside rules at each site": ("ResultsReply", "inside"),
     "with the outcome inside at each site": ("ResultsReply", "events_inside"),

@@ -4,11 +4,12 @@ Two splits of the same patients into the same number of sites give identical byt
 total of the exact solver. So whatever is computed from totals says nothing about who has
 which patient. The naive twin adds Python's integers, one patient at a time.
 
-Two sums are left out on purpose, since who is where is what they measure. The share of variance
-between sites is coarse (``tests/attacks/test_between.py``). How well patients of one and the same
+Three sums are left out on purpose, since who is where is what they measure. The share of variance
+between sites is coarse (``tests/attacks/test_between.py``), and so are effects within sites
+(:class:`EvidenceSums`, ``tests/attacks/test_evidence.py``). How well patients of one and the same
 site are told apart (:class:`WithinSums`, and its like of other outcomes): what it can tell of a
 site is thought through in :mod:`fedrulefit.core.families.yesno_within`; the last test here shows
-that it is the only one of its question, and that other splits give other totals.
+that these two are the only ones of their question, and that other splits give other totals.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from fedrulefit.core.certificate import SlopeSums, sum_conjugate, sum_slopes
 from fedrulefit.core.curvature import STEPS, CurvatureSums, Query, sum_curvature
 from fedrulefit.core.cutoffs import estimate_grid
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.families.evidence import EvidenceSums
 from fedrulefit.core.families.yesno_sums import ScoreSums, count_scores
 from fedrulefit.core.families.yesno_within import WithinSums, place_within
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, ROOT_BITS, UNIT_BITS, Bounds, round_coef
@@ -212,8 +214,8 @@ def scores(table: Table, owner: Any, query: Query, kind: str) -> list[bytes]:
         asked = m.EvaluateRequest(talk.header(), **model)
         rings.append((reply.numbers, asked.packings(site.patients.public)))
     total = add_rings([ring for ring, _ in rings], len(rings[0][0]))
-    judged, within, inside = np.split(total, np.cumsum([p.size for p in rings[0][1]])[:-1])
-    del within  # these are made to tell who is where
+    judged, within, inside, apart = np.split(total, np.cumsum([p.size for p in rings[0][1]])[:-1])
+    del within, apart  # these are made to tell who is where
     return [judged.tobytes(), inside.tobytes()]
 
 
@@ -434,5 +436,6 @@ def test_discrimination_within_sites_depends_on_who_is_where_and_nothing_else_do
             found[kind].add(sum(packing.round(part) for part in sums).tobytes())
     judges = [family.judge_type for family in FAMILIES.values()]
     within = {judge.within_sums for judge in judges}
-    assert {*m.EvaluateRequest.sums} == {SubgroupSums, *(judge.sums for judge in judges), *within}
+    free = {SubgroupSums, *(judge.sums for judge in judges)}
+    assert {*m.EvaluateRequest.sums} == free | within | {EvidenceSums}
     assert {kind: len(totals) for kind, totals in found.items()} == {ScoreSums: 1, WithinSums: 2}

@@ -108,6 +108,10 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
         "core/path.py": "and the one that leads several of it",
         "protocol/retrace.py": "the audit goes on from the points that were asked for",
     },
+    m.RefitRequest: {
+        "core/pruning.py": "what drops terms and moves cut-offs takes the sums",
+        "protocol/retrace.py": "the audit goes on from the points that were asked for",
+    },
     m.SummaryRequest: {
         "core/certificate.py": "two sums in one answer: of the terms, and of the duality gap",
         "protocol/site/work.py": "a site's own results are the same sums, over itself alone",

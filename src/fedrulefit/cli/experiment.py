@@ -174,6 +174,24 @@ def hospitals(
     _count_coverage("hospitals", make_units, write_results, output, repetitions, jobs, seed, quick)
 
 
+@app.command(epilog="Example: fedrulefit experiment evidence --repetitions 100 --jobs 2")
+@friendly_errors()
+def evidence(
+    output: Output = Path("evidence"),
+    repetitions: Annotated[
+        int | None,
+        typer.Option(help="Models of every setting.", min=2, show_default="1000; 2 with --quick"),
+    ] = None,
+    jobs: Jobs = 2,
+    seed: Seed = 2026,
+    quick: Quick = False,
+) -> None:
+    """Count how often the 95 % intervals of rules on held-out patients hold, and false alarms."""
+    from fedrulefit.experiments.coverage.evidence import make_units, write_results
+
+    _count_coverage("evidence", make_units, write_results, output, repetitions, jobs, seed, quick)
+
+
 def _count_coverage(
     experiment: str,
     make_units: _MakeUnits,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
@@ -19,8 +19,16 @@ from fedrulefit.cli.console import line, printable, stderr
 from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import FINEST, tell_distance
 from fedrulefit.model import Model
-from fedrulefit.model.display import fold_little, tell_little
+from fedrulefit.model.display import fold_little, is_pruned, tell_little
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.evidence import (
+    WEIGHT,
+    tell_effects,
+    tell_folds,
+    tells_effects,
+    tells_folds,
+)
+from fedrulefit.model.frames import name_held_out
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.model.subgroups import (
     NAMES,
@@ -40,6 +48,9 @@ if TYPE_CHECKING:
 
 _TOO_FEW = "too few"
 """What stands for a number behind which too few patients stand."""
+
+_LEAST_RULE = 16
+"""Width that a rule's words always have."""
 
 _NAMED = 50
 """Covariates that a line names, the most important first."""
@@ -91,6 +102,11 @@ def print_rules(console: Console, model: Model, frame: pd.DataFrame) -> None:
     if folded.any():
         told = tell_little(model, frame.loc[folded, "importance"].to_numpy())
         console.print(line(f"{told} (rules --json lists them)"))
+    notes = [words for words in (tell_effects(model), tell_folds(model)) if words]
+    if notes:
+        console.print()
+    for words in notes:
+        console.print(line(words))
 
 
 def print_no_rules(console: Console, model: Model) -> None:
@@ -104,23 +120,45 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     Support is the share of training patients who satisfy a rule.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("rule", overflow="fold", ratio=1)
+    table.add_column("rule", overflow="fold", ratio=1, min_width=_LEAST_RULE)
     family, words = model.study.family, model.study.family.words
     between = ["between sites"] if model.tells_between else []
-    for name in (words.effect, "importance", "support", *between):
-        table.add_column(name, justify="right", no_wrap=True)
+    again = ["found again"] if tells_folds(model) else []
+    effects = [f"held-out\n{words.effect}\n(95 %)"] if tells_effects(model) else []
+    for name in (*effects, WEIGHT, "importance", "support", *again, *between):
+        stacked = name.replace(" ", "\n") if effects and name not in effects else name
+        table.add_column(stacked, justify="right", no_wrap=True)
     largest = max((term.importance for term in model.terms), default=1.0) or 1.0
     for row in frame.to_dict("records"):
         style = "red" if row["coefficient"] > 0 else "blue"
         support = "linear" if row["kind"] == "linear" else _tell(100 * row["support"], ".0f", " %")
         table.add_row(
             printable(row["rule"]),
+            *[_write_effect(model, row) for _ in effects],
             Text(family.tell_effect(row[words.effect_column]), style=style),
             f"{100 * row['importance'] / largest:.0f}",
             support,
+            *[_write_found_again(model, row) for _ in again],
             *[_tell(100 * row["between_sites"], ".0f", " %") for _ in between],
         )
     return table
+
+
+def _write_effect(model: Model, row: Mapping[Hashable, Any]) -> str:
+    """Return a rule's effect on held-out patients, and its interval on a line of its own."""
+    if row["kind"] == "linear":
+        return ""
+    tell, columns = model.study.family.tell_effect, name_held_out(model)
+    effect, low, high = (float(row[name]) for name in columns)
+    if math.isnan(effect):
+        return _TOO_FEW
+    return _stack(tell(effect), " to ".join(tell(end, unit=False) for end in (low, high)))
+
+
+def _write_found_again(model: Model, row: Mapping[Hashable, Any]) -> str:
+    """Return in how many folds a term is found again."""
+    found, folds = row["found_again"], model.study.settings.folds
+    return "" if math.isnan(found) else f"{found:.0f} of {folds}"
 
 
 def print_subgroups(console: Console, model: Model, frame: pd.DataFrame, among: Among) -> None:
@@ -201,12 +239,13 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
     label = model.study.outcome.label or model.study.outcome.column
     kind = "SYNTHETIC data, " if model.study.synthetic else ""
     linear = name_count(len(model.linear_terms), "linear term")
+    by = ", of few terms by cross-validation" if is_pruned(model) else " by cross-validation"
     return [
         f"{model.study.name}: {kind}{name_count(len(origin.sites), 'site')}, "
         f"{origin.patients:,.0f} {name_rows(model.study)}, {label}{rate}.",
         f"{name_count(len(model.rule_terms), 'rule')} and {linear} "
         f"of {origin.candidates} candidate rules, after {origin.rounds} rounds "
-        f"({origin.solver}, λ = {origin.penalty:.3g}{' by cross-validation' * bool(origin.path)}).",
+        f"({origin.solver}, λ = {origin.penalty:.3g}{by * bool(origin.path)}).",
         _certificate_line(model),
         *([model.of_dispersion] if model.of_dispersion else []),
         *([f"Note: {warning}."] if warning else []),

@@ -25,6 +25,8 @@ Departures
   multiple: the rule holds for the same patients and reads ``GCS ≥ 6``.
 * Cut-offs at the upper end of the range are dropped: no declared value lies
   beyond them.
+* Where cut-offs are round numbers, so are the edges (:mod:`fedrulefit.core.ladder`): what lies
+  between two cut-offs is then a sum of bins.
 * An exact spread is that of all patients, about their common mean. The paper pools
   squares about each site's own mean, which tell of single sites.
 
@@ -45,6 +47,9 @@ from fedrulefit.core.sums import Packing, Sum, quantity
 
 Kind = Literal["number", "category", "ordered", "yes/no"]
 """The kind of a covariate."""
+
+Style = Literal["round", "quantile"]
+"""Which numbers become cut-offs, where the study does not fix them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +114,16 @@ class Bins:
     def midpoints(self) -> Floats:
         """The middle of every bin, shape (n_bins,)."""
         return 0.5 * (self.edges[:-1] + self.edges[1:])
+
+    @property
+    def middles(self) -> Floats:
+        """The middle of the values that a bin can hold, shape (n_bins,)."""
+        if self.step is None:
+            return self.midpoints
+        ends = self.edges[1:].copy()
+        ends[-1] += 1e-6 * self.step  # the last bin holds its upper end, too
+        last = _next_multiples(ends - self.step, self.step)
+        return 0.5 * (self.samples + np.maximum(last, self.samples))
 
     @property
     def samples(self) -> Floats:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -141,28 +141,85 @@ def sum_curvature(
     bounds: Bounds,
 ) -> Ints:
     """Return one site's :class:`CurvatureSums` at a point, in whole units."""
-    training = folds != query.fold
-    columns = design.take(query.terms)
-    old, new = columns.predictor(query.start), columns.predictor(query.end)
+    at = stand(family, design, outcome, weights, folds, query, bounds)
+    active = design.take(query.active)
+    return CurvatureSums.packing(query, bounds).pack(
+        **at.sums,
+        gradient=design.sum_columns(at.slope, bounds.terms),
+        hessian=pack_triangle(active.sum_products(at.curvature, bounds.terms[query.active])),
+    )
+
+
+class Way(Protocol):
+    """From one point to another, without the patients of a fold."""
+
+    @property
+    def fold(self) -> int:
+        """Whose patients are held out; -1 for none."""
+        ...
+
+    @property
+    def terms(self) -> Ints:
+        """Terms with a coefficient at either end, and the whole baseline."""
+        ...
+
+    @property
+    def start(self) -> Floats:
+        """Coefficients at the old point."""
+        ...
+
+    @property
+    def end(self) -> Floats:
+        """Coefficients at the new point."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Stand:
+    """What every question about a point begins with.
+
+    Parameters
+    ----------
+    sums : dict
+        Whole units of the weights, of the losses along the way, and of the held-out loss.
+    slope, curvature : float64 arrays
+        Of each patient at the new point, 0 for those held out.
+    """
+
+    sums: dict[str, Any]
+    slope: Floats
+    curvature: Floats
+
+
+def stand(
+    family: Family,
+    design: AnyDesign,
+    outcome: Floats,
+    weights: Floats,
+    folds: Ints,
+    way: Way,
+    bounds: Bounds,
+) -> Stand:
+    """Return losses on the way to a point, and each patient's derivatives there."""
+    training = folds != way.fold
+    columns = design.take(way.terms)
+    old, new = columns.predictor(way.start), columns.predictor(way.end)
     counted, outcome = round_units(weights).astype(np.int64), family.prepare(outcome)
-    along = [_along(old, new, t) for t in STEPS]
     scaled = weights / bounds.unit
     losses = [
-        round_units(family.value(point, outcome, scaled), LOSS_BITS).astype(np.int64)
-        for point in along
+        round_units(family.value(_along(old, new, t), outcome, scaled), LOSS_BITS).astype(np.int64)
+        for t in STEPS
     ]
     slope = round_units(family.slope(new, outcome, scaled), FINE_BITS)
     curvature = family.curvature(new, outcome, scaled / bounds.weight)
     slope, curvature = (np.where(_along_rows(training, x), x, 0.0) for x in (slope, curvature))
-    active = design.take(query.active)
-    return CurvatureSums.packing(query, bounds).pack(
-        weight=int(counted[training].sum()),
-        held_weight=int(counted[~training].sum()),
-        losses=np.array([each[training].sum() for each in losses]),
-        held_loss=int(losses[-1][~training].sum()),
-        gradient=design.sum_columns(slope, bounds.terms),
-        hessian=pack_triangle(active.sum_products(curvature, bounds.terms[query.active])),
-    )
+    sums = {
+        "weight": int(counted[training].sum()),
+        "held_weight": int(counted[~training].sum()),
+        "losses": np.array([each[training].sum() for each in losses]),
+        "held_loss": int(losses[-1][~training].sum()),
+    }
+    return Stand(sums, slope, curvature)
 
 
 def _along_rows(rows: Bools, numbers: Floats) -> Bools:

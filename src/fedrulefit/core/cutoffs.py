@@ -17,6 +17,8 @@ paper                          here                  shape
 
 Departures
 ----------
+* With the style ``round`` cut-offs and limits are not quantiles but the roundest numbers that
+  part enough patients (:mod:`fedrulefit.core.ladder`): nearly the same under any noise.
 * A quantile is the *upper* edge of its bin (erratum 7).
 * The summed counts are mended before the CDF (erratum 9).
 * Where a value may be missing, a cut-off with less than half a quantile step of the known
@@ -32,14 +34,21 @@ Oracles: :func:`numpy.quantile` on fine bins, closed forms
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
-from fedrulefit.core.bins import Bins, split_cells, useful_cutoffs
+from fedrulefit.core.bins import Bins, Style, split_cells, useful_cutoffs
 from fedrulefit.core.fixed import LARGEST_TERM
 from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid
+from fedrulefit.core.ladder import (
+    choose_limits,
+    choose_round,
+    find_roundness,
+    roundest_between,
+)
 
 
 def estimate_grid(
@@ -51,6 +60,7 @@ def estimate_grid(
     repair: Literal["clip", "project"],
     centre: bool,
     spreads: Floats | None,
+    style: Style = "quantile",
     fewest: float = 0.0,
 ) -> Grid:
     """Turn summed (noisy) counts into the shared grid.
@@ -59,26 +69,33 @@ def estimate_grid(
     ----------
     counts : (n_cells,) int64
         Summed over sites; may be negative where noise was added.
-    fewest : float
-        Least count of known patients on either side of a cut-off, where values may be missing.
     spreads : (n_features,) float64 or None
         Exact spreads; ``None`` derives them from the counts.
+    style : {"round", "quantile"}
+        With ``round``, which the bins of numbers must have been made for, the roundest numbers.
+    fewest : float
+        Least count of known patients on either side of a cut-off, where values may be missing.
     """
     axes = []
     for j, (cells, b) in enumerate(zip(split_cells(counts, bins), bins, strict=True)):
         mended = repair_counts(cells, repair)[: b.n_bins]
         total = mended.sum()
         share = mended / total if total > 0 else np.full(b.n_bins, 1 / b.n_bins)
-        mean = float(share @ b.midpoints)
+        is_round = style == "round" and b.kind == "number"
+        values = b.middles if is_round else b.midpoints
+        mean = float(share @ values)
         if spreads is None:
-            spread = float(np.sqrt(share @ (b.midpoints - mean) ** 2))
+            spread = float(np.sqrt(share @ (values - mean) ** 2))
         else:
             spread = float(spreads[j])
         limits = (float(b.edges[0]), float(b.edges[-1]))
-        if winsor > 0:
-            low, high = _quantiles(share, b, np.array([winsor, 1 - winsor])).tolist()
-            limits = (low, high)
-        cutoffs = _cutoffs(share, b, n_cutoffs)
+        if is_round:
+            cutoffs, limits = _round_numbers(share, b, n_cutoffs, winsor)
+        else:
+            cutoffs = _cutoffs(share, b, n_cutoffs)
+            if winsor > 0:
+                low, high = _quantiles(share, b, np.array([winsor, 1 - winsor])).tolist()
+                limits = (low, high)
         if not b.complete:
             below = share @ (b.samples[:, None] < cutoffs)
             least = fewest / total if total > 0 else np.inf
@@ -95,13 +112,14 @@ def exact_grid(
     n_cutoffs: int,
     winsor: float,
     centre: bool,
+    style: Style = "quantile",
 ) -> Grid:
     """Return the grid of pooled data: no histogram, no noise.
 
-    Every distinct value but the lowest is a cut-off while these are at most
-    `n_cutoffs`; beyond that, as many weighted quantiles.
+    With the style ``quantile`` every distinct value but the lowest is a cut-off while these are at
+    most `n_cutoffs`; beyond that, as many weighted quantiles. With ``round``, of all numbers the
+    roundest, as from histograms of any number of bins.
     """
-    levels = np.arange(1, n_cutoffs + 1) / (n_cutoffs + 1)
     axes = []
     for j, b in enumerate(bins):
         known = ~np.isnan(values[:, j])
@@ -111,17 +129,13 @@ def exact_grid(
         distinct, where = np.unique(values[known, j], return_inverse=True)
         share = np.bincount(where, weights[known], minlength=len(distinct))
         share = share / share.sum()
-        below = _distribution(share)
-        cutoffs = distinct[1:]
-        if len(cutoffs) > n_cutoffs:
-            picked = np.searchsorted(below, levels - 1e-12) + 1
-            # Many patients at the highest value: keep `≥ highest`.
-            cutoffs = np.unique(distinct[np.minimum(picked, len(distinct) - 1)])
+        if style == "round" and b.kind == "number":
+            cutoffs, limits = _round_values(distinct, share, b, n_cutoffs, winsor)
+        else:
+            cutoffs, limits = _value_quantiles(distinct, share, b, n_cutoffs, winsor)
         if not b.complete:
             lower = share @ (distinct[:, None] < cutoffs)
             cutoffs = _drop_rare(cutoffs, lower, 0.5 / (n_cutoffs + 1))
-        low, high = np.searchsorted(below, [winsor - 1e-12, 1 - winsor - 1e-12])
-        limits = (b.clip(distinct[low]), b.clip(distinct[high]))
         mean = float(share @ distinct)
         spread = _sample_spread(np.clip(values[known, j], *b.edges[[0, -1]]), weights[known])
         axes.append(_build_axis(b, cutoffs, limits, mean, spread, centre=centre))
@@ -215,6 +229,82 @@ def _quantiles(share: Floats, bins: Bins, levels: Floats) -> Floats:
 def _cutoffs(share: Floats, bins: Bins, n_cutoffs: int) -> Floats:
     levels = np.arange(1, n_cutoffs + 1) / (n_cutoffs + 1)
     return useful_cutoffs(_quantiles(share, bins, levels), bins)
+
+
+Limits = tuple[float, float]
+
+
+def _value_quantiles(
+    distinct: Floats, share: Floats, bins: Bins, n_cutoffs: int, winsor: float
+) -> tuple[Floats, Limits]:
+    """Return cut-offs at the values themselves or at quantiles of them, and winsor limits."""
+    below = _distribution(share)
+    cutoffs = distinct[1:]
+    if len(cutoffs) > n_cutoffs:
+        levels = np.arange(1, n_cutoffs + 1) / (n_cutoffs + 1)
+        picked = np.searchsorted(below, levels - 1e-12) + 1
+        # Many patients at the highest value: keep `≥ highest`.
+        cutoffs = np.unique(distinct[np.minimum(picked, len(distinct) - 1)])
+    low, high = np.searchsorted(below, [winsor - 1e-12, 1 - winsor - 1e-12])
+    return cutoffs, (bins.clip(distinct[low]), bins.clip(distinct[high]))
+
+
+def _round_numbers(
+    share: Floats, bins: Bins, n_cutoffs: int, winsor: float
+) -> tuple[Floats, Limits]:
+    """Return the roundest of the public cut-offs, and winsor limits that are round, too."""
+    candidates = useful_cutoffs(bins.edges, bins)
+    places = _Places(bins.samples, share, candidates, find_roundness(candidates))
+    return places.choose(float(bins.edges[0]), float(bins.edges[-1]), n_cutoffs, winsor)
+
+
+def _round_values(
+    distinct: Floats, share: Floats, bins: Bins, n_cutoffs: int, winsor: float
+) -> tuple[Floats, Limits]:
+    """Return the roundest numbers between values that lie in one place, and winsor limits."""
+    inside, where = np.unique(np.clip(distinct, *bins.edges[[0, -1]]), return_inverse=True)
+    candidates, ranks = roundest_between(inside[:-1], inside[1:], bins.step)
+    places = _Places(inside, np.bincount(where, share).astype(np.float64), candidates, ranks)
+    return places.choose(float(inside[0]), float(inside[-1]), n_cutoffs, winsor)
+
+
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Which numbers can be cut-offs of a covariate, and where its patients are.
+
+    Parameters
+    ----------
+    values, share : (n_values,) float64
+        The values of patients, or one of each bin, increasing, and the share at each.
+    candidates : (n_candidates,) float64
+        Increasing.
+    ranks : (n_candidates,) int64
+        Their roundness.
+    """
+
+    values: Floats
+    share: Floats
+    candidates: Floats
+    ranks: Ints
+
+    def choose(
+        self, low: float, high: float, n_cutoffs: int, winsor: float
+    ) -> tuple[Floats, Limits]:
+        """Choose cut-offs, and limits among the candidates and the ends of the range."""
+        upto = np.concatenate([[0.0], _distribution(self.share)])
+        below = upto[np.searchsorted(self.values, self.candidates, side="left")]
+        above = 1 - upto[np.searchsorted(self.values, self.candidates, side="right")]
+        chosen = self.candidates[choose_round(self.ranks, below, 1 / (n_cutoffs + 1))]
+        if winsor == 0:
+            return chosen, (low, high)
+        own = self.candidates < high  # the highest score is an end, too
+        ends = np.concatenate([[low], self.candidates[own], [high]])
+        ranks = np.concatenate(
+            [find_roundness(ends[:1]), self.ranks[own], find_roundness(ends[-1:])]
+        )
+        below = np.concatenate([[0.0], below[own], [1.0]])
+        above = np.concatenate([[1.0], above[own], [0.0]])
+        return chosen, choose_limits(ends, ranks, below, above, winsor)
 
 
 def _drop_rare(cutoffs: Floats, below: Floats, least: float) -> Floats:

@@ -55,6 +55,8 @@ class Path:
         The fit to all patients at each λ, near its optimum.
     chosen : int
         Position of the chosen λ.
+    folds : tuple of tuple of (n_terms,) float64
+        Coefficients of the fits without each fold, at each λ.
     """
 
     penalties: Floats
@@ -64,6 +66,7 @@ class Path:
     n_rules: tuple[int, ...]
     points: tuple[Point, ...]
     chosen: int
+    folds: tuple[tuple[Floats, ...], ...] = ()
 
 
 class PathSearch:
@@ -149,10 +152,17 @@ class PathSearch:
         for track in self._open():
             track.advance(self._penalties)
 
-    def finish(self, *, rule: Literal["min", "1se"], max_rules: int | None = None) -> Path:
+    def finish(
+        self,
+        *,
+        rule: Literal["min", "1se"],
+        max_rules: int | None = None,
+        max_terms: int | None = None,
+    ) -> Path:
         """Choose λ: least deviance, or the largest λ within one standard error of it.
 
-        With `max_rules`, among the λs that keep at most so many rules.
+        With `max_rules`, among the λs that keep at most so many rules; with `max_terms`, at
+        most so many rules and linear terms.
         """
         walked = min(len(track.held) for track in self._tracks)
         if self._penalties is None or walked == 0:
@@ -174,8 +184,31 @@ class PathSearch:
             n_terms=tuple(effects),
             n_rules=tuple(rules),
             points=tuple(points),
-            chosen=choose(deviance, error, rules, rule=rule, max_rules=max_rules),
+            chosen=choose(
+                deviance, error, rules, effects, rule=rule, max_rules=max_rules, max_terms=max_terms
+            ),
+            folds=tuple(
+                tuple(point.coef for point in track.points[:walked]) for track in self._tracks[1:]
+            ),
         )
+
+    def held(self, at: int) -> Floats:
+        """Return the folds' held-out losses at a λ of the path, shape (n_folds,)."""
+        losses: Floats = self._held()[:, at]
+        return losses
+
+    def starts(self, at: int, share: float) -> list[Floats]:
+        """Return coefficients of all patients' fit, and of each fold's, with fewer terms.
+
+        Those that have about `share` of the terms that they have at a λ of the path.
+        """
+        effects = self._layout.effects
+        found = []
+        for track in self._tracks:
+            counts = [int((point.coef[effects] != 0).sum()) for point in track.points[: at + 1]]
+            near = [abs(count - share * counts[-1]) for count in counts]
+            found.append(track.points[len(near) - 1 - int(np.argmin(near[::-1]))].coef)
+        return found
 
     def _open(self) -> list[_Track]:
         length, _ = self._shape
@@ -235,14 +268,17 @@ def choose(
     deviance: Floats,
     error: Floats,
     n_rules: Sequence[int],
+    n_terms: Sequence[int],
     *,
     rule: Literal["min", "1se"],
-    max_rules: int | None,
+    max_rules: int | None = None,
+    max_terms: int | None = None,
 ) -> int:
     """Return the position of the chosen λ."""
     allowed = np.ones(len(deviance), dtype=np.bool_)
-    if max_rules is not None:
-        allowed = np.asarray(n_rules) <= max_rules
+    for counts, most in ((n_rules, max_rules), (n_terms, max_terms)):
+        if most is not None:
+            allowed &= np.asarray(counts) <= most
     best = int(np.argmin(np.where(allowed, deviance, np.inf)))
     if rule == "min":
         return best

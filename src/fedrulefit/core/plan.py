@@ -126,7 +126,7 @@ def plan_candidates(bins: Sequence[Bins], *, n_cutoffs: int, single: bool, most:
 def thin(n_cutoffs: int, n_kept: int) -> Ints:
     """Return which of `n_cutoffs` stay if only `n_kept` do, spread evenly, shape (n_kept,).
 
-    Cut-offs stand at quantiles, so these do, too: of 32, 3 are near the quartiles.
+    Quantiles are spread evenly over patients, so these are, too: of 32, 3 are near the quartiles.
     """
     if n_kept >= n_cutoffs:
         return np.arange(n_cutoffs)

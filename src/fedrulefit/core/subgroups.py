@@ -76,6 +76,11 @@ class SubgroupSums(Sum):
         sizes = {"n_rules": n_rules, "n_tallies": n_tallies, "n_whole": n_whole}
         return Packing(cls, sizes)
 
+    def stack_inside(self, n_tallies: int) -> Floats:
+        """Return patients inside each rule, and their tallies, shape (1 + n_tallies, n_rules)."""
+        shape = n_tallies, len(self.inside)  # there may be no rules
+        return np.vstack([self.inside, self.tallies_inside.reshape(shape)])
+
 
 def sum_subgroups(design: Design, outcome: Floats, weights: Floats, family: Family) -> Ints:
     """Return a site's :class:`SubgroupSums` for the rules of a design, in whole units."""
@@ -99,8 +104,7 @@ def count_inside(design: Design, units: Floats) -> Ints:
 
 def find_sides(sums: SubgroupSums, levels: MeasuredLevels) -> list[Sides]:
     """Return what is known inside and outside each rule."""
-    shape = len(sums.whole) - 1, len(sums.inside)  # there may be no rules
-    inside = np.vstack([sums.inside, sums.tallies_inside.reshape(shape)])
+    inside = sums.stack_inside(len(sums.whole) - 1)
     outside = sums.whole[:, None] - inside
     return [
         (levels.find(float(n), own), levels.find(float(rest), others))

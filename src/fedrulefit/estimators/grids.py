@@ -12,7 +12,7 @@ from fedrulefit.table.patients import Table
 
 
 def pooled_grid(table: Table, study: Study) -> Grid:
-    """Return cut-offs at the values themselves, or `n_cutoffs` quantiles of them."""
+    """Return cut-offs between the values themselves, at most `n_cutoffs`."""
     settings = study.settings
     return exact_grid(
         table.values,
@@ -21,6 +21,7 @@ def pooled_grid(table: Table, study: Study) -> Grid:
         n_cutoffs=settings.n_cutoffs,
         winsor=settings.winsor,
         centre=settings.centre,
+        style=settings.cutoff_style,
     )
 
 

@@ -60,10 +60,11 @@ class Pooled(RuleFitBase):
     Parameters
     ----------
     cutoffs : {"exact", "histogram"}
-        ``exact`` takes every distinct value as a cut-off, or `n_cutoffs` quantiles
-        where there are more; ``histogram`` the same grid as one federated site without
-        noise. Where `n_cutoffs` is None, ``exact`` takes 254 at most, or as many as
-        `max_candidates` allows every covariate as candidate rules, but not fewer than 32.
+        ``exact`` takes the roundest numbers between the values themselves (with
+        ``cutoff_style="quantile"`` every distinct value, or `n_cutoffs` quantiles where there are
+        more); ``histogram`` the same grid as one federated site without noise. Where `n_cutoffs`
+        is None, it is 254 for ``exact``, or as many as `max_candidates` allows every covariate as
+        candidate rules, but not fewer than 48.
     """
 
     n_cutoffs: int | None

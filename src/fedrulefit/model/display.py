@@ -20,6 +20,16 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families import Family
 from fedrulefit.errors import printable
+from fedrulefit.model.evidence import (
+    WEIGHT,
+    name_effect,
+    tell_effects,
+    tell_folds,
+    tells_effects,
+    tells_folds,
+    write_effect,
+    write_found_again,
+)
 from fedrulefit.model.terms import LinearTerm, Term
 from fedrulefit.model.wording import name_rows, tell_rows
 from fedrulefit.numerals import name_count
@@ -107,21 +117,27 @@ def write_html(model: Model) -> str:
 
 def _notes(model: Model) -> tuple[str, ...]:
     judged = "" if model.evaluation is None else model.evaluation.words()
-    return model.of_missing, model.of_dispersion, judged, tell_rows(model.study)
+    evidence = tell_effects(model), tell_folds(model)
+    return model.of_missing, model.of_dispersion, *evidence, judged, tell_rows(model.study)
 
 
 def _table(model: Model, terms: Sequence[Term]) -> str:
     """Return rows of terms; importance is scaled so that the largest of the model is 100."""
     words, largest = model.study.family.words, model.importance.max(initial=0.0) or 1.0
     between = ["between sites"] if model.tells_between else []
-    heads = ["rule or linear term", words.effect, "importance", "support", *between]
+    effects = [name_effect(model.study.family), "95 % interval"] if tells_effects(model) else []
+    folds = ["found again"] if tells_folds(model) else []
+    weight = f"{WEIGHT}, {words.effect}"
+    heads = ["rule or linear term", *effects, weight, "importance", "support", *folds, *between]
     lines = ["<table>", f"<thead>{_row(heads, 'th')}</thead>", "<tbody>"]
     for term in terms:
         cells = [
             model.describe(term),
+            *(write_effect(model, term) if effects else ()),
             model.study.family.tell_effect(model.effect(term)),
             f"{100 * term.importance / largest:.0f}",
             "linear" if isinstance(term, LinearTerm) else _percent(model.support(term)),
+            *[write_found_again(model, term) for _ in folds],
             *[_percent(model.between_sites(term)) for _ in between],
         ]
         lines.append(_row(cells, "td"))
@@ -144,3 +160,20 @@ def _safe(text: str) -> str:
 
 def _percent(share: float) -> str:
     return "not told" if math.isnan(share) else f"{100 * share:.0f} %"
+
+
+def tell_choice(model: Model) -> str:
+    """Return how λ, and the terms, were chosen, in a few words."""
+    origin = model.provenance
+    if not origin.path:
+        return "given"
+    if is_pruned(model):
+        return "half of that chosen by cross-validation, which then chose few terms one by one"
+    return "chosen by cross-validation"
+
+
+def is_pruned(model: Model) -> bool:
+    """Whether few terms were chosen one by one: they are fitted with a λ that the path has not."""
+    origin = model.provenance
+    on_path = any(math.isclose(point.penalty, origin.penalty) for point in origin.path)
+    return model.study.settings.prunes and bool(origin.path) and not on_path

@@ -19,6 +19,7 @@ from fedrulefit.core.families.side_risks import RiskLevels
 from fedrulefit.core.families.sides import Moment
 from fedrulefit.core.heterogeneity import Across
 from fedrulefit.errors import FedRuleFitError
+from fedrulefit.model.evidence import find_effect
 from fedrulefit.model.subgroups import NAMES, Among, Subgroup, choose_patients, list_subgroups
 from fedrulefit.model.terms import RuleTerm
 
@@ -35,6 +36,7 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
     import pandas as pd
 
     effect = model.study.family.words.effect_column
+    held_out = name_held_out(model)
     within, own_terms = model.importance_within.tolist(), model.study.family.own_terms
     rows = [
         {
@@ -47,13 +49,22 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
             "importance_within": size,
             "stands_for_site": model.stands_for_site(term),
             "support": model.support(term),
+            "found_again": math.nan if term.found_again is None else term.found_again,
+            **dict(zip(held_out, find_effect(model, term), strict=True)),
             effect: model.effect(term),
         }
         for term, size in zip(model.terms, within, strict=True)
         if model.is_supported(term, min_support)
     ]
     first, *others = _OF_A_TERM
-    return pd.DataFrame(rows[:top], columns=[first, *["level"] * own_terms, *others, effect])
+    return pd.DataFrame(
+        rows[:top], columns=[first, *["level"] * own_terms, *others, *held_out, effect]
+    )
+
+
+def name_held_out(model: Model) -> tuple[str, str, str]:
+    """Return the columns of a rule's effect on held-out patients, and of its interval."""
+    return f"held_out_{model.study.family.words.effect_column}", "low_held_out", "high_held_out"
 
 
 # On a narrow screen pandas shows the outermost columns, and leaves out those in between: so the
@@ -67,6 +78,7 @@ _OF_A_TERM = (
     "importance_within",
     "stands_for_site",
     "support",
+    "found_again",
 )
 
 

@@ -265,8 +265,11 @@ class Model(Shown, Said, OverTime):
         between sites, NaN where that is not told; ``importance_within``, its importance by its
         spread within sites, as the paper has it; ``stands_for_site``, whether ``between_sites`` is
         more than half;
-        ``support`` (the share of training patients who satisfy the rule); and last, to show on
-        any screen, its effect (of a yes/no outcome ``odds_ratio``).
+        ``support`` (the share of training patients who satisfy the rule); ``found_again``, in how
+        many folds of the cross-validation; ``held_out_odds_ratio``, of held-out patients within
+        hospitals, and its 95 % interval, ``low_held_out`` and ``high_held_out``, NaN where too
+        few tell it; and last its weight, shrunk by the penalty, as an effect (``odds_ratio``; of
+        other outcomes both have the names of their effects).
 
         Parameters
         ----------

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedrulefit.core.certificate import Certificate
+from fedrulefit.core.families.evidence import Effect
 from fedrulefit.core.families.sides import Sides
 from fedrulefit.core.rules import Rule
 
@@ -79,6 +80,13 @@ class RuleTerm:
         counts do not say it all: of outcomes other than yes/no.
     level : str or None
         For which level of the outcome it counts, where each has terms of its own.
+    within : Effect or None
+        How held-out patients inside the rule differ from those outside, within hospitals; None
+        where too few tell it, or none were held out.
+    found_again : int or None
+        In how many folds of the cross-validation the fit without the fold's patients has a rule
+        that holds for nearly the same patients (``fedrulefit.core.refinding``); None without
+        a cross-validation.
     """
 
     rule: Rule
@@ -93,6 +101,8 @@ class RuleTerm:
     between_sites: float | None = None
     sides: Sides | None = None
     level: str | None = None
+    within: Effect | None = None
+    found_again: int | None = None
 
     @property
     def key(self) -> TermKey:
@@ -109,7 +119,8 @@ class RuleTerm:
 class LinearTerm:
     """A linear term of the model; its coefficient is for 0.4·x/s*.
 
-    Its ``level`` is that of the outcome for which it counts, as of a rule.
+    Its ``level`` is that of the outcome for which it counts, as of a rule; ``found_again`` counts
+    folds that have a linear term of the same covariate in the same direction.
     """
 
     feature: int
@@ -118,6 +129,7 @@ class LinearTerm:
     path: tuple[float, ...] = ()
     between_sites: float | None = None
     level: str | None = None
+    found_again: int | None = None
 
     @property
     def key(self) -> TermKey:

@@ -47,7 +47,8 @@ def path(model: Model, ax: Axes | None = None) -> Axes:
         frame["penalty"], frame["deviance"], frame["error"], fmt="o-", color=NEUTRAL,
         ecolor=OUTSIDE, markersize=3, linewidth=1,
     )  # fmt: skip
-    ax.axvline(model.provenance.penalty, color=RAISES, linestyle="--", label="chosen λ")
+    label = "λ of the few terms" if model.study.settings.prunes else "chosen λ"
+    ax.axvline(model.provenance.penalty, color=RAISES, linestyle="--", label=label)
     ax.set_xscale("log")
     ax.invert_xaxis()
     ax.set_xlabel("λ (weaker penalty to the right)")

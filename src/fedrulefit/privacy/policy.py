@@ -49,7 +49,7 @@ KINDS: Final[dict[ReleaseKind, str]] = {
     "coarse steps",
     "evaluation": "histograms of the model's scores, and held-out patients inside each of its "
     "rules, with and without the outcome; how well scores tell apart patients of one and the same "
-    "site",
+    "site; coarsely, how those inside a rule differ within sites",
     "site-results": "this site's own results, by name and without masks: patients and outcomes in "
     "all and inside rules of the model, and how well it predicts them",
 }

@@ -29,9 +29,11 @@ from fedrulefit.core.rules import (
     plausible_rules,
     twins,
 )
+from fedrulefit.core.variants import add_variants, elect_variants, list_asked
+from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.masks import keystream
 from fedrulefit.protocol import messages as m
-from fedrulefit.protocol.public import WEIGHT_UNIT
+from fedrulefit.protocol.public import MAX_RULES, WEIGHT_UNIT, Public
 from fedrulefit.study import Study
 
 FEWEST: Final = 5
@@ -74,6 +76,7 @@ def make_grid(study: Study, counts: Ints, spreads: Floats | None) -> Grid:
         repair=settings.repair,
         centre=settings.centre,
         spreads=spreads,
+        style=settings.cutoff_style,
         fewest=FEWEST * study.max_rows * _row_unit(study),
     )
 
@@ -178,6 +181,47 @@ def backing_parts(n_votes: int, sites: Collection[str]) -> list[tuple[slice, tup
         (slice(first + k * n_rules, first + (k + 1) * n_rules), group)
         for k, group in enumerate(groups)
     ]
+
+
+def take_bases(public: Public, bases: Ints) -> list[Rule]:
+    """Return the rules of the fit at these places, whose variants are asked for.
+
+    Raises
+    ------
+    ProtocolError
+        If they are no increasing places of rules.
+    """
+    rules = public.fitted_rules
+    inside = bool(((bases >= 0) & (bases < len(rules))).all())
+    if not inside or (np.diff(bases) <= 0).any():
+        raise ProtocolError("variants are of increasing places of the rules")
+    return [rules[k] for k in bases.tolist()]
+
+
+def list_variants(public: Public, bases: Ints) -> tuple[Rule, ...]:
+    """Return all that is voted on about the variants of some rules."""
+    asked = list_asked(take_bases(public, bases), public.grid)
+    if len(asked) > MAX_RULES:
+        raise ProtocolError(f"variants of fewer rules, please: {len(asked)}, of {MAX_RULES}")
+    return asked
+
+
+def with_variants(request: m.VariantsRequest, public: Public) -> Public:
+    """Return what is known once the elected variants are rules of the fit, too.
+
+    Without ballots all of them are elected.
+    """
+    bases = take_bases(public, request.bases)
+    asked = list_variants(public, request.bases)
+    passes = set(asked)
+    if request.ballots:
+        elected = count_votes(request.ballots, len(asked)).elect(request.min_votes)
+        passes = {rule for rule, stays in zip(asked, elected.tolist(), strict=True) if stays}
+    variants = elect_variants(bases, public.grid, passes.__contains__)
+    rules = add_variants(public.fitted_rules, variants, public.grid)
+    if len(rules) > MAX_RULES:
+        raise ProtocolError(f"{len(rules)} rules with their variants, of at most {MAX_RULES}")
+    return public.with_rules(rules)
 
 
 @dataclass(frozen=True, eq=False)

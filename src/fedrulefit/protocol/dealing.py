@@ -38,11 +38,22 @@ NEVER: Final = -2
 _STREAMS: Final[dict[Purpose, int]] = {"folds": 0, "holdout": 1_000_000}
 """Numbers of the random streams; trees have those between."""
 
+_STARTS: Final = 2_000_000
+
 
 def site_rng(seed: int, site: str, purpose: int) -> np.random.Generator:
     """Return a stream of its own for every site and purpose, whatever order they answer in."""
     name = int.from_bytes(hashlib.sha256(site.encode()).digest()[:8], "little")
     return np.random.default_rng([seed, name, purpose])
+
+
+def draw_starts(seed: int, site: str) -> tuple[float, float]:
+    """Return where a site's own sums are rounded from, as shares of a step: public numbers.
+
+    Of numerators and of denominators (:mod:`fedrulefit.core.families.evidence`).
+    """
+    first, second = site_rng(seed, site, _STARTS).random(2).tolist()
+    return first, second
 
 
 @dataclass(frozen=True)

@@ -314,7 +314,9 @@ class Masking:
         claim = ballot_claim(header, self._name, votes, subject.question, self._own_seed())
         return m.VoteReply(header, votes, self.sign(claim))
 
-    def check_ballots(self, request: m.TermsRequest, own: bytes, question: bytes) -> None:
+    def check_ballots(
+        self, request: m.TermsRequest | m.VariantsRequest, own: bytes, question: bytes
+    ) -> None:
         """Refuse votes that are not those of every site, on these rules, signed and opened.
 
         Parameters

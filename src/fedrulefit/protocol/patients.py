@@ -11,17 +11,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedrulefit.core.arrays import Codes, Floats, Ints
+from fedrulefit.core.arrays import Bools, Codes, Floats, Ints
 from fedrulefit.core.class_design import AnyDesign, ClassDesign
 from fedrulefit.core.design import Design, build_design
+from fedrulefit.core.families.evidence import NOTHING, EvidenceSums, add_stratum, find_grain
 from fedrulefit.core.fixed import round_units
 from fedrulefit.core.grid import encode, linear_values
-from fedrulefit.core.people import Sensitive
+from fedrulefit.core.people import Sensitive, count_cells, find_one_sided
 from fedrulefit.core.predictor import evaluate_terms, predict
-from fedrulefit.core.subgroups import count_inside, sum_subgroups
+from fedrulefit.core.subgroups import SubgroupSums, count_inside, sum_subgroups
 from fedrulefit.core.sums import Sum
 from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.policy import MIN_COUNT
+from fedrulefit.protocol.dealing import draw_starts
 from fedrulefit.protocol.public import SITE_WEIGHT, WEIGHT_UNIT, Public
 from fedrulefit.table.patients import Table
 
@@ -199,6 +201,39 @@ class Patients:
         least = self.fewest * self.public.study.most_weight if enough else math.inf
         placed: Sum = self.public.family.judge.place_within(scores, least)
         return placed
+
+    def count_evidence(self, terms: Ints, inside: SubgroupSums, site: str) -> EvidenceSums:
+        """Return what a model's rules do within the site named so, for a sum over sites.
+
+        `inside` is what the site's own patients satisfy; of rules with too few of them, zeros.
+        """
+        family = self.public.family
+        if family.evidence is None:
+            return NOTHING
+        tallies = family.tallies(outcome_of(self.held_out))
+        weights = self._held_weights
+        whole = np.array([weights.sum(), *(weights @ tallies)])
+        with np.errstate(divide="ignore", invalid="ignore"):  # where nobody is, nothing is told
+            stratum = family.evidence.summarise(inside.stack_inside(family.n_tallies), whole)
+        least = self.fewest * self.public.study.most_weight * find_grain(self.public.n_sites)
+        starts = draw_starts(self.public.settings.seed, site)
+        return add_stratum(family.evidence, stratum, self._have_enough(terms), least, starts)
+
+    def _have_enough(self, terms: Ints) -> Bools:
+        """Return of which rules enough held-out patients are inside and outside, (n_rules,).
+
+        Of the site's margins alone: how they go together would say something of the effect.
+        """
+        held, rules = self.held_out.take(self.held_out.weights > 0), self.public.rules_of(terms)
+        if not self.has_enough(held):
+            return np.zeros(len(rules), dtype=np.bool_)
+        design = evaluate_terms(held.values, self.public.grid, rules, ())
+        counted = np.ones(held.n_rows, dtype=np.bool_)
+        cells = count_cells(design, events_of(held), counted, held.patients)
+        sensitive = Sensitive.of(self.public.family, outcome_of(held))
+        alone = find_one_sided(design, sensitive, held.weights, held.patients)
+        enough: Bools = (cells.smallest_side >= self.fewest) & ~alone
+        return enough
 
 
 def outcome_of(table: Table) -> Floats:

@@ -187,6 +187,17 @@ class Public:
             return [None] * len(terms)
         return [self.family.names[part] for part in self.owners.parts[terms].tolist()]
 
+    def keys_of(self, terms: Ints) -> list[tuple[Rule | int, str | None]]:
+        """Return what tells each term but the baseline from all others.
+
+        Its rule or covariate, and the level of the outcome for which it counts.
+        """
+        own, columns, places = self.layout.among(terms), self.among(terms), self.places_of(terms)
+        things: list[Rule | int] = [*self.rules_of(terms), *self.linear_of(terms)]
+        at = (places[own.effects] - columns.effects.start).tolist()
+        levels = self.levels_of(terms)[own.effects]
+        return [(things[k], level) for k, level in zip(at, levels, strict=True)]
+
     def terms_of_rules(self, places: Ints) -> Ints:
         """Return all terms of the rules at these places."""
         columns = self.columns.of_rules(places)

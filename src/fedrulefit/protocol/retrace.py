@@ -20,6 +20,7 @@ import numpy as np
 from fedrulefit.core.curvature import Query
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.newton import Newton, near_coef
+from fedrulefit.core.pruning import Track
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import same_grid
 from fedrulefit.protocol.coordinator import Coordinator, Talk
@@ -55,26 +56,36 @@ class Retracer(Coordinator):
             counted = dataclasses.replace(counted, grid=asked.grid)
         return counted
 
-    def _choose(self, solvers: Sequence[Newton]) -> Sequence[Query]:
+    def _choose(self, solvers: Sequence[Any]) -> Sequence[Any]:
         step = self._asker.steps
         asked = self._recorded(step)
-        if not isinstance(asked, m.CurvatureRequest) or not _fit(asked.queries, solvers):
+        if not isinstance(asked, m.CurvatureRequest | m.RefitRequest):
             return super()._choose(solvers)
-        pairs = zip(solvers, asked.queries, strict=True)
+        queries: Sequence[Any] = asked.queries
+        if not _fit(queries, solvers):
+            return super()._choose(solvers)
+        pairs = zip(solvers, queries, strict=True)
         if not all(solver.could_ask(query) for solver, query in pairs):
             self._beside.add(step)
-        return asked.queries
+        return queries
 
 
-def _fit(queries: Sequence[Query], solvers: Sequence[Newton]) -> bool:
-    """Whether recorded points can be points of these solvers at all."""
+def _fit(queries: Sequence[Any], solvers: Sequence[Newton | Track]) -> bool:
+    """Whether recorded points can be points of these solvers, or tracks, at all."""
     return len(queries) == len(solvers) and all(
         query.fold == solver.fold
         and solver.layout.holds(query.terms)
-        and solver.layout.holds(query.active)
+        and _fit_beside(query, solver)
         and query.start.shape == query.end.shape == query.terms.shape
         for query, solver in zip(queries, solvers, strict=True)
     )
+
+
+def _fit_beside(query: Any, solver: Newton | Track) -> bool:
+    """Whether what is asked beside the terms is of a kind that the solver can ask."""
+    if isinstance(query, Query):
+        return isinstance(solver, Newton) and solver.layout.holds(query.active)
+    return isinstance(solver, Track) and np.array_equal(query.variants, solver.query().variants)
 
 
 def _same(own: Any, other: Any) -> bool:

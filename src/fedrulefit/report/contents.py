@@ -17,7 +17,9 @@ from fedrulefit.core.between import MOSTLY
 from fedrulefit.core.certificate import tell_distance
 from fedrulefit.core.families.judge import Summary
 from fedrulefit.model import Model, RuleTerm, Term
+from fedrulefit.model.display import is_pruned, tell_choice
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.evidence import find_effect, write_effect, write_found_again
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import name_rows, tell_rows, tell_stand_ins
@@ -48,6 +50,12 @@ class TermRow:
         Share of its variance between sites, in percent; −1 where that is not told.
     stands_for_site : bool
         Whether that is more than half.
+    held_out, interval : str
+        Effect on held-out patients within hospitals, and its 95 % interval; of a linear term
+        empty.
+    held_out_size : float
+        The same as a number, to sort by; −1 where it is not told.
+    found_again : str
     level : str
         The class for which it counts, where each has terms of its own; else empty.
     """
@@ -61,6 +69,10 @@ class TermRow:
     support: float
     between: float
     stands_for_site: bool
+    held_out: str
+    interval: str
+    held_out_size: float
+    found_again: str
     level: str = ""
 
 
@@ -122,6 +134,8 @@ NOT_TOLD: Final = "not told"
 def list_terms(model: Model) -> list[TermRow]:
     """Return all terms, most important first."""
     largest = max((term.importance for term in model.terms), default=0.0) or 1.0
+    effects = [write_effect(model, term, write_minus) for term in model.terms]
+    sizes = [find_effect(model, term)[0] for term in model.terms]
     return [
         TermRow(
             words=name_term(model, term),
@@ -133,9 +147,13 @@ def list_terms(model: Model) -> list[TermRow]:
             support=_told(model.support(term)),
             between=_told(model.between_sites(term)),
             stands_for_site=model.stands_for_site(term),
+            held_out=effect,
+            interval=ends,
+            held_out_size=-1.0 if math.isnan(size) else size,
+            found_again=write_found_again(model, term),
             level=term.level or "",
         )
-        for term in model.terms
+        for term, (effect, ends), size in zip(model.terms, effects, sizes, strict=True)
     ]
 
 
@@ -385,10 +403,9 @@ def list_certificate(model: Model) -> list[Fact]:
     origin = model.provenance
     gap = origin.certificate.gap
     before = ", before rounding" if model.is_rounded else ""
-    chosen = " (chosen by cross-validation)" if origin.path else " (given)"
     facts = [
         ("Solver", f"{origin.solver}, {_plural(origin.rounds, 'round')}"),
-        ("Penalty λ", f"{origin.penalty:.4g}{chosen}"),
+        ("Penalty λ", f"{origin.penalty:.4g} ({tell_choice(model)})"),
         ("Candidate rules", str(origin.candidates)),
         (f"Penalised mean loss{before}", f"{origin.objective:.6g}"),
         (f"KKT residual{before}", write_minus(tell_distance(origin.certificate.residual))),
@@ -403,7 +420,9 @@ def list_certificate(model: Model) -> list[Fact]:
     if model.dispersion is not None:
         told = f"1/θ = {model.dispersion:.4g}, θ = {model.theta:.4g}"
         facts.append(("Dispersion", told if model.dispersion > 0 else "none beyond Poisson's"))
-    if origin.path:
+    if is_pruned(model):
+        facts.append(("Residual and gap", "of the terms that were chosen, not of the choice"))
+    elif origin.path:
         chosen_point = min(origin.path, key=lambda point: abs(point.penalty - origin.penalty))
         facts.append(
             (

@@ -23,6 +23,14 @@ from fedrulefit.errors import FedRuleFitError
 from fedrulefit.files import write_whole
 from fedrulefit.model import Model
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.evidence import (
+    WEIGHT,
+    name_effect,
+    tell_effects,
+    tell_folds,
+    tells_effects,
+    tells_folds,
+)
 from fedrulefit.model.file import model_text
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
 from fedrulefit.model.validation import SiteValidation
@@ -117,6 +125,10 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "time_unit": getattr(model.study.family, "time_unit", ""),
         "site_subgroups": tabulate_subgroups(model, by_site=True),
         "between": model.tells_between,
+        "weight": WEIGHT,
+        "held_out_effect": name_effect(model.study.family) if tells_effects(model) else "",
+        "evidence": " ".join(filter(None, (tell_effects(model), tell_folds(model)))),
+        "again": tells_folds(model),
         "stands_for_site": STANDS_FOR_SITE,
         "fields": facts.list_fields(model),
         "performance": _list_judged(model),

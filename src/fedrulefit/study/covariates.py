@@ -13,7 +13,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fedrulefit.core.arrays import MAX_CODES
-from fedrulefit.core.bins import Bins
+from fedrulefit.core.bins import Bins, Style
+from fedrulefit.core.ladder import log_round_edges, round_edges
 from fedrulefit.study.fields import Frozen
 from fedrulefit.study.levels import Level, level_key
 
@@ -45,14 +46,14 @@ class Number(_Covariate):
     unit: str = Field(default="", description="Unit, shown in rules.")
     spacing: Literal["linear", "log"] = Field(
         default="linear",
-        description="How histogram bins are spaced. `log` suits skewed laboratory values; its "
-        "range must start above 0.",
+        description="How histogram bins are spaced. `log` suits skewed laboratory values: fine "
+        "where values are small. Its range must start above 0.",
     )
     step: float | None = Field(
         default=None,
         gt=0,
-        description="Values are multiples of this, such as 1 for a score. Cut-offs are moved up "
-        "to multiples, so that rules read well.",
+        description="Values are multiples of this, such as 1 for a score. So are cut-offs, so that "
+        "rules read well.",
     )
     cutoffs: tuple[float, ...] | None = Field(
         default=None,
@@ -76,12 +77,16 @@ class Number(_Covariate):
                 raise ValueError("'cutoffs' must lie inside 'range'")
         return self
 
-    def bins(self, n_bins: int) -> Bins:
+    def bins(self, n_bins: int, style: Style) -> Bins:
         """Return the public histogram bins."""
         low, high = self.range
-        spaced = np.geomspace if self.spacing == "log" else np.linspace
-        edges = spaced(low, high, n_bins + 1)
-        edges[0], edges[-1] = low, high
+        if style == "round":
+            lay = log_round_edges if self.spacing == "log" else round_edges
+            edges = lay(low, high, n_bins, step=self.step)
+        else:
+            spaced = np.geomspace if self.spacing == "log" else np.linspace
+            edges = spaced(low, high, n_bins + 1)
+            edges[0], edges[-1] = low, high
         fixed = None if self.cutoffs is None else np.asarray(self.cutoffs, np.float64)
         return Bins.numeric(edges, cutoffs=fixed, step=self.step, complete=self.complete)
 
@@ -139,9 +144,9 @@ class Category(_Named):
         default="category", description="Says that this is a category."
     )
 
-    def bins(self, n_bins: int) -> Bins:
+    def bins(self, n_bins: int, style: Style) -> Bins:
         """Return one bin per level."""
-        del n_bins
+        del n_bins, style
         return Bins.categorical(len(self.levels), complete=self.complete)
 
 
@@ -152,9 +157,9 @@ class Ordered(_Named):
         default="ordered", description="Says that these are levels in an order, the lowest first."
     )
 
-    def bins(self, n_bins: int) -> Bins:
+    def bins(self, n_bins: int, style: Style) -> Bins:
         """Return one bin per level, with a cut-off between each and the next."""
-        del n_bins
+        del n_bins, style
         return Bins.ranked(len(self.levels), complete=self.complete)
 
 
@@ -180,9 +185,9 @@ class YesNo(_Levelled):
         """No, then yes."""
         return self.no, self.yes
 
-    def bins(self, n_bins: int) -> Bins:
+    def bins(self, n_bins: int, style: Style) -> Bins:
         """Return the two bins around the only cut-off."""
-        del n_bins
+        del n_bins, style
         return Bins.binary(complete=self.complete)
 
 

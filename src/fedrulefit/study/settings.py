@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from fedrulefit.core.arrays import MAX_CODES
+from fedrulefit.core.bins import Style
 from fedrulefit.errors import StudyError, did_you_mean, explain
 from fedrulefit.study.fields import Frozen, Key, describe_key, describe_value
 
@@ -29,6 +30,10 @@ Group = Literal[
     "Patients and sites",
 ]
 T = TypeVar("T")
+
+
+LATER: Final = ("max_terms",)
+"""Settings that studies once had not: at their default they leave a study's hash as it was."""
 
 
 class _Unused:
@@ -106,17 +111,27 @@ class Settings(Frozen):
         100,
         paper=100,
         group="Histograms",
-        meaning="B: bins of a number's histogram.",
+        meaning='B: bins of a number\'s histogram; with `cutoff_style = "round"` the most, since '
+        "they end at round numbers.",
         ge=2,
         le=10_000,
     )
     n_cutoffs: int = setting(
-        32,
+        48,
         paper=20,
         group="Histograms",
-        meaning="Q: quantile levels, and so the most cut-offs of a covariate.",
+        meaning="Q: the most cut-offs of a covariate.",
         ge=1,
         le=MAX_CODES - 1,
+    )
+    cutoff_style: Style = setting(
+        "round",
+        paper="quantile",
+        group="Histograms",
+        meaning="Which numbers are cut-offs, where the study does not fix them. `round`: the "
+        "roundest (…, 100, 50, 20, 10, 5, …; multiples of a `step`) with at least 1/(Q + 1) of the "
+        "patients between neighbours; nearly the same under any noise. `quantile`: Q quantiles, "
+        "at edges of equal bins, as in the paper.",
     )
     winsor: float = setting(
         0.025,
@@ -267,12 +282,21 @@ class Settings(Frozen):
         gt=0,
         lt=1,
     )
-    selection: Literal["min", "1se"] = setting(
+    selection: Literal["min", "1se", "pruned"] = setting(
         "min",
         paper=UNUSED,
         group="Cross-validation",
-        meaning="`min`: λ of least cross-validated deviance. `1se`: the largest λ within one "
-        "standard error of it.",
+        meaning="`min`: the lasso at the λ of least cross-validated deviance. `1se`: at the "
+        "largest λ within one standard error of it. `pruned`: the fewest terms, dropped and moved "
+        "one by one from there, that cost hardly anything in the cross-validation.",
+    )
+    max_terms: int | None = setting(
+        None,
+        paper=UNUSED,
+        group="Cross-validation",
+        meaning="Most terms of the model, as `max_rules`, but linear terms are counted, too. "
+        "With `pruned` selection it is exact: the best terms of at most so many are sought.",
+        ge=0,
     )
     max_rules: int | None = setting(
         None,
@@ -378,6 +402,11 @@ class Settings(Frozen):
         ge=0,
         lt=2**63,
     )
+
+    @property
+    def prunes(self) -> bool:
+        """Whether terms are pruned after the path."""
+        return self.selection == "pruned" and self.penalty == "cv" and self.solver == "exact"
 
     @model_validator(mode="after")
     def _check(self) -> Settings:

@@ -30,6 +30,7 @@ from fedrulefit.study.covariates import Covariate, Patient, Unusual, Weight
 from fedrulefit.study.fields import Frozen
 from fedrulefit.study.outcomes import AnyOutcome
 from fedrulefit.study.settings import (
+    LATER,
     Settings,
     expand_preset,
     override_settings,
@@ -115,6 +116,12 @@ class Study(Frozen):
                 f"the paper's solver, Federated Dual Averaging, cannot learn an outcome of the "
                 f'kind {self.outcome.kind!r}, whose slopes have no bound: choose solver = "exact"'
             )
+        spread = getattr(self.outcome, "dispersion", "poisson")
+        if self.settings.prunes and spread == "negative-binomial":
+            raise ValueError(
+                "terms of negative binomial counts cannot be pruned yet, since their dispersion is "
+                "learnt in turns with the coefficients: choose another 'selection'"
+            )
         if self.settings.per_site and not (self.outcome.counts_events or self.settings.holdout):
             raise ValueError(
                 f"of an outcome of the kind {self.outcome.kind!r} a site tells how well it is "
@@ -125,7 +132,11 @@ class Study(Frozen):
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the canonical form: equal exactly for equal studies."""
-        text = json.dumps(self.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=True)
+        facts = self.model_dump(mode="json")
+        for name in LATER:
+            if facts["settings"][name] == Settings.model_fields[name].default:
+                del facts["settings"][name]
+        text = json.dumps(facts, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
@@ -182,14 +193,15 @@ class Study(Frozen):
     @cached_property
     def bins(self) -> tuple[Bins, ...]:
         """The public histogram bins of every covariate."""
-        return tuple(c.bins(self.settings.n_bins) for c in self.covariates.values())
+        n_bins, style = self.settings.n_bins, self.settings.cutoff_style
+        return tuple(c.bins(n_bins, style) for c in self.covariates.values())
 
     @property
     def blur(self) -> Blur:
         """How far the noise of the histograms moves cut-offs."""
-        estimated = any(b.kind == "number" and b.cutoffs is None for b in self.bins)
+        estimated = [b.n_bins for b in self.bins if b.kind == "number" and b.cutoffs is None]
         epsilon = self.epsilon_per_histogram if estimated else None
-        return Blur(epsilon, self.settings.n_bins, self.most_weight)
+        return Blur(epsilon, max(estimated, default=self.settings.n_bins), self.most_weight)
 
     @cached_property
     def plan(self) -> Plan:

@@ -36,6 +36,15 @@ SOLVERS: dict[str, dict[str, Any]] = {
     "fedda": {},
     "exact": {**EXACT, "penalty": 0.01},
     "cv": {**EXACT, "penalty": "cv", "folds": 3, "path_length": 10, "path_ratio": 0.05},
+    "pruned": {
+        **EXACT,
+        "penalty": "cv",
+        "folds": 3,
+        "path_length": 8,
+        "path_ratio": 0.1,
+        "selection": "pruned",
+        "max_terms": 4,
+    },
 }
 """What turns :data:`SMALL` into a run of each way to fit."""
 

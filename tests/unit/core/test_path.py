@@ -141,21 +141,33 @@ def test_separated_outcomes_end() -> None:
 DEVIANCE = np.array([1.3, 1.0, 0.8, 0.75, 0.74, 0.78])
 ERROR = np.full(6, 0.07)
 RULES = [0, 1, 2, 5, 9, 14]
+TERMS = [n + 2 for n in RULES]
 
 
 def test_the_choice_of_the_penalty() -> None:
-    assert choose(DEVIANCE, ERROR, RULES, rule="min", max_rules=None) == 4
-    assert choose(DEVIANCE, ERROR, RULES, rule="1se", max_rules=None) == 2
-    assert choose(DEVIANCE, 0 * ERROR, RULES, rule="1se", max_rules=None) == 4
-    assert choose(DEVIANCE, 100 * ERROR, RULES, rule="1se", max_rules=None) == 0
+    assert choose(DEVIANCE, ERROR, RULES, TERMS, rule="min", max_rules=None) == 4
+    assert choose(DEVIANCE, ERROR, RULES, TERMS, rule="1se", max_rules=None) == 2
+    assert choose(DEVIANCE, 0 * ERROR, RULES, TERMS, rule="1se", max_rules=None) == 4
+    assert choose(DEVIANCE, 100 * ERROR, RULES, TERMS, rule="1se", max_rules=None) == 0
+
+
+@pytest.mark.parametrize(
+    ("max_rules", "least", "simplest"), [(20, 4, 2), (8, 3, 2), (5, 3, 2), (1, 1, 1), (0, 0, 0)]
+)
+def test_at_most_so_many_terms(max_rules: int, least: int, simplest: int) -> None:
+    """Two linear terms stay at every λ."""
+    most = max_rules + 2
+    assert choose(DEVIANCE, ERROR, RULES, TERMS, rule="min", max_terms=most) == least
+    assert choose(DEVIANCE, ERROR, RULES, TERMS, rule="1se", max_terms=most) == simplest
+    assert choose(DEVIANCE, ERROR, RULES, TERMS, rule="min", max_terms=most, max_rules=0) == 0
 
 
 @pytest.mark.parametrize(
     ("max_rules", "least", "simplest"), [(20, 4, 2), (8, 3, 2), (5, 3, 2), (1, 1, 1), (0, 0, 0)]
 )
 def test_at_most_so_many_rules(max_rules: int, least: int, simplest: int) -> None:
-    assert choose(DEVIANCE, ERROR, RULES, rule="min", max_rules=max_rules) == least
-    assert choose(DEVIANCE, ERROR, RULES, rule="1se", max_rules=max_rules) == simplest
+    assert choose(DEVIANCE, ERROR, RULES, TERMS, rule="min", max_rules=max_rules) == least
+    assert choose(DEVIANCE, ERROR, RULES, TERMS, rule="1se", max_rules=max_rules) == simplest
 
 
 def test_a_path_must_have_started() -> None:

@@ -493,11 +493,18 @@ def test_a_bad_setting_is_named(make: Make, name: str, value: float) -> None:
 
 
 def test_cutoffs_are_exact_or_from_a_histogram() -> None:
-    exact = RuleFitClassifier(**SMALL).fit(X, Y).model_
-    assert set(exact.grid.axes[0].cutoffs) == set(np.unique(X[:, 0])[1:])
+    values = np.unique(X[:, 0])
+    exact = RuleFitClassifier(cutoff_style="quantile", **SMALL).fit(X, Y).model_
+    assert set(exact.grid.axes[0].cutoffs) == set(values[1:])
     assert exact.privacy.n_histograms == 0
-    few = RuleFitClassifier(n_cutoffs=5, **SMALL).fit(X, Y).model_
+    few = RuleFitClassifier(cutoff_style="quantile", n_cutoffs=5, **SMALL).fit(X, Y).model_
     assert len(few.grid.axes[0].cutoffs) == 5
+    # Round ones part the same values, with fewer digits.
+    plain = RuleFitClassifier(**SMALL).fit(X, Y).model_.grid.axes[0].cutoffs
+    assert np.searchsorted(values, plain, side="left").tolist() == [*range(1, len(values))]
+    assert sum(map(len, map(str, plain.tolist()))) < sum(map(len, map(str, values[1:].tolist())))
+    fewer = RuleFitClassifier(n_cutoffs=5, **SMALL).fit(X, Y).model_.grid.axes[0].cutoffs
+    assert 1 < len(fewer) <= 5
     binned = RuleFitClassifier(cutoffs="histogram", **SMALL).fit(X, Y).model_
     assert len(binned.grid.axes[0].cutoffs) <= binned.study.settings.n_cutoffs < 254
     with pytest.raises(ValueError, match="'exact' or 'histogram', not 'all'"):

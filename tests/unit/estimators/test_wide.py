@@ -27,7 +27,7 @@ def test_single_cut_offs_are_shared_out(wide: tuple[Any, Any], most: int) -> Non
     """300 patients with 2,000 covariates once failed after minutes, with half a million rules."""
     X, y = wide
     model = RuleFitClassifier(max_candidates=most, **FAST)
-    with pytest.warns(UserWarning, match="800 covariates could give 25,600 single cut-offs"):
+    with pytest.warns(UserWarning, match="800 covariates could give 38,400 single cut-offs"):
         model.fit(X, y)
     plan = model.study_.plan
     assert plan.n_candidates <= most
@@ -78,7 +78,7 @@ def test_pooled_cut_offs_are_at_least_as_many_as_between_hospitals(wide: tuple[A
     assert between.study_.settings.n_cutoffs == 99
     with pytest.warns(UserWarning, match="planned"):
         many = RuleFitClassifier(**FAST).fit(X, y)
-    assert many.study_.settings.n_cutoffs == 32
+    assert many.study_.settings.n_cutoffs == 48
     given = RuleFitClassifier(n_cutoffs=100, single_cutoffs=False, **FAST).fit(X, y)
     assert given.study_.settings.n_cutoffs == 100
 

@@ -147,7 +147,7 @@ def printed(model: Model) -> str:
 def test_the_lines_of_the_commands_say_so() -> None:
     text = printed(stand_in_model())
     assert "for the hospital: more than half of" in text
-    assert "importance support between sites" in text
+    assert "importance support found again between sites" in text
     assert "lab 100 (stands for the hospital), age " in text
 
 

@@ -76,7 +76,8 @@ def test_the_table_of_a_notebook_is_that_of_the_rules(model: Model) -> None:
     head, *rows = [
         row for row in read.rows if row[0] != "rule or linear term" or row is read.rows[0]
     ]
-    assert head[:4] == ["rule or linear term", "odds ratio", "importance", "support"]
+    weight = "weight (shrunk), odds ratio"
+    assert head[:4] == ["rule or linear term", weight, "importance", "support"]
     frame = model.rules_frame()
     assert sorted(row[0] for row in rows) == sorted(frame["rule"])
     shown = {row[0]: row for row in rows}

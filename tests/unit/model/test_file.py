@@ -437,7 +437,7 @@ def predict_stored(golden: Model, name: str) -> list[float]:
 
 
 def say_later_keys(study: dict[str, Any]) -> dict[str, Any]:
-    """Return a study of an older file with the keys that have come since, at their defaults."""
+    """Return a study of an older file with the keys that have come since, as they were."""
     covariates = {}
     for name, covariate in study["covariates"].items():
         assert "missing" not in covariate
@@ -445,9 +445,11 @@ def say_later_keys(study: dict[str, Any]) -> dict[str, Any]:
     assert "unusual" not in study
     assert "patient" not in study
     assert "max_candidates" not in study["settings"]
+    assert "cutoff_style" not in study["settings"]
+    later = {"max_candidates": 10_000, "cutoff_style": "quantile"}
     return {
         **study,
-        "settings": {**study["settings"], "max_candidates": 10_000},
+        "settings": {**study["settings"], **later},
         "patient": None,
         "covariates": covariates,
         "unusual": {"beyond": "clip", "unseen": "missing"},

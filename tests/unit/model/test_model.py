@@ -20,7 +20,7 @@ from fedrulefit.study import Category, Number, YesNo
 from fedrulefit.table.check import load_table
 from tests.samples import fit_model, make_frame, make_study, make_tables
 
-STUDY = make_study(rounds=40, penalty=0.0005)
+STUDY = make_study(rounds=40, penalty=0.0005, linear_factor=0.1)
 FRAME = make_frame(60, seed=9)
 VALUES = load_table(FRAME, STUDY).values
 
@@ -180,7 +180,8 @@ def test_subgroup_rates(model: Model) -> None:
 def test_rules_frame(model: Model) -> None:
     frame = model.rules_frame()
     columns = ["rule", "importance", "kind", "coefficient", "between_sites", "importance_within"]
-    columns += ["stands_for_site", "support", "odds_ratio"]
+    columns += ["stands_for_site", "support", "found_again"]
+    columns += ["held_out_odds_ratio", "low_held_out", "high_held_out", "odds_ratio"]
     assert list(frame.columns) == columns
     assert list(frame["rule"]) == [model.describe(t) for t in model.terms]
     assert frame["importance"].is_monotonic_decreasing

@@ -44,7 +44,9 @@ def test_a_warning_where_a_median_may_as_well_be_a_quartile() -> None:
 
 def test_only_numbers_whose_cut_offs_are_estimated_can_be_blurred() -> None:
     study = make_study(epsilon=0.001, noise=True)
-    assert study.blur == Blur(0.001, study.settings.n_bins)
+    assert study.blur == Blur(0.001, max(b.n_bins for b in study.bins if b.kind == "number"))
+    quantiles = study.with_settings(cutoff_style="quantile")
+    assert quantiles.blur == Blur(0.001, quantiles.settings.n_bins)
     facts = study.model_dump()
     for name, covariate in facts["covariates"].items():
         if covariate["kind"] == "number":

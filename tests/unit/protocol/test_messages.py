@@ -35,6 +35,7 @@ STUDIES = {
     "fedda": make_study(rounds=2, **EVERYTHING),
     "cv": make_study(**{**SOLVERS["cv"], **EVERYTHING}),
     "plain": make_study(**SOLVERS["exact"]),
+    "pruned": make_study(**SOLVERS["pruned"]),
     **{kind: make_study(kind, **{**SOLVERS["exact"], **EVERYTHING}) for kind in KINDS_OF_OUTCOME},
 }
 
@@ -131,10 +132,14 @@ def test_every_question_is_asked_in_some_study_and_every_kind_by_some_question()
 
 
 def test_what_is_masked_and_what_is_handed_out() -> None:
-    assert {kind for kind in m.REQUESTS if kind.masked} == {*m.SUM_REQUESTS, m.VoteRequest}
+    assert {kind for kind in m.REQUESTS if kind.masked} == {
+        *m.SUM_REQUESTS,
+        m.VoteRequest,
+        m.VariantVoteRequest,
+    }
     assert [kind for kind in m.REQUESTS if kind.hands_out] == [
         m.JoinRequest, m.KeyRequest, m.PeersRequest, m.RulesRequest, m.VoteRequest, m.TermsRequest,
-        m.ShareDispersionRequest,
+        m.ShareDispersionRequest, m.VariantVoteRequest, m.VariantsRequest,
     ]  # fmt: skip
     assert not any(kind.hands_out for kind in m.SUM_REQUESTS), "a sum changes nothing"
 

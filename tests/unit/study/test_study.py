@@ -132,7 +132,7 @@ FAULTS = [
     ("settings/path_length", 1, "settings.path_length", "greater than or equal to 2"),
     ("settings/path_ratio", 1, "settings.path_ratio", "less than 1"),
     ("settings/path_ratio", 0, "settings.path_ratio", "greater than 0"),
-    ("settings/selection", "best", "settings.selection", "'min' or '1se'"),
+    ("settings/selection", "best", "settings.selection", "'min', '1se' or 'pruned'"),
     ("settings/max_rules", -1, "settings.max_rules", "greater than or equal to 0"),
     ("settings/tolerance", 0, "settings.tolerance", "greater than 0"),
     ("settings/max_rounds", 0, "settings.max_rounds", "greater than or equal to 1"),
@@ -220,8 +220,8 @@ def test_preset_paper_is_the_paper() -> None:
     assert (paper.solver, paper.single_cutoffs) == ("fedda", False)
     assert (paper.linear_factor, paper.interaction_factor) == (1, 1)
     exact_only = {
-        "folds", "path_length", "path_ratio", "selection", "max_rules", "tolerance", "max_rounds",
-        "max_active",
+        "folds", "path_length", "path_ratio", "selection", "max_rules", "max_terms",
+        "tolerance", "max_rounds", "max_active",
     }  # fmt: skip
     unused = {"seed", "epsilon_total", *exact_only}
     assert set(PRESETS["paper"]) == set(Settings.model_fields) - unused
@@ -410,7 +410,7 @@ def test_with_settings_refreshes_the_digest_and_the_bins() -> None:
     other = study.with_settings(n_bins=10)
     assert other.settings == study.settings.model_copy(update={"n_bins": 10})
     assert other.digest != before == study.digest
-    assert (len(bins[0].edges), len(other.bins[0].edges)) == (101, 11)
+    assert (len(bins[0].edges), len(other.bins[0].edges)) == (83, 10)
     assert other.with_settings(n_bins=100).digest == before
     assert study.with_settings("paper", rounds=3).settings == resolve_settings("paper", rounds=3)
 
@@ -461,7 +461,7 @@ def test_level_key(value: object, key: str) -> None:
 
 
 def test_bins_follow_the_public_range() -> None:
-    study = make_study(n_bins=4)
+    study = make_study(n_bins=4, cutoff_style="quantile")
     age, lactate, gcs, ward, sex = study.bins
     np.testing.assert_allclose(age.edges, [18, 38.5, 59, 79.5, 100])
     np.testing.assert_allclose(np.diff(np.log(lactate.edges)), np.log(250) / 4)
@@ -470,6 +470,13 @@ def test_bins_follow_the_public_range() -> None:
     assert (gcs.step, gcs.complete, gcs.n_cells, age.n_cells) == (1, True, 4, 5)
     assert (ward.n_bins, ward.n_cells, sex.n_cells) == (4, 5, 2)
     np.testing.assert_array_equal(sex.cutoffs, [0.5])
+
+
+def test_bins_end_at_round_numbers_of_the_public_range() -> None:
+    age, lactate, gcs, *_ = make_study(n_bins=12).bins
+    assert age.edges.tolist() == [18, *range(20, 100, 10), 100]
+    assert lactate.edges.tolist() == [0.1, 0.2, 0.4, 0.5, 1, 2, 4, 5, 10, 20, 25]
+    assert gcs.n_bins <= 12
 
 
 def test_fixed_cutoffs_reach_the_bins() -> None:

@@ -47,6 +47,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fedrulefit.core.arrays import Bools, Floats
+from fedrulefit.core.families.evidence import Evidence
 from fedrulefit.core.families.incidence import Incidence
 from fedrulefit.core.families.judge import Judge
 from fedrulefit.core.families.link import Link
@@ -168,6 +169,9 @@ class Family(ABC):
     levels: Levels
     """What is told of patients inside and outside rules, from :meth:`tallies`."""
 
+    evidence: Evidence | None = None
+    """How the effect of a rule within hospitals is found; None where none is told."""
+
     effect_javascript: str
     """:meth:`effect` as a JavaScript function."""
 
@@ -178,8 +182,7 @@ class Family(ABC):
     """A change of F so small that a drawing need not stretch it."""
 
     n_baseline: int = 1
-    """Columns of the baseline block: unpenalised, always in the model; one is the intercept,
-    of several each begins a predictor of its own."""
+    """Columns of the baseline block, unpenalised; of several each begins a predictor of its own."""
 
     names: tuple[str, ...] = ()
     """The levels of an outcome of several, of each of which a probability is predicted."""
@@ -207,12 +210,10 @@ class Family(ABC):
     """No |F| is larger that a site is asked for."""
 
     newton_leaves: bool = False
-    """Whether leaves of trees move F by slope over curvature, both means of the site's patients,
-    in whatever unit losses are; a yes/no outcome's move by the mean slope, as the paper's."""
+    """Whether leaves of trees move F by slope over curvature; else by the mean slope (yes/no)."""
 
     jumps: bool = False
-    """Whether sums at F = 0 tell the best constants (:meth:`jump`). Newton's steps would take long
-    to come to them where they are far from 0: down an exponential, 1 at a time."""
+    """Whether sums at F = 0 tell the best constants (:meth:`jump`): Newton's steps are slow."""
 
     disperses: bool = False
     """Whether it is learnt, too, how much outcomes vary about their means: one number, the
@@ -228,15 +229,16 @@ class Family(ABC):
     """:meth:`tell_effect` as a JavaScript function; it is given the page's way to write numbers."""
 
     start_javascript: str = ""
-    """A JavaScript function from the intercept to the level that effects multiply; empty where
-    that is :attr:`effect_javascript`."""
+    """A JavaScript function from the intercept to what effects multiply; empty: the effect's."""
 
     share_javascript: str = "null"
     """A JavaScript function from a prediction to how far a bar goes, 0 to 1; null for no bar."""
 
     levels_javascript: str = "null"
-    """A JavaScript function from a patient's predictors to the probability of each level; null
-    without several levels."""
+    """A JavaScript function from predictors to each level's probability; null without levels."""
+
+    of_errors: bool = False
+    """Whether losses are half squares of errors, of a spread that is not known before."""
 
     averages: bool = False
     """Whether FedDA can fit it: slopes are bounded by 1 for any F."""
@@ -256,8 +258,7 @@ class Family(ABC):
     """Largest |ℓ*| of any patient, at any shrunk slope."""
 
     separated: float = -math.inf
-    """A mean loss below it is reached only on the way to infinite coefficients, where solvers
-    stop; −∞ for a loss that finite ones minimise."""
+    """A mean loss below it is reached only on the way to infinite coefficients: solvers stop."""
 
     def __new__(cls, *args: Any, **facts: Any) -> Self:
         """Keep what a family is made of: links hold functions, which cannot be pickled."""

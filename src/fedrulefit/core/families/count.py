@@ -42,6 +42,7 @@ from fedrulefit.core.families.count_losses import (
     dispersion_slopes,
 )
 from fedrulefit.core.families.count_spread import SpreadJudge
+from fedrulefit.core.families.effects import RateEvidence
 from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.number import HALVINGS, above_median
 from fedrulefit.core.families.ratios import LEAST_SHARE, LEAST_SPAN, log_share, ratio_ticks
@@ -188,6 +189,7 @@ class Count(Family):
         self.rate = most * per / max_exposure
         self.link = _make_link(self.rate)
         self.start_javascript = self.link.javascript
+        self.evidence = RateEvidence(most)
         self.words = _make_words(unit, self.suffix, self.rate, negative_binomial=negative_binomial)
         self.levels = RateLevels(self.rate, most, self.suffix, unit or "events")
         facts = {"unit": unit, "exposure_unit": exposure_unit}

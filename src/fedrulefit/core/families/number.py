@@ -31,6 +31,7 @@ import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Words
+from fedrulefit.core.families.effects import MeanEvidence
 from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.number_judge import NumberJudge
 from fedrulefit.core.families.scripts import quote_javascript
@@ -129,10 +130,12 @@ class Number(Family):
     judge_type = NumberJudge
     tells = TELLS
     n_tallies = 2
+    evidence = MeanEvidence()
     least_span = 0.05
     largest_predictor = LARGEST_PREDICTOR
     newton_leaves = True
     most_curvature = 1.0
+    of_errors = True
 
     def __init__(
         self,

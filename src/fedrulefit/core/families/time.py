@@ -50,6 +50,7 @@ from scipy.special import logsumexp
 
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families.base import Family, Words
+from fedrulefit.core.families.effects import HazardEvidence
 from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
@@ -233,6 +234,7 @@ class Time(Family):
 
     kind = "time"
     judge_type = TimeJudge
+    evidence = HazardEvidence()
     counts_events = True
     link = CLOGLOG
     tells = TELLS

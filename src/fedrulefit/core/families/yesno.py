@@ -20,6 +20,7 @@ from scipy.special import expit, logit, xlogy
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.families.base import Family, Words
+from fedrulefit.core.families.effects import OddsEvidence
 from fedrulefit.core.families.link import Link
 from fedrulefit.core.families.ratios import (
     LEAST_SPAN,
@@ -109,6 +110,7 @@ class YesNo(Family):
     judge_type = YesNoJudge
     judge = YesNoJudge()
     levels = ShareLevels()
+    evidence = OddsEvidence()
     averages = True
     counts_events = True
     effect_javascript = "Math.exp"

@@ -12,6 +12,7 @@ import numpy as np
 from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import Family
+from fedrulefit.core.families.evidence import Effect
 from fedrulefit.core.families.judge import Judge
 from fedrulefit.core.families.sides import MeasuredLevels, Moment, Side, Sides
 from fedrulefit.core.families.time_horizons import Scores
@@ -85,6 +86,7 @@ def assemble(file: FilePart, study: Study) -> Model:
         distribution=_distribution(file.grid, grid),
     )
     _check_counts(file, model)
+    _check_evidence(model)
     _check_effects(model)
     return model
 
@@ -272,6 +274,18 @@ def _axis(part: AxisPart, kind: str, complete: bool) -> Axis:
     )
 
 
+def _check_evidence(model: Model) -> None:
+    """Refuse effects on nobody, of more sites than there are, and more folds than there are."""
+    origin, folds = model.provenance, model.study.settings.folds
+    effects = [term.within for term in model.rule_terms if term.within is not None]
+    if effects and (model.evaluation is None or model.study.family.evidence is None):
+        raise ModelFileError("a rule has an effect on held-out patients, and none were judged")
+    if any(effect.sites > len(origin.sites) for effect in effects):
+        raise ModelFileError("an effect within more sites than the model names")
+    if any((term.found_again or 0) > folds for term in model.terms):
+        raise ModelFileError("a term is found again in more folds than there are")
+
+
 def _check_effects(model: Model) -> None:
     """Refuse terms whose effect is no number."""
     with np.errstate(over="ignore"):
@@ -292,6 +306,7 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
             tuple(part.path),
             part.between_sites,
             part.level,
+            part.found_again,
         )
     conditions = (_condition(c, places) for c in part.conditions)
     return RuleTerm(
@@ -307,6 +322,8 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
         part.between_sites,
         None if part.held_out_sides is None else _sides(part.held_out_sides),
         part.level,
+        None if part.held_out_effect is None else Effect(**part.held_out_effect.model_dump()),
+        part.found_again,
     )
 
 

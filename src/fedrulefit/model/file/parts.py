@@ -132,6 +132,33 @@ class SidesPart(Part):
     outside: SidePart = Field(description="For whom it does not.")
 
 
+class EffectPart(Part):
+    """How held-out patients inside a rule differ from those outside, within sites."""
+
+    sites: int = Field(ge=1, description="Sites with enough patients for that.")
+    estimate: Annotated[float, Field(ge=-300, le=300)] = Field(
+        description="The effect on the scale of the linear predictor: the logarithm of an odds, "
+        "rate or hazard ratio; of a number the difference in half ranges."
+    )
+    error: float = Field(
+        gt=0,
+        description="Its standard error, what rounding adds included; the 95 % interval is the "
+        "estimate ± 1.96 of it.",
+    )
+
+
+def _found_again() -> Any:
+    return Field(
+        default=None,
+        description="In how many folds of the cross-validation the fit without the fold has such "
+        "a term ([what counts as such](method.md#found-again)); left out where λ was given, and in "
+        "older files.",
+    )
+
+
+FoundAgain = Annotated[int, Field(ge=0)] | None
+
+
 def _level() -> Any:
     return Field(
         default=None,
@@ -189,6 +216,13 @@ class RulePart(Part):
         description="Of outcomes other than yes/no: the outcome of the patients that were held "
         "out, over all sites; null where none were, or where too few are on one side.",
     )
+    held_out_effect: EffectPart | None = Field(
+        default=None,
+        description="How the patients that were held out differ inside and outside the rule, "
+        "within sites; left out where none were, or too few tell it, of levels, ordered or not, "
+        "and in older files.",
+    )
+    found_again: FoundAgain = _found_again()
 
 
 class LinearPart(Part):
@@ -203,6 +237,7 @@ class LinearPart(Part):
         description="|β*_j|·std.",
     )
     between_sites: ShareBetween = _between()
+    found_again: FoundAgain = _found_again()
     path: list[float] = Field(
         description="Its coefficient at each λ of the path; empty where λ was given, and in a "
         "rounded model."

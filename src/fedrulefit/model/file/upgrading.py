@@ -85,11 +85,11 @@ def _upgrade_evaluation(facts: Any) -> dict[str, Any] | None:
 
 
 def upgrade_study(facts: dict[str, Any]) -> dict[str, Any]:
-    """Say what older files leave out: no noise by no ε, and that nobody asked between sites."""
+    """Say what older files leave out: no noise by no ε, quantiles, nobody asked between sites."""
     settings = facts.get("settings")
     if not isinstance(settings, dict):
         return facts
-    before = {"between_sites": False}
+    before: dict[str, Any] = {"between_sites": False, "cutoff_style": "quantile"}
     if settings.get("epsilon", 1.0) is None:
         before["noise"] = False
     return {**facts, "settings": {**before, **settings}}

@@ -132,6 +132,7 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
             "coefficient": term.coefficient,
             "importance": term.importance,
             "between_sites": term.between_sites,
+            **_found_again_facts(term),
             "path": list(term.path),
         }
     return {
@@ -148,6 +149,8 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
         "held_out": None if term.held_out is None else list(term.held_out),
         "held_out_by_site": [list(counts) for counts in term.held_out_by_site],
         **_sides_facts(term),
+        **({} if term.within is None else {"held_out_effect": asdict(term.within)}),
+        **_found_again_facts(term),
         "path": list(term.path),
     }
 
@@ -155,6 +158,11 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
 def _level_facts(term: Term) -> dict[str, Any]:
     """Return for which level of the outcome a term counts, where each has terms of its own."""
     return {} if term.level is None else {"level": term.level}
+
+
+def _found_again_facts(term: Term) -> dict[str, Any]:
+    """Return in how many folds a term is found again, where that is told."""
+    return {} if term.found_again is None else {"found_again": term.found_again}
 
 
 def _sides_facts(term: RuleTerm) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -178,18 +178,24 @@ def _hold_vote(
     """Ask how many sites have enough patients in each rule; return what they signed, too."""
     asker.progress = Progress("votes")
     senders = tuple(m.Sender(r.header.site, count_rules(r), r.signature) for r in sent)
-    replies, seeds = yield from asker.ask_together(
-        m.VoteReply, partial(m.VoteRequest, rules=rules, senders=senders)
-    )
-    n_votes = count_ballot(len(rules), len(replies))
+    question = partial(m.VoteRequest, rules=rules, senders=senders)
+    ballots = yield from ask_ballots(asker, question, len(rules))
+    return count_votes(ballots, len(rules)), ballots
+
+
+def ask_ballots(
+    asker: Asker, question: Callable[[m.Header], m.Request], n_rules: int
+) -> Talk[tuple[m.Ballot, ...]]:
+    """Return what all sites vote on so many rules, as they signed it."""
+    replies, seeds = yield from asker.ask_together(m.VoteReply, question)
+    n_votes = count_ballot(n_rules, len(replies))
     for reply in replies:
         if len(reply.votes) != VOTE_BYTES * n_votes:
             raise ProtocolError(f"site {reply.header.site!r} did not vote on every rule")
-    ballots = tuple(
+    return tuple(
         m.Ballot(reply.header.site, reply.votes, reply.signature, seed)
         for reply, seed in zip(replies, seeds or [b""] * len(replies), strict=True)
     )
-    return count_votes(ballots, len(rules)), ballots
 
 
 def _forbid(public: Public, groups: Sequence[Set[Rule]]) -> list[Floats]:

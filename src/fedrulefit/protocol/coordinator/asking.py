@@ -31,6 +31,7 @@ STEPS: Final = {
     "histograms": "noisy histograms",
     "rules": "sites grow rules",
     "votes": "sites vote on the rules",
+    "pruning": "fewer terms",
     "terms": "sites receive the merged rules",
     "path": "cross-validation",
     "fit": "fit together",
@@ -221,7 +222,7 @@ class Asker:
                 "are back",
                 "lost",
             )
-        if turn is not None and turn > m.Turn.FIT:
+        if turn is not None and turn > m.Turn.REFIT:
             raise ProtocolError(
                 f"no reply from {lost}: the model rests on their patients; "
                 "the run can be resumed once they are back",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -16,6 +17,7 @@ from fedrulefit.core.cutoffs import estimate_shares
 from fedrulefit.core.families import Family
 from fedrulefit.core.importance import TermSums, squares_of, term_importance
 from fedrulefit.core.path import Path
+from fedrulefit.core.refinding import Alike, Kept, count_found_again
 from fedrulefit.errors import FitError
 from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.privacy.bill import PrivacyBill
@@ -47,20 +49,30 @@ class Found:
     min_votes: int
 
     @property
+    def fitted(self) -> Candidates:
+        """What was fitted: the candidates, or with variants of their rules."""
+        pruning = self.solution.pruning
+        return self.candidates if pruning is None else pruning.fitted
+
+    @property
+    def public(self) -> Public:
+        """What everybody in the run knows by now."""
+        return self.fitted.public
+
+    @property
     def terms(self) -> Ints:
         """The terms that stayed, and the baseline."""
-        kept = np.flatnonzero(self.solution.coef != 0)
-        return self.candidates.public.layout.with_baseline(kept)
+        return self.public.layout.with_baseline(np.flatnonzero(self.solution.coef != 0))
 
     @property
     def penalties(self) -> Floats:
         """λ·π, shape (n_terms,)."""
-        return self.solution.penalty * self.candidates.factors[0]
+        return self.solution.penalty * self.fitted.factors[0]
 
 
 def conclude(asker: Asker, found: Found) -> Talk[Model]:
     """Paper 2.3: support and importance of the terms that stayed; the certificate."""
-    solution, public, terms = found.solution, found.candidates.public, found.terms
+    solution, public, terms = found.solution, found.public, found.terms
     coef, n_rounds = solution.coef, len(solution.history)
     asker.progress = Progress("summary", n_rounds, n_rounds, last_of(solution.history))
     question = partial(m.SlopesRequest, terms=terms, coef=coef[terms])
@@ -89,7 +101,8 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
         conjugate=None if scales is None else gap.conjugate,
     )
     between = yield from _find_between(asker, found, sums)
-    return _build_model(asker, found, sums, between, objective, certificate)
+    model = _build_model(asker, found, sums, between, objective, certificate)
+    return _with_found_again(model, found)
 
 
 def _check_levels(public: Public, slopes: SlopeSums, weight: float) -> None:
@@ -110,7 +123,7 @@ def _check_totals(family: Family, sums: TermSums) -> None:
 
 def _find_between(asker: Asker, found: Found, sums: TermSums) -> Talk[Floats]:
     """Return which share of each term's variance lies between sites, (n_kept,); NaN if untold."""
-    public, terms = found.candidates.public, found.terms
+    public, terms = found.public, found.terms
     own, pooled = public.among(terms), Moments.of(sums)
     shares = np.full(own.n_terms, np.nan)
     kind, n_sites = m.BetweenRequest, len(asker.sites)
@@ -143,7 +156,7 @@ def _build_model(
     objective: float,
     certificate: Certificate,
 ) -> Model:
-    solution, public = found.solution, found.candidates.public
+    solution, public = found.solution, found.public
     n_rounds, by_code = len(solution.history), found.counted.by_code(asker.study)
     family, baseline = public.family, solution.coef[public.layout.baseline]
     intercept = family.join_baseline(baseline)
@@ -161,6 +174,7 @@ def _build_model(
             n_sites=len(asker.sites),
             sum_of=len(asker.sites) if asker.secure else None,
             votes=found.min_votes > 0,
+            refits=0 if solution.pruning is None else solution.pruning.rounds,
         ),
         provenance=Provenance(
             sites=asker.sites,
@@ -183,7 +197,7 @@ def _build_model(
 
 def _make_terms(found: Found, sums: TermSums, between: Floats) -> tuple[Term, ...]:
     """Return the terms that stayed, most important first."""
-    solution, public, terms = found.solution, found.candidates.public, found.terms
+    solution, public, terms = found.solution, found.public, found.terms
     own, coef, places = public.layout.among(terms), solution.coef[terms], public.places_of(terms)
     columns = public.among(terms)
     squares = squares_of(columns, sums, public.bounds_of(terms))[places]
@@ -222,6 +236,37 @@ def _make_terms(found: Found, sums: TermSums, between: Floats) -> tuple[Term, ..
     return tuple(sorted(made, key=lambda term: -term.importance))
 
 
+def _with_found_again(model: Model, found: Found) -> Model:
+    """Return the model with the folds in which each of its terms is found again."""
+    public = found.public
+    folds: list[Kept] = [_list_kept(coef, public) for coef in _fold_coefs(found.solution)]
+    if not folds:
+        return model
+    alike = Alike(public.grid, model.distribution)
+    own: Kept = [(*term.key, term.coefficient) for term in model.terms]
+    again = count_found_again(own, folds, alike)
+    terms = (replace(term, found_again=n) for term, n in zip(model.terms, again, strict=True))
+    return replace(model, terms=tuple(terms))
+
+
+def _fold_coefs(solution: Solution) -> Sequence[Floats]:
+    """Return the coefficients of the fits without each fold, where the model's were chosen."""
+    if solution.pruning is not None and solution.pruning.few is not None:
+        return solution.pruning.few.folds
+    path = solution.path
+    if path is None:
+        return ()
+    at = int(np.argmin(np.abs(path.penalties - solution.penalty)))
+    return [coefs[at] for coefs in path.folds]
+
+
+def _list_kept(coef: Floats, public: Public) -> Kept:
+    """Return the terms of a fit that have a coefficient."""
+    terms = public.layout.with_baseline(np.flatnonzero(coef != 0))
+    own = coef[terms][public.layout.among(terms).effects].tolist()
+    return [(*key, b) for key, b in zip(public.keys_of(terms), own, strict=True)]
+
+
 def make_bill(
     study: Study,
     protection: Protection | None,
@@ -230,6 +275,7 @@ def make_bill(
     n_sites: int,
     sum_of: int | None,
     votes: bool,
+    refits: int = 0,
 ) -> PrivacyBill:
     """Return what the releases of a run cost each patient, and what has no price.
 
@@ -245,12 +291,15 @@ def make_bill(
         Sites in the masked sums.
     votes : bool
         Whether rules were voted on.
+    refits : int
+        Rounds in which terms were pruned.
     """
     private = protection is not None and protection.private
     left_out = {
         m.GridRequest: private or protection is None,
         m.SpreadsRequest: protection is None,
         m.VoteRequest: not votes,
+        m.VariantVoteRequest: not votes,
     }
     asked = [
         kind
@@ -268,17 +317,18 @@ def make_bill(
         sum_of=sum_of,
         max_rows=study.max_rows,
         exact=tuple(kind.tells(study) for kind in asked if not kind.masked),
-        sums=tuple(_in_rounds(kind, study, rounds) for kind in asked if kind.masked),
+        sums=tuple(_in_rounds(kind, study, rounds, refits) for kind in asked if kind.masked),
     )
 
 
-def _in_rounds(kind: type[m.Request], study: Study, rounds: int) -> str:
+def _in_rounds(kind: type[m.Request], study: Study, rounds: int, refits: int) -> str:
     """Return what a sum tells, and how often."""
     words, settings = kind.tells(study), study.settings
     if not kind.in_rounds:
         return words
     folds = f", of all patients and without each of {settings.folds} folds"
-    return f"{words} in each of {rounds} rounds" + folds * (settings.penalty == "cv")
+    often = refits if kind.turn == m.Turn.REFIT else rounds
+    return f"{words} in each of {often} rounds" + folds * (settings.penalty == "cv")
 
 
 def _path_points(path: Path | None) -> tuple[PathPoint, ...]:

@@ -13,11 +13,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
-from fedrulefit.core.curvature import Query
 from fedrulefit.core.grid import Grid
-from fedrulefit.core.newton import Newton
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Rule
 from fedrulefit.errors import FitError, ProtocolError
@@ -124,11 +122,11 @@ class Coordinator:
         elif self.study.family.disperses:
             solution, candidates = yield from fit_with_dispersion(asker, candidates, self._choose)
         else:
-            solution = yield from fit_exactly(asker, candidates, self._choose)
+            solution = yield from fit_exactly(asker, candidates, self._choose, min_votes=min_votes)
         found = Found(candidates, solution, counted, min_votes)
         model = yield from conclude(asker, found)
         told = round_model(model, rounding)
-        judged = yield from judge(asker, model, told, found.terms, candidates.public, rounding)
+        judged = yield from judge(asker, model, told, found.terms, found.public, rounding)
         asker.finish()
         return round_model(judged, rounding)
 
@@ -138,8 +136,8 @@ class Coordinator:
             return Counted(self._grid)
         return (yield from agree_on_grid(self._asker))
 
-    def _choose(self, solvers: Sequence[Newton]) -> Sequence[Query]:
-        """Return the solvers' next points."""
+    def _choose(self, solvers: Sequence[Any]) -> Sequence[Any]:
+        """Return the next points of solvers, or of tracks."""
         return [solver.query() for solver in solvers]
 
 

@@ -18,13 +18,8 @@ from fedrulefit.core.dispersion import DispersionSearch
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Candidates
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
-from fedrulefit.protocol.coordinator.fitting import (
-    Choose,
-    Solution,
-    fit_exactly,
-    last_of,
-    solve_at,
-)
+from fedrulefit.protocol.coordinator.fitting import Solution, fit_exactly, last_of, solve_at
+from fedrulefit.protocol.coordinator.pruning import Choose
 
 MOST_TURNS: Final = 10
 """Both are all but independent of each other: two or three turns are usual."""

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.curvature import CurvatureSums, Query
 from fedrulefit.core.fedda import server_update, soft_threshold
+from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import Newton, Point
 from fedrulefit.core.path import Path, PathSearch
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Candidates
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk, diverged
+from fedrulefit.protocol.coordinator.pruning import Choose, Pruning, prune
 from fedrulefit.protocol.solver_settings import make_schedule
 from fedrulefit.study import Settings
 
 DIVERGED = 10.0
 """A loss so many times the first one will not come back."""
-
-Choose = Callable[[Sequence[Newton]], Sequence[Query]]
-"""Names the next point of each solver."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +43,8 @@ class Solution:
     path : Path or None
     point : Point or None
         Where the exact solver ended.
+    pruning : Pruning or None
+        How terms were pruned, where they were: rules are then more than the candidates.
     """
 
     coef: Floats
@@ -51,6 +53,7 @@ class Solution:
     history: list[float]
     path: Path | None = None
     point: Point | None = None
+    pruning: Pruning | None = None
 
 
 def fit_by_averaging(asker: Asker, candidates: Candidates) -> Talk[Solution]:
@@ -80,11 +83,17 @@ def check_converges(objective: float, first: float, round_: int, settings: Setti
 
 
 def fit_exactly(
-    asker: Asker, candidates: Candidates, choose: Choose, earlier: Solution | None = None
+    asker: Asker,
+    candidates: Candidates,
+    choose: Choose,
+    earlier: Solution | None = None,
+    *,
+    min_votes: int = 0,
 ) -> Talk[Solution]:
     """Proximal Newton, after cross-validation where λ is not given.
 
-    `earlier` is a solution of nearly the same problem: its history goes on.
+    `earlier` is a solution of nearly the same problem: its history goes on. `min_votes` sites
+    must have enough patients in the variants of rules, where terms are pruned.
     """
     settings, penalty = asker.settings, asker.settings.penalty
     history = [] if earlier is None else list(earlier.history)
@@ -110,16 +119,44 @@ def fit_exactly(
             f"cross-validation did not end within {settings.max_rounds} rounds: raise "
             "'max_rounds', or make 'path_length' shorter"
         )
-    path = search.finish(rule=settings.selection, max_rules=settings.max_rules)
+    rule: Literal["min", "1se"] = "1se" if settings.selection == "1se" else "min"
+    most = {"max_rules": settings.max_rules, "max_terms": settings.max_terms}
+    if settings.prunes:
+        most = {}  # pruning keeps to them by itself, from the best start
+    path = search.finish(rule=rule, **most)
+    if not settings.prunes:
+        return (yield from _solve_on_path(asker, candidates, choose, path, history))
+    pruning = yield from prune(asker, candidates, search, path, choose, min_votes)
+    if pruning.few is None:
+        lasso = pruning.lasso
+        solution = yield from _solve_on_path(asker, lasso, choose, pruning.path, history)
+    else:
+        fixed, few = pruning.few.candidates, pruning.few
+        solution = yield from solve_at(asker, fixed, choose, few.penalty, few.start, history)
+    return replace(solution, path=pruning.path, pruning=pruning)
+
+
+def _solve_on_path(
+    asker: Asker, candidates: Candidates, choose: Choose, path: Path, history: list[float]
+) -> Talk[Solution]:
+    """Go to the optimum at the λ that was chosen."""
+    settings, public = asker.settings, candidates.public
     # The path is only near its optima: the exact fit may keep a rule more than allowed,
     # and then goes back up the path.
     back = [(path.penalties[k], path.points[k]) for k in range(path.chosen, -1, -1)]
     for at, start in (*back, (1.05 * path.penalties[0], path.points[0])):
         solution = yield from solve_at(asker, candidates, choose, float(at), start, history)
-        kept = int((solution.coef[public.layout.rules] != 0).sum())
-        if settings.max_rules is None or kept <= settings.max_rules:
+        if _keeps_to(settings, public.layout, solution.coef):
             break
     return replace(solution, path=path)
+
+
+def _keeps_to(settings: Settings, layout: Layout, coef: Floats) -> bool:
+    """Whether a fit has no more rules and terms than the study wants."""
+    rules, terms = (int((coef[own] != 0).sum()) for own in (layout.rules, layout.effects))
+    most_rules, most_terms = settings.max_rules, settings.max_terms
+    few = most_rules is None or rules <= most_rules
+    return few and (most_terms is None or terms <= most_terms)
 
 
 def solve_at(

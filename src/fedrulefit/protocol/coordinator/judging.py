@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.families.evidence import Effect, find_effects
 from fedrulefit.core.families.sides import MeasuredLevels
 from fedrulefit.core.rounding import Rounding
 from fedrulefit.core.rules import Rule
@@ -20,7 +21,6 @@ from fedrulefit.core.subgroups import SubgroupSums, find_sides
 from fedrulefit.errors import ProtocolError
 from fedrulefit.model import Counts, Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
-from fedrulefit.model.terms import TermKey
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.asking import Asker, Talk
 from fedrulefit.protocol.public import Public
@@ -42,7 +42,7 @@ def judge(
     if m.EvaluateRequest.asked_in(asker.settings):
         asker.progress = replace(asker.progress, step="evaluation")
         question = partial(m.EvaluateRequest, terms=terms, coef=coef)
-        scores, placed, subgroups = yield from asker.sum(question, public)
+        scores, placed, subgroups, apart = yield from asker.sum(question, public)
         within = public.family.judge.measure_within(placed)
         evaluation = Evaluation(
             scores,
@@ -51,7 +51,10 @@ def judge(
             family=public.family,
             over_time=public.family.judge.score_over_time(scores, told.timeline),
         )
-        model = _with_subgroups(model, public.rules_of(terms), subgroups)
+        rules = public.rules_of(terms)
+        model = _with_subgroups(model, rules, subgroups)
+        effects = find_effects(public.family.evidence, apart, len(asker.sites))
+        model = _with_effects(model, rules, effects)
         model = replace(model, evaluation=evaluation)
     if m.ResultsRequest.asked_in(asker.settings):
         model = yield from _add_results(asker, model, terms, coef, public)
@@ -64,20 +67,11 @@ def told_coef(told: Model, terms: Ints, public: Public) -> Floats:
     0 for a term that rounding left out.
     """
     left = {term.key: term.coefficient for term in told.terms}
-    coef = [left.get(key, 0.0) for key in _keys_of(terms, public)]
+    coef = [left.get(key, 0.0) for key in public.keys_of(terms)]
     baseline = told.intercept + np.array(told.baseline or (0.0,))
     # Rounded one by one, they may not join to the intercept that the model predicts with.
     baseline -= public.family.join_baseline(baseline) - told.intercept
     return np.array([*baseline, *coef])
-
-
-def _keys_of(terms: Ints, public: Public) -> list[TermKey]:
-    """Return what tells each term but the baseline from all others."""
-    own, columns, places = public.layout.among(terms), public.among(terms), public.places_of(terms)
-    things: list[Rule | int] = [*public.rules_of(terms), *public.linear_of(terms)]
-    levels = public.levels_of(terms)[own.effects]
-    at = (places[own.effects] - columns.effects.start).tolist()
-    return [(things[k], level) for k, level in zip(at, levels, strict=True)]
 
 
 def _add_results(
@@ -135,6 +129,12 @@ def _with_subgroups(model: Model, rules: Sequence[Rule], subgroups: SubgroupSums
     counts = map(Counts, subgroups.inside.tolist(), subgroups.tallies_inside.tolist())
     held_out = dict(zip(rules, counts, strict=True))
     return _change_rules(model, lambda term: replace(term, held_out=held_out.get(term.rule)))
+
+
+def _with_effects(model: Model, rules: Sequence[Rule], effects: Sequence[Effect | None]) -> Model:
+    """Return the model with what its rules do within hospitals."""
+    found = dict(zip(rules, effects, strict=False))  # of some outcomes none is told
+    return _change_rules(model, lambda term: replace(term, within=found.get(term.rule)))
 
 
 def _with_sites(

@@ -9,7 +9,7 @@ from fedrulefit.core.arrays import Ints
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Rule
 from fedrulefit.protocol.messages.base import Reply, Request, Turn, released, stated
-from fedrulefit.study import Study
+from fedrulefit.study import Settings, Study
 
 __all__ = [
     "Ballot",
@@ -28,6 +28,8 @@ __all__ = [
     "Sender",
     "TermsReply",
     "TermsRequest",
+    "VariantVoteRequest",
+    "VariantsRequest",
     "VoteReply",
     "VoteRequest",
 ]
@@ -257,6 +259,57 @@ class TermsRequest(Request):
     ballots: tuple[Ballot, ...] = ()
 
     def without_evidence(self) -> TermsRequest:
+        """Return it without the signed ballots."""
+        return replace(self, ballots=())
+
+
+@dataclass(frozen=True, eq=False)
+class VariantVoteRequest(Request):
+    """Ask whether the site has enough patients in variants of some rules, and between them.
+
+    `bases` are places of rules of the fit. What is voted on follows from them
+    (:func:`~fedrulefit.core.variants.list_asked`).
+    """
+
+    turn = Turn.VARIANT_VOTES
+    release = "votes"
+    hands_out = True
+    masked = True
+
+    bases: Ints
+
+    @classmethod
+    def tells(cls, study: Study) -> str:
+        """Return what these votes tell."""
+        del study
+        return "how many sites have enough patients in variants of rules, and between them"
+
+    @classmethod
+    def asked_in(cls, settings: Settings) -> bool:
+        """Whether the study's terms are pruned."""
+        return settings.prunes
+
+
+@dataclass(frozen=True, eq=False)
+class VariantsRequest(Request):
+    """Ask the site to add the variants of some rules to its design.
+
+    With secure sums, only those with `min_votes` by the `ballots`: every site counts.
+    """
+
+    turn = Turn.VARIANTS
+    hands_out = True
+
+    bases: Ints
+    min_votes: int
+    ballots: tuple[Ballot, ...] = ()
+
+    @classmethod
+    def asked_in(cls, settings: Settings) -> bool:
+        """Whether the study's terms are pruned."""
+        return settings.prunes
+
+    def without_evidence(self) -> VariantsRequest:
         """Return it without the signed ballots."""
         return replace(self, ballots=())
 

@@ -34,7 +34,7 @@ NO_PATIENT_DATA: Final = "no patient data"
 
 
 class Turn(IntEnum):
-    """Requests come in this order; only rounds of the fit repeat."""
+    """Requests come in this order; only rounds of the fit, and of refits, repeat."""
 
     JOIN = 0
     KEYS = 1
@@ -45,12 +45,20 @@ class Turn(IntEnum):
     VOTES = 6
     TERMS = 7
     FIT = 8
-    SLOPES = 9
-    SUMMARY = 10
-    BETWEEN = 11
-    EVALUATION = 12
-    OFFER = 13
-    RESULTS = 14
+    VARIANT_VOTES = 9
+    VARIANTS = 10
+    REFIT = 11
+    SLOPES = 12
+    SUMMARY = 13
+    BETWEEN = 14
+    EVALUATION = 15
+    OFFER = 16
+    RESULTS = 17
+
+    @property
+    def repeats(self) -> bool:
+        """Whether requests of this turn come again and again."""
+        return self in (Turn.FIT, Turn.REFIT)
 
 
 def released(formula: str, *, shape: str = "", mechanism: str = "exact") -> Any:

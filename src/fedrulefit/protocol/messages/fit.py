@@ -16,6 +16,8 @@ from fedrulefit.core.fedda import RoundSums, client_update, soft_threshold
 from fedrulefit.core.fixed import LARGEST_MEAN
 from fedrulefit.core.importance import TermSums, sum_terms
 from fedrulefit.core.newton import active_room
+from fedrulefit.core.pruning import MOST_VARIANTS, SHARES
+from fedrulefit.core.refit import RefitQuery, RefitSums, sum_refit
 from fedrulefit.core.sums import Packing
 from fedrulefit.errors import ProtocolError
 from fedrulefit.protocol.messages.base import Turn
@@ -25,7 +27,14 @@ from fedrulefit.protocol.public import Public, check_length
 from fedrulefit.protocol.solver_settings import make_schedule
 from fedrulefit.study import Settings, Study
 
-__all__ = ["CurvatureRequest", "DualRequest", "SlopesRequest", "SpreadsRequest", "SummaryRequest"]
+__all__ = [
+    "CurvatureRequest",
+    "DualRequest",
+    "RefitRequest",
+    "SlopesRequest",
+    "SpreadsRequest",
+    "SummaryRequest",
+]
 
 MAX_NUMBERS = 2**25
 """Most numbers of one answer: 256 MB."""
@@ -184,6 +193,79 @@ class CurvatureRequest(SumRequest):
         """Return the site's sums at every point."""
         return [
             sum_curvature(
+                patients.public.family,
+                patients.design,
+                patients.outcome,
+                patients.scaled_weights,
+                patients.folds,
+                query,
+                patients.public.bounds,
+            )
+            for query in self.queries
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class RefitRequest(SumRequest):
+    """A round of the selection: points of refits to few terms, some per fold."""
+
+    turn = Turn.REFIT
+    release = "curvature"
+    by_family = True
+    in_rounds = True
+    sums = (RefitSums,)
+
+    queries: tuple[RefitQuery, ...]
+
+    @property
+    def ledger_round(self) -> int:
+        """The step of the run."""
+        return self.header.step
+
+    @classmethod
+    def tells(cls, study: Study) -> str:
+        """Return what the total tells."""
+        return (
+            "gradients, second derivatives and losses of few terms and of their variants (from "
+            f"which {study.family.tells.inside} inside these follow)"
+        )
+
+    @classmethod
+    def asked_in(cls, settings: Settings) -> bool:
+        """Whether the study's terms are pruned."""
+        return settings.prunes
+
+    def packings(self, public: Public) -> tuple[Packing[RefitSums], ...]:
+        """Return how the numbers lie: one point after another."""
+        return tuple(RefitSums.packing(query, public.bounds) for query in self.queries)
+
+    def check(self, public: Public) -> None:
+        """Refuse points that the selection does not ask for."""
+        most = len(SHARES) * (public.n_folds + 1)
+        if not 1 <= len(self.queries) <= most:
+            raise ProtocolError(f"expected 1 to {most} points")
+        for query in self.queries:
+            if not -1 <= query.fold < public.n_folds:
+                raise ProtocolError(f"there is no fold {query.fold}")
+            public.check_coefs(query.terms, query.start)
+            public.check_coefs(query.terms, query.end)
+            self._check_variants(query, public)
+        if self.size(public) > MAX_NUMBERS:
+            raise ProtocolError("the answer would be over the limit: ask for fewer terms at once")
+
+    @staticmethod
+    def _check_variants(query: RefitQuery, public: Public) -> None:
+        terms = query.variants
+        if len(terms) > MOST_VARIANTS:
+            raise ProtocolError(f"more variants than {MOST_VARIANTS}")
+        rules = public.layout.are_rules(terms)
+        if not rules.all() or (np.diff(terms) <= 0).any() or np.isin(terms, query.terms).any():
+            raise ProtocolError("variants must be increasing rules beside the terms")
+
+    def add_up(self, patients: Patients) -> list[Ints]:
+        """Return the site's sums at every point."""
+        return [
+            sum_refit(
                 patients.public.family,
                 patients.design,
                 patients.outcome,

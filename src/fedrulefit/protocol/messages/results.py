@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.families.evidence import EvidenceSums
 from fedrulefit.core.people import count_cells
 from fedrulefit.core.subgroups import SubgroupSums
 from fedrulefit.core.sums import Packing, Sum, quantity
@@ -24,6 +25,10 @@ from fedrulefit.table.patients import Table
 
 __all__ = ["EvaluateRequest", "OfferRequest", "OfferSums", "ResultsReply", "ResultsRequest"]
 
+_EVIDENCE: Final = (
+    ", and coarsely, how those inside a rule differ from those outside it within sites"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class EvaluateRequest(SumRequest):
@@ -32,7 +37,8 @@ class EvaluateRequest(SumRequest):
     And how many of them satisfy each of its rules, and their tallies (with the outcome, of yes/no
     ones): the levels that people read. `terms` are the positions of its terms, the intercept
     first, and `coef` their coefficients. Besides the scores of all sites together, patients of
-    one and the same site are held against each other: the only sums that depend on who is where.
+    one and the same site are held against each other, and those inside a rule against those
+    outside it: the only sums that depend on who is where, and coarse therefore.
     """
 
     turn = Turn.EVALUATION
@@ -45,6 +51,7 @@ class EvaluateRequest(SumRequest):
             for kind in (family.judge_type.sums, family.judge_type.within_sums)
         ),
         SubgroupSums,
+        EvidenceSums,
     )
 
     terms: Ints
@@ -56,7 +63,7 @@ class EvaluateRequest(SumRequest):
         told = study.family.tells
         return (
             f"{told.evaluation}, how well the scores tell apart patients of one and the same site, "
-            f"over all sites, and {told.subgroups}"
+            f"over all sites, and {told.subgroups}{_EVIDENCE * (study.family.evidence is not None)}"
         )
 
     @classmethod
@@ -64,24 +71,34 @@ class EvaluateRequest(SumRequest):
         """Whether the study holds patients out."""
         return settings.holdout > 0
 
-    def packings(self, public: Public) -> tuple[Packing[Any], Packing[Any], Packing[SubgroupSums]]:
+    def packings(
+        self, public: Public
+    ) -> tuple[Packing[Any], Packing[Any], Packing[SubgroupSums], Packing[EvidenceSums]]:
         """Return how the numbers lie: as the outcome's family judges, and by rule."""
         family, n_rules = public.family, public.among(self.terms).n_rules
         judge = family.judge
-        return judge.packing(), Packing(judge.within_sums), SubgroupSums.packing(n_rules, family)
+        return (
+            judge.packing(),
+            Packing(judge.within_sums),
+            SubgroupSums.packing(n_rules, family),
+            EvidenceSums.packing(n_rules, family.evidence),
+        )
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's."""
         public.check_coefs(self.terms, self.coef)
 
-    def add_up(self, patients: Patients) -> tuple[Ints, Ints, Ints]:
+    def add_up(self, patients: Patients) -> tuple[Ints, Ints, Ints, Ints]:
         """Return the site's sums over the patients that it holds out."""
-        over_all, within, _ = self.packings(patients.public)
+        over_all, within, by_rule, apart = self.packings(patients.public)
         scores = patients.count_scores(self.terms, self.coef)
+        units = patients.count_subgroups(self.terms)
+        inside = by_rule.read(units)
         return (
             over_all.round(scores),
             within.round(patients.place_within(scores)),
-            patients.count_subgroups(self.terms),
+            units,
+            apart.round(patients.count_evidence(self.terms, inside, self.header.site)),
         )
 
 

@@ -63,7 +63,7 @@ class Place:
         transcript, about = self.transcript, self.about
         if request.hands_out:
             transcript = hashlib.sha256(transcript + question_digest(request)).digest()
-        if isinstance(request, m.RulesRequest | m.TermsRequest):
+        if isinstance(request, m.RulesRequest | m.TermsRequest | m.VariantsRequest):
             about = hashlib.sha256(about + question_digest(request.without_evidence())).digest()
         return Place(
             step=request.header.step,

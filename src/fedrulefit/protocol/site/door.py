@@ -64,7 +64,10 @@ class Door:
             raise ProtocolError(f"site {self._name!r} has not joined a run yet", "order")
         if request.turn is None:
             return
-        fitting = request.turn == place.turn == m.Turn.FIT
+        # Once refits have chosen the terms, rounds of the fit find their coefficients.
+        back = (request.turn, place.turn) == (m.Turn.FIT, m.Turn.REFIT)
+        back = back and self._study.settings.prunes
+        fitting = back or (request.turn == place.turn and request.turn.repeats)
         leaving = isinstance(request, m.PeersRequest) and self._masking.active
         given_up = request.masked and request.turn == place.turn and self._masking.given_up
         if not (request.turn > place.turn or fitting or leaving or given_up):
@@ -91,13 +94,13 @@ class Door:
         settings, policy = self._study.settings, self._policy
         asked = [k for k in m.REQUESTS if k.asked_in(settings) and k.least_sites <= n_sites]
         if not secure:
-            asked.remove(m.VoteRequest)
+            asked = [k for k in asked if k not in (m.VoteRequest, m.VariantVoteRequest)]
         # Another site's policy may ask for votes: they count here, too.
-        others = sum(kind.masked for kind in asked if kind.turn != m.Turn.FIT)
+        others = sum(kind.masked for kind in asked if kind.turn is None or not kind.turn.repeats)
         if settings.solver == "fedda" and settings.rounds + others > policy.max_sums:
             self._refuse_number()
         for kind in asked:
-            if kind is m.VoteRequest and policy.min_votes == 0:
+            if kind in (m.VoteRequest, m.VariantVoteRequest) and policy.min_votes == 0:
                 continue
             release = self.kind_of(kind)
             if release is not None:

@@ -17,6 +17,7 @@ from fedrulefit.errors import ProtocolError
 from fedrulefit.privacy.policy import Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import (
+    Tally,
     count_votes,
     follows_from,
     free_rules,
@@ -60,6 +61,7 @@ class Handed:
         *,
         counts: Ints | None,
         candidates: tuple[Rule, ...],
+        bases: Ints | None = None,
     ) -> None:
         """Refuse a grid or rules that do not follow from what the sites sent.
 
@@ -69,6 +71,8 @@ class Handed:
             The summed histograms, as handed out with the grid.
         candidates : tuple of Rule
             What was voted on.
+        bases : (n_bases,) int64, optional
+            The rules whose variants that was, if it was variants.
         """
         match request:
             case m.RulesRequest():
@@ -79,6 +83,11 @@ class Handed:
                 public.check_rules(request.rules)
                 if self.masking.active and self.policy.min_votes > 0:
                     self._check_elected(request, public, candidates)
+            case m.VariantVoteRequest():
+                self._check_masked()
+            case m.VariantsRequest():
+                if self.masking.active and self.policy.min_votes > 0:
+                    self._check_variants(request, candidates, bases)
             case m.ShareDispersionRequest():
                 public.check_dispersion(request.dispersion, none=True)
 
@@ -107,8 +116,7 @@ class Handed:
         self, request: m.VoteRequest, public: Public, counts: Ints | None
     ) -> None:
         """Refuse more rules than the sites sent, and those that need no data."""
-        if not self.masking.active:
-            raise ProtocolError("votes leave under masks only", "secure-sum")
+        self._check_masked()
         public.check_rules(request.rules)
         self.masking.check_senders(sender.site for sender in request.senders)
         for sender in request.senders:
@@ -128,11 +136,8 @@ class Handed:
         if own is None or not set(request.rules) <= set(candidates):
             raise ProtocolError("rules are handed out that nobody voted on", "votes")
         question = question_digest(m.VoteRequest(request.header, candidates, ()))
-        self.masking.check_ballots(request, own, question)
-        tally = count_votes(request.ballots, len(candidates))
+        tally = self._count(request, own, question, len(candidates))
         n_sites = len(self.masking.sites)
-        if max(tally.rules.tolist(), default=0) > n_sites:
-            raise ProtocolError("the votes handed out do not add up to votes", "votes")
         elected = dict(zip(candidates, tally.elect(self.policy.min_votes).tolist(), strict=True))
         if not all(elected[rule] for rule in request.rules):
             raise ProtocolError(
@@ -148,6 +153,40 @@ class Handed:
         if public.settings.holdout > 0:
             advice = "hold patients out: raise 'holdout', or set it to 0"
             self._check_dealing(tally.holdout, advice)
+
+    def _check_variants(
+        self, request: m.VariantsRequest, candidates: tuple[Rule, ...], bases: Ints | None
+    ) -> None:
+        """Refuse variants that nobody voted on, or that fewer votes let in than the policy asks."""
+        own = self.memory.get("votes")
+        if own is None or bases is None or not np.array_equal(request.bases, bases):
+            raise ProtocolError("variants are handed out that nobody voted on", "votes")
+        if request.min_votes < self.policy.min_votes:
+            raise ProtocolError(
+                f"variants are handed out with {request.min_votes} votes: the site's policy asks "
+                f"for {self.policy.min_votes}",
+                "votes",
+            )
+        question = question_digest(m.VariantVoteRequest(request.header, bases))
+        self._count(request, own, question, len(candidates))
+
+    def _check_masked(self) -> None:
+        if not self.masking.active:
+            raise ProtocolError("votes leave under masks only", "secure-sum")
+
+    def _count(
+        self,
+        request: m.TermsRequest | m.VariantsRequest,
+        own: bytes,
+        question: bytes,
+        n_candidates: int,
+    ) -> Tally:
+        """Return what the ballots add up to, if they are all sites' own."""
+        self.masking.check_ballots(request, own, question)
+        tally = count_votes(request.ballots, n_candidates)
+        if max(tally.rules.tolist(), default=0) > len(self.masking.sites):
+            raise ProtocolError("the votes handed out do not add up to votes", "votes")
+        return tally
 
     def _check_dealing(self, n_sites: int, what: str) -> None:
         """Refuse sums over part of the sites that are too few to hide one."""

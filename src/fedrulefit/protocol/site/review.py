@@ -85,7 +85,7 @@ class Review:
         if request.in_rounds:
             lines.append(f"Up to {self.most_sums} rounds.")
             lines.append(f"They are of {public.columns.n_rules} rules.")
-        if isinstance(request, m.VoteRequest):
+        if isinstance(request, m.VoteRequest | m.VariantVoteRequest):
             lines.append(f"There are {n_candidates} candidate rules.")
         return lines
 

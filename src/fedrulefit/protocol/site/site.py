@@ -275,6 +275,7 @@ class Site:
             known.patients.public,
             counts=known.counts,
             candidates=known.candidates,
+            bases=known.bases,
         )
 
     # --- 2. A person accepts the answer ---------------------------------------------------------
@@ -350,7 +351,7 @@ class Site:
                 beside["secret"] = self._masking.drawn
             case m.PeersRequest():
                 beside["certificates"] = self._masking.pack_certificates(request)
-            case m.GridRequest() | m.VoteRequest():
+            case m.GridRequest() | m.VoteRequest() | m.VariantVoteRequest():
                 beside |= _own(from_bytes(data))
         if request.masked or isinstance(request, m.OpenRequest):
             self._masking.note(opening=isinstance(request, m.OpenRequest))

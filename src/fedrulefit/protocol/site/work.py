@@ -31,8 +31,10 @@ from fedrulefit.protocol.agreed import (
     count_rules,
     fill_ballot,
     histogram_claim,
+    list_variants,
     pack_votes,
     sender_claim,
+    with_variants,
 )
 from fedrulefit.protocol.dealing import site_rng
 from fedrulefit.protocol.histograms import Histograms
@@ -56,11 +58,14 @@ class Known:
         The histograms of all sites, summed; known where they were handed out.
     candidates : tuple of Rule
         What was voted on.
+    bases : (n_bases,) int64 or None
+        The rules whose variants were voted on.
     """
 
     patients: Patients
     counts: Ints | None = None
     candidates: tuple[Rule, ...] = ()
+    bases: Ints | None = None
 
     def take_in(self, request: m.Request) -> Known:
         """Return what the site knows once a checked request has been answered."""
@@ -77,6 +82,11 @@ class Known:
                 return replace(self, candidates=request.rules)
             case m.TermsRequest():
                 return replace(self, patients=patients.with_terms(public.with_rules(request.rules)))
+            case m.VariantVoteRequest():
+                asked = list_variants(public, request.bases)
+                return replace(self, candidates=asked, bases=request.bases)
+            case m.VariantsRequest():
+                return replace(self, patients=patients.with_terms(with_variants(request, public)))
             case m.ShareDispersionRequest():
                 shared = public.with_dispersion(request.dispersion)
                 return replace(self, patients=replace(patients, public=shared))
@@ -143,9 +153,11 @@ class Work:
                 return self._count(header)
             case m.RulesRequest():
                 return self._grow(request, patients)
-            case m.VoteRequest():
-                return self._vote(request, patients)
-            case m.TermsRequest(header):
+            case m.VoteRequest(header):
+                return self._vote(header, request.rules, patients)
+            case m.VariantVoteRequest(header):
+                return self._vote(header, known.candidates, patients)
+            case m.TermsRequest(header) | m.VariantsRequest(header):
                 return m.TermsReply(header, patients.design.n_terms)
             case m.ShareDispersionRequest(header):
                 return m.ShareDispersionReply(header, request.dispersion)
@@ -240,10 +252,10 @@ class Work:
         )
         return merge_rules([extract_rules(trees, grid)], grid, drop_complements=False)
 
-    def _vote(self, request: m.VoteRequest, patients: Patients) -> m.VoteReply:
+    def _vote(self, header: m.Header, rules: tuple[Rule, ...], patients: Patients) -> m.VoteReply:
         """Say which rules have enough patients here; not yet under masks."""
         enough = have_enough(
-            request.rules,
+            rules,
             patients.ready_codes,
             patients.events,
             patients.weights,
@@ -253,7 +265,7 @@ class Work:
         )
         deals = [bool((patients.folds >= 0).any()), len(patients.held_out.weights) > 0]
         votes = fill_ballot(enough, deals, self._name, self._masking.sites)
-        return m.VoteReply(request.header, pack_votes(votes), b"")
+        return m.VoteReply(header, pack_votes(votes), b"")
 
     # --- The site's own results -----------------------------------------------------------------
 

@@ -94,7 +94,8 @@ def test_a_reply_to_another_question_is_refused(changes: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("kind", m.SUM_REQUESTS)
 def test_sums_of_another_length_are_refused(kind: type[m.SumRequest]) -> None:
-    solver = SOLVERS["fedda" if kind is m.DualRequest else "exact"]
+    names = {m.DualRequest: "fedda", m.RefitRequest: "pruned"}
+    solver = SOLVERS[names.get(kind, "exact")]
     outcome = "count, negative binomial" if kind.of_dispersion else "yes/no"
     settings = {**solver, "rounds": 2, "spreads": "exact", "holdout": 0.3, "per_site": True}
     study = make_study(outcome, **settings)

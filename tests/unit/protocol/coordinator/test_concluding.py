@@ -137,7 +137,8 @@ def test_what_is_summed_without_noise_word_for_word() -> None:
     after = (
         "histograms of the held-out patients' scores, with and without the outcome, how well the "
         "scores tell apart patients of one and the same site, over all sites, and how many of "
-        "these patients satisfy each rule",
+        "these patients satisfy each rule, and coarsely, how those inside a rule differ from those "
+        "outside it within sites",
         "how many sites have too few patients to tell results of their own",
     )
     most: dict[str, Any] = {"spreads": "exact", "holdout": 0.3, "per_site": True}

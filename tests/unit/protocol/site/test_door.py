@@ -47,6 +47,9 @@ ASKED: dict[str, m.Request] = {
     "curve": m.CurvatureRequest(HEAD, ()),
     "dispersion": m.DispersionRequest(HEAD, WHOLE, EMPTY, 0.5),
     "share": m.ShareDispersionRequest(HEAD, 0.5),
+    "variant votes": m.VariantVoteRequest(HEAD, WHOLE),
+    "variants": m.VariantsRequest(HEAD, WHOLE, 0),
+    "refit": m.RefitRequest(HEAD, ()),
     "slopes": m.SlopesRequest(HEAD, WHOLE, EMPTY),
     "summary": m.SummaryRequest(HEAD, WHOLE, EMPTY, EMPTY),
     "between": m.BetweenRequest(HEAD, 3, WHOLE, 1.0, EMPTY, EMPTY),
@@ -101,6 +104,9 @@ TABLE = {
     m.Turn.VOTES:      "- - - - - - - + + + + + + + + +",
     m.Turn.TERMS:      "- - - - - - - - + + + + + + + +",
     m.Turn.FIT:        "- - - - - - - - + + + + + + + +",
+    m.Turn.VARIANT_VOTES: "- - - - - - - - - + + + + + + +",
+    m.Turn.VARIANTS:   "- - - - - - - - - + + + + + + +",
+    m.Turn.REFIT:      "- - - - - - - - - + + + + + + +",
     m.Turn.SLOPES:     "- - - - - - - - - - + + + + + +",
     m.Turn.SUMMARY:    "- - - - - - - - - - - + + + + +",
     m.Turn.BETWEEN:    "- - - - - - - - - - - - + + + +",
@@ -126,6 +132,24 @@ def test_requests_come_in_their_turn(turn: m.Turn) -> None:
 def test_the_exact_solver_s_rounds_stand_where_the_paper_s_do(turn: m.Turn) -> None:
     expected = {"curve" if name == "dual" else name for name in AFTER[turn]}
     assert let_in(make_door(EXACT), Place(step=0, turn=turn)) == expected
+
+
+VARIANTS = {
+    m.Turn.TERMS: {"curve", "variant votes", "variants", "refit"},
+    m.Turn.FIT: {"curve", "variant votes", "variants", "refit"},
+    m.Turn.VARIANT_VOTES: {"variants", "refit"},
+    m.Turn.VARIANTS: {"refit"},
+    m.Turn.REFIT: {"refit", "curve"},
+    m.Turn.SLOPES: set(),
+}
+"""Variants are voted on once, and handed out once; once refits are over, the exact fit goes on."""
+
+
+@pytest.mark.parametrize("turn", VARIANTS)
+def test_variants_are_handed_out_once_where_terms_are_pruned(turn: m.Turn) -> None:
+    door = make_door(make_study(**{**SOLVERS["pruned"], **ASKS_ALL}))
+    later = {*AFTER[m.Turn.REFIT]} if turn < m.Turn.SLOPES else {*AFTER[turn]}
+    assert let_in(door, Place(step=0, turn=turn)) == VARIANTS[turn] | later
 
 
 def test_before_joining_there_is_nothing_but_joining() -> None:
@@ -175,6 +199,7 @@ def test_a_site_that_guards_its_patients_wants_the_histograms_first(turn: m.Turn
 def test_what_a_study_never_asks_is_never_let_in(settings: Any, never: set[str]) -> None:
     door = make_door(make_study(**settings))
     never = never | {"join", "dispersion", "share"}  # a yes/no outcome has no dispersion
+    never |= {"variant votes", "variants", "refit"}  # of studies whose terms are pruned
     assert let_in(door, Place(step=0, turn=m.Turn.JOIN)) == {*ASKED} - never
 
 
@@ -218,6 +243,7 @@ KIND_OF = {
     "dual": "dual", "curve": "curvature", "slopes": "slopes", "summary": "summary",
     "between": "between-sites", "scores": "evaluation", "offer": "site-results",
     "results": "site-results", "dispersion": "curvature", "share": None,
+    "variant votes": "votes", "variants": None, "refit": "curvature",
 }  # fmt: skip
 
 
@@ -249,7 +275,7 @@ def test_a_kind_that_is_not_allowed_is_refused(kind: Any) -> None:
 
 MASKED = {
     "spreads", "votes", "dual", "curve", "dispersion", "slopes", "summary", "between", "scores",
-    "offer",
+    "offer", "variant votes", "refit",
 }  # fmt: skip
 
 

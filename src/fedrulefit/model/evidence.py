@@ -1,0 +1,98 @@
+"""How sure a term is: its effect on held-out patients within hospitals, and in how many folds.
+
+In: a model. Out: numbers and words for people. The mathematics is in
+:mod:`fedrulefit.core.families.evidence` and :mod:`fedrulefit.core.refinding`. The penalised
+coefficient is no such evidence: it is called *weight (shrunk)*, and never has an interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from fedrulefit.core.families import Family
+from fedrulefit.model.terms import LinearTerm, Term
+
+if TYPE_CHECKING:
+    from fedrulefit.model.model import Model
+
+WEIGHT: Final = "weight (shrunk)"
+"""What the effect of a penalised coefficient is called."""
+
+TOO_FEW: Final = "too few"
+
+
+def name_effect(family: Family) -> str:
+    """Return the heading of effects on held-out patients."""
+    return f"held-out {family.words.effect}"
+
+
+def tells_effects(model: Model) -> bool:
+    """Whether the effect of any rule on held-out patients is told."""
+    return any(term.within is not None for term in model.rule_terms)
+
+
+def tells_folds(model: Model) -> bool:
+    """Whether it is told in how many folds terms are found again."""
+    return any(term.found_again is not None for term in model.terms)
+
+
+def find_effect(model: Model, term: Term) -> tuple[float, float, float]:
+    """Return a rule's effect on held-out patients and the ends of its interval; NaN if untold."""
+    if isinstance(term, LinearTerm) or term.within is None:
+        return math.nan, math.nan, math.nan
+    found, effect = term.within, model.study.family.effect
+    return effect(found.estimate), effect(found.low), effect(found.high)
+
+
+def write_effect(model: Model, term: Term, write: Callable[[str], str] = str) -> tuple[str, str]:
+    """Return that effect and its interval as texts; `write` is how numbers are spelled."""
+    if isinstance(term, LinearTerm):
+        return "", ""
+    tell, (effect, low, high) = model.study.family.tell_effect, find_effect(model, term)
+    if math.isnan(effect):
+        return TOO_FEW, ""
+    ends = " to ".join(write(tell(end, unit=False)) for end in (low, high))
+    return write(tell(effect)), ends
+
+
+def write_found_again(model: Model, term: Term) -> str:
+    """Return in how many folds a term is found again, as text; empty if that is not told."""
+    if term.found_again is None:
+        return ""
+    return f"{term.found_again} of {model.study.settings.folds}"
+
+
+def tell_effects(model: Model) -> str:
+    """Return what effects on held-out patients are, or why there are none, in a sentence or two."""
+    family = model.study.family
+    if family.evidence is None:
+        return ""
+    name = name_effect(family)
+    if tells_effects(model):
+        return (
+            f"The {name} compares patients inside a rule with those outside, within hospitals, on "
+            "patients that the rules were not learnt from, and not adjusted for the other terms "
+            f"({family.evidence.method}); each 95 % interval is for its own rule."
+        )
+    if model.study.settings.holdout > 0:
+        return (
+            f"No {name} is told of a rule: too few patients were held out, or the file was made "
+            "before there were any."
+        )
+    return (
+        "No patients were held out, so that no interval is told: with holdout = 0.2 in the study "
+        f"the next model tells the {name} of each rule."
+    )
+
+
+def tell_folds(model: Model) -> str:
+    """Return what it means that a term is found again, in a sentence; empty if it is not told."""
+    if not tells_folds(model):
+        return ""
+    return (
+        f"“Found again” counts the {model.study.settings.folds} folds of the cross-validation in "
+        "which a fit without the fold's patients has a rule for nearly the same patients, in the "
+        "same direction."
+    )
