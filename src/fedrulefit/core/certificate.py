@@ -28,9 +28,9 @@ above 0. Shrinking the falling ones by a and the rising ones by b, both in [0, 1
 is finite at every shrunk slope between. So D is a lower bound of the optimum for every
 family with such a loss, and P − D, the *gap*, is at least the distance from it.
 
-Where a coefficient may have one sign only (:mod:`fedrulefit.core.signs`), so is its limit one-sided:
-:math:`g_j ≥ -λπ_j` where it may be positive, :math:`g_j ≤ λπ_j` where it may be negative. What a
-study keeps unpenalised is paid for as several baseline columns are.
+Where a coefficient may have one sign only (:mod:`fedrulefit.core.signs`), its limit is one-sided,
+too: :math:`g_j ≥ -λπ_j` where it may be positive, :math:`g_j ≤ λπ_j` where it may be negative. What
+a study keeps unpenalised is paid for as several baseline columns are.
 
 With several baseline columns two scales do not bring all their numbers to 0. One scale a for
 all slopes meets the limits of the penalised terms, and what is left of the baseline's numbers is

@@ -113,9 +113,7 @@ class PathSearch:
         self._factors = factors[0]
         self._shape = length, ratio
         self._penalties: Floats | None = None
-        solver = partial(
-            Newton, family, layout, max_active=max_active, bounds=bounds, signs=signs
-        )
+        solver = partial(Newton, family, layout, max_active=max_active, bounds=bounds, signs=signs)
         self._tracks = [
             _Track(solver(own, NULL_PENALTY, fold=fold))
             for fold, own in enumerate(factors, start=-1)

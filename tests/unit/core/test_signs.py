@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
+from tests.oracles import YES_NO, bounds_of, dense, fires, objective, pool, solve, split
 
 from fedrulefit.core.arrays import MISSING
 from fedrulefit.core.certificate import (
@@ -26,7 +27,6 @@ from fedrulefit.core.path import largest_penalty
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.rules import Condition, conjoin, interval
 from fedrulefit.core.signs import Signs, allowed_signs, find_signs, join_signs, pull
-from tests.oracles import YES_NO, bounds_of, dense, fires, objective, pool, solve, split
 
 AXES = (
     Axis("number", np.array([1.0, 2.0, 3.0]), 4, False),
@@ -234,12 +234,11 @@ def test_two_sided_limits_would_be_too_narrow() -> None:
     factors = np.array([0, *[1.0] * 7])
     coef = solve(sites, factors, 0.01, signs=signs, tolerance=1e-10).point.coef
     bounds, layout = bounds_of(sites), sites[0][0].layout
-    slopes = SlopeSums.packing(bounds).read(
-        sum_slopes(YES_NO, sites[0][0], y, w, X @ coef, bounds)
-    )
+    slopes = SlopeSums.packing(bounds).read(sum_slopes(YES_NO, sites[0][0], y, w, X @ coef, bounds))
     narrow = choose_scales(layout, slopes, w.sum(), 0.01 * factors)
     own = choose_scales(layout, slopes, w.sum(), 0.01 * factors, signs=signs)
-    assert narrow is not None and own is not None
+    assert narrow is not None
+    assert own is not None
     assert max(own) == pytest.approx(1, abs=1e-6)
     assert max(narrow) < 0.9
 
