@@ -95,7 +95,7 @@ def _descend(
             target = old * diagonal[j] - gradient[j]
             size = abs(target) - penalty[j]
             new = 0.0 if size <= 0 else (size if target > 0 else -size) / diagonal[j]
-            if signs is not None and not signs.allows(j, new):
+            if signs is not None and not signs.allows(int(j), new):
                 new = 0.0
             if new != old:
                 coef[j] = new

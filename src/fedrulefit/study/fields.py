@@ -37,7 +37,7 @@ class Lasting(Frozen):
         facts: dict[str, Any] = write(self)
         fields = type(self).model_fields
         for name in self.later:
-            if getattr(self, name) == fields[name].default:
+            if name in fields and getattr(self, name) == fields[name].default:
                 facts.pop(name, None)
         return facts
 

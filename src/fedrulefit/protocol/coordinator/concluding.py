@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,8 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
     question = partial(m.SlopesRequest, terms=terms, coef=coef[terms])
     (slopes,) = yield from asker.sum(question, public)
     _check_levels(public, slopes, solution.weight)
-    scales = choose_scales(public.layout, slopes, solution.weight, found.penalties)
+    limits: dict[str, Any] = {"signs": public.signs, "kept": public.kept}
+    scales = choose_scales(public.layout, slopes, solution.weight, found.penalties, **limits)
     summary = partial(
         m.SummaryRequest,
         terms=terms,
@@ -99,6 +101,8 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
         found.penalties,
         objective=objective,
         conjugate=None if scales is None else gap.conjugate,
+        scales=scales,
+        **limits,
     )
     between = yield from _find_between(asker, found, sums)
     model = _build_model(asker, found, sums, between, objective, certificate)

@@ -59,6 +59,7 @@ class Solution:
 def fit_by_averaging(asker: Asker, candidates: Candidates) -> Talk[Solution]:
     """Paper 2.2.3, algorithm 2."""
     schedule, factors = make_schedule(asker.settings), candidates.factors[0]
+    signs = candidates.public.signs
     dual = np.zeros(len(factors))
     history: list[float] = []
     for round_ in range(schedule.rounds):
@@ -67,11 +68,11 @@ def fit_by_averaging(asker: Asker, candidates: Candidates) -> Talk[Solution]:
         (sums,) = yield from asker.sum(question, candidates.public)
         weight = positive(sums.weight)
         loss = sums.loss / weight
-        coef = soft_threshold(dual, schedule.threshold(round_, 0), factors)
+        coef = soft_threshold(dual, schedule.threshold(round_, 0), factors, signs)
         history.append(loss + schedule.penalty * float(factors @ np.abs(coef)))
         check_converges(history[-1], history[0], round_, asker.settings)
         dual = server_update(dual, sums.increment / weight, schedule.server_step)
-    coef = soft_threshold(dual, schedule.threshold(schedule.rounds), factors)
+    coef = soft_threshold(dual, schedule.threshold(schedule.rounds), factors, signs)
     return Solution(coef, schedule.penalty, weight, history)
 
 
@@ -109,6 +110,7 @@ def fit_exactly(
         length=settings.path_length,
         ratio=settings.path_ratio,
         max_active=settings.max_active,
+        signs=public.signs,
     )
     while not search.done and search.rounds < settings.max_rounds:
         asker.progress = Progress("path", len(history), 0, last_of(history))
@@ -178,6 +180,7 @@ def solve_at(
         start=start,
         tolerance=settings.tolerance,
         max_active=settings.max_active,
+        signs=public.signs,
     )
     weight = 0.0
     while not newton.converged and newton.rounds < settings.max_rounds:

@@ -242,6 +242,8 @@ def _pose(public: Public, penalty: float, held: float) -> Problem:
         bounds=public.bounds.terms,
         variants=variants,
         spread=max(2 * held, LEAST_SPREAD) if public.family.of_errors else 1.0,
+        signs=public.signs,
+        kept=public.kept,
     )
 
 
