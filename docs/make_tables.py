@@ -72,6 +72,7 @@ STUDY_PARTS: Final = (
     ('`[covariates.NAME]` with `kind = "yes/no"`', study.YesNo),
     ("`[unusual]`", study.Unusual),
     ("`[weight]`", study.Weight),
+    ("`[wishes]`", study.Wishes),
     ("`[patient]`", study.Patient),
 )
 

@@ -183,11 +183,7 @@ def grow_trees(
     start = family.start(outcome, weights)
     if start is None or weights.sum() < 2 * min_leaf or n_trees == 0:
         return []
-    columns = [
-        column
-        for column in _columns(codes, grid)
-        if limits is None or column.feature not in limits.unused
-    ]
+    columns = list(_columns(codes, grid, frozenset() if limits is None else limits.unused))
     matrix = _lightgbm_matrix(codes, columns)
     if not _varies(matrix):
         return []
@@ -202,9 +198,7 @@ def grow_trees(
             "min_sum_hessian_in_leaf": min_leaf * (1 - 1e-6),
             # In a leaf of one class every gain is 0 but for rounding.
             "min_gain_to_split": 1e-9 * float(weights.sum()),
-            "bagging_fraction": subsample if place is None else 1.0,
-            "bagging_freq": int(subsample < 1 and place is None),
-            "bagging_seed": bagging_seed,
+            **_bag(subsample if place is None else 1.0, bagging_seed),
             "num_threads": n_threads,
             **_constrain(columns, limits),
         },
@@ -254,8 +248,15 @@ def _node_paths(node: Split, path: tuple[Condition, ...]) -> Iterator[tuple[Cond
             yield from _node_paths(child, here)
 
 
-def _columns(codes: Codes, grid: Grid) -> Iterator[_Column]:
+def _bag(share: float, seed: int) -> dict[str, Any]:
+    """Return what LightGBM is told of the share of patients that each tree sees."""
+    return {"bagging_fraction": share, "bagging_freq": int(share < 1), "bagging_seed": seed}
+
+
+def _columns(codes: Codes, grid: Grid, unused: frozenset[int]) -> Iterator[_Column]:
     for feature, axis in enumerate(grid.axes):
+        if feature in unused:
+            continue
         has_missing = bool((codes[:, feature] == MISSING).any())
         levels = [None] if axis.ordered else range(axis.n_codes)
         for level in levels:

@@ -246,7 +246,7 @@ class Settings(Frozen):
     )
     max_conditions: int | None = setting(
         None,
-        paper=UNUSED,
+        paper=None,
         group="Candidate terms",
         meaning="Most conditions of a rule; longer ones are not used.",
         ge=1,
