@@ -200,14 +200,17 @@ class Wished:
             fixed = getattr(covariate, "cutoffs", None) or ()
             if len({*fixed, *self.find_cutoffs(self.names.index(name))}) > MAX_CODES - 1:
                 raise ValueError(f"the rules of {name!r} have more than {MAX_CODES - 1} cut-offs")
-        grid = self._smallest_grid()
-        texts = (*self.wishes.rules, *self.wishes.kept_rules)
-        limits = self.on_grid(grid) if self.own else None
-        for text, said in zip(texts, self.own, strict=True):
-            rule = place_rule(said, self.names, grid)
+        if not (self.own or self.forbidden):
+            return
+        wishes, grid = self.wishes, self._smallest_grid()
+        texts = (*wishes.rules, *wishes.kept_rules, *wishes.forbidden_rules)
+        rules = [place_rule(said, self.names, grid) for said in (*self.own, *self.forbidden)]
+        for text, rule in zip(texts, rules, strict=True):
             if rule is None:
                 raise ValueError(f"rule {text!r}: every patient satisfies it, or none")
-            if limits is not None and not limits.permits(rule):
+        limits = self.on_grid(grid)
+        for text, rule in zip(texts[: len(self.own)], rules, strict=False):
+            if rule is not None and not limits.permits(rule):
                 raise ValueError(f"rule {text!r}: {self._why_not(rule, limits)}")
 
     def _smallest_grid(self) -> Grid:
