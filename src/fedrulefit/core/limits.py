@@ -102,8 +102,10 @@ class Limits:
     def _shapes(self, rule: Rule) -> set[Shape]:
         """Return which known values satisfy a rule, and of one condition those that do not."""
         known = {feature: codes & self._known(feature) for feature, codes in rule}
+        parting = {j: codes for j, codes in known.items() if codes != self._known(j)}
+        known = parting or known  # "x is not missing" parts no known values
         shapes = {frozenset(known.items())}
-        if len(rule) == 1:
+        if len(known) == 1:
             ((feature, codes),) = known.items()
             shapes.add(frozenset([(feature, self._known(feature) & ~codes)]))
         return shapes
