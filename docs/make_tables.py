@@ -319,6 +319,8 @@ def make_model_fields() -> str:
         "`terms[].held_out_sides`": modelfile.SidesPart,
         "`terms[].held_out_sides.inside`, `….outside`": modelfile.SidePart,
         '`terms[]` of `kind = "linear"`': modelfile.LinearPart,
+        "`wishes[]`": modelfile.WishPart,
+        "`edits[]`": modelfile.EditPart,
         "`rounding`": modelfile.RoundingPart,
         "`privacy`": modelfile.PrivacyPart,
         "`provenance`": modelfile.ProvenancePart,

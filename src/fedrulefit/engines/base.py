@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from threadpoolctl import threadpool_limits
 
+from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Rule
 from fedrulefit.engines.drive import Exchange, drive
@@ -103,11 +104,15 @@ class Fitted:
         What each site recorded as having left it.
     candidates : tuple of Rule
         The rules that the fit to all patients could choose from.
+    held : (n_folds,) float64 or None
+        Mean losses of the patients of each fold, who were held out, of the chosen fit; None
+        without cross-validation.
     """
 
     model: Model
     ledgers: Mapping[str, Ledger]
     candidates: tuple[Rule, ...]
+    held: Floats | None = None
 
 
 class Engine(ABC):
@@ -163,4 +168,4 @@ class Engine(ABC):
                 journal=reached.journal,
                 on_status=on_progress and (lambda status: on_progress(status.progress)),
             )
-        return Fitted(model, reached.ledgers, coordinator.candidates)
+        return Fitted(model, reached.ledgers, coordinator.candidates, coordinator.held)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from fedrulefit.core.arrays import MAX_CODES
 from fedrulefit.core.bins import Style
 from fedrulefit.errors import StudyError, did_you_mean, explain
-from fedrulefit.study.fields import Frozen, Key, describe_key, describe_value
+from fedrulefit.study.fields import Key, Lasting, describe_key, describe_value
 
 Group = Literal[
     "Histograms",
@@ -79,11 +79,13 @@ def setting(
     return declared
 
 
-class Settings(Frozen):
+class Settings(Lasting):
     """Every number that the method leaves to its user; each field tells its own meaning.
 
     ``fedrulefit study settings`` and :func:`fedrulefit.study.describe_settings` list them.
     """
+
+    later: ClassVar[tuple[str, ...]] = LATER
 
     noise: bool = setting(
         True,

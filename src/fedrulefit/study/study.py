@@ -30,7 +30,6 @@ from fedrulefit.study.covariates import Category, Covariate, Patient, Unusual, W
 from fedrulefit.study.fields import Lasting
 from fedrulefit.study.outcomes import AnyOutcome
 from fedrulefit.study.settings import (
-    LATER,
     Settings,
     expand_preset,
     override_settings,
@@ -170,9 +169,6 @@ class Study(Lasting):
     def digest(self) -> str:
         """SHA-256 of the canonical form: equal exactly for equal studies."""
         facts = self.model_dump(mode="json")
-        for name in LATER:
-            if facts["settings"][name] == Settings.model_fields[name].default:
-                del facts["settings"][name]
         text = json.dumps(facts, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -21,6 +21,7 @@ from fedrulefit.core.path import Path
 from fedrulefit.core.refinding import Alike, Kept, count_found_again
 from fedrulefit.errors import FitError
 from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
+from fedrulefit.model.wishes import Wish, tell_fates
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Candidates, Counted, Protection
@@ -196,7 +197,17 @@ def _build_model(
         ),
         distribution=None if by_code is None else estimate_shares(by_code),
         dispersion=public.dispersion,
+        wishes=_tell_wishes(asker.study, found),
     )
+
+
+def _tell_wishes(study: Study, found: Found) -> tuple[Wish, ...]:
+    """Return what became of the study's wishes."""
+    public, terms = found.public, found.terms
+    if public.limits is None:
+        return ()
+    candidates, rules = set(found.candidates.public.fitted_rules), set(public.rules_of(terms))
+    return tell_fates(study, public.limits, candidates, rules, public.linear_of(terms))
 
 
 def _make_terms(found: Found, sums: TermSums, between: Floats) -> tuple[Term, ...]:

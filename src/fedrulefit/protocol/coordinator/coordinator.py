@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
+from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Rule
@@ -80,6 +81,7 @@ class Coordinator:
         self.dropouts = dropouts
         self._asker = Asker(study, listed, self.run, secure=secure, dropouts=dropouts)
         self.candidates: tuple[Rule, ...] = ()
+        self.held: Floats | None = None
         self._grid = grid
         self._rules = rules
         self._talk = self._conversation()
@@ -123,6 +125,7 @@ class Coordinator:
             solution, candidates = yield from fit_with_dispersion(asker, candidates, self._choose)
         else:
             solution = yield from fit_exactly(asker, candidates, self._choose, min_votes=min_votes)
+        self.held = solution.held
         found = Found(candidates, solution, counted, min_votes)
         model = yield from conclude(asker, found)
         told = round_model(model, rounding)

@@ -45,6 +45,8 @@ class Solution:
         Where the exact solver ended.
     pruning : Pruning or None
         How terms were pruned, where they were: rules are then more than the candidates.
+    held : (n_folds,) float64 or None
+        Mean losses of the held-out patients of each fold, as the terms were chosen.
     """
 
     coef: Floats
@@ -54,6 +56,7 @@ class Solution:
     path: Path | None = None
     point: Point | None = None
     pruning: Pruning | None = None
+    held: Floats | None = None
 
 
 def fit_by_averaging(asker: Asker, candidates: Candidates) -> Talk[Solution]:
@@ -126,16 +129,18 @@ def fit_exactly(
     if settings.prunes:
         most = {}  # pruning keeps to them by itself, from the best start
     path = search.finish(rule=rule, **most)
+    held = search.held(path.chosen)
     if not settings.prunes:
-        return (yield from _solve_on_path(asker, candidates, choose, path, history))
+        solution = yield from _solve_on_path(asker, candidates, choose, path, history)
+        return replace(solution, held=held)
     pruning = yield from prune(asker, candidates, search, path, choose, min_votes)
     if pruning.few is None:
         lasso = pruning.lasso
         solution = yield from _solve_on_path(asker, lasso, choose, pruning.path, history)
     else:
-        fixed, few = pruning.few.candidates, pruning.few
+        fixed, few, held = pruning.few.candidates, pruning.few, pruning.few.held
         solution = yield from solve_at(asker, fixed, choose, few.penalty, few.start, history)
-    return replace(solution, path=pruning.path, pruning=pruning)
+    return replace(solution, path=pruning.path, pruning=pruning, held=held)
 
 
 def _solve_on_path(
