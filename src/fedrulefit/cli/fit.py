@@ -28,6 +28,8 @@ from fedrulefit.cli.report import (
 from fedrulefit.engines import DEFAULT, ENGINES
 from fedrulefit.engines.base import Engine, Fitted
 from fedrulefit.engines.leaveout import leave_one_site_out as leave_out
+from fedrulefit.engines.pricing import check_priceable
+from fedrulefit.engines.pricing import price_wishes as find_prices
 from fedrulefit.errors import DataError, StudyError, did_you_mean
 from fedrulefit.model import Model
 from fedrulefit.privacy.ledger import Ledger, now
@@ -66,6 +68,10 @@ LeaveOutOption = Annotated[
     bool,
     typer.Option("--leave-one-site-out", help="Also learn without each site, and judge on it."),
 ]
+PriceOption = Annotated[
+    bool,
+    typer.Option("--price-wishes", help="Also learn without each wish, and tell what it costs."),
+]
 
 
 @friendly_errors()
@@ -78,6 +84,7 @@ def fit(
     setting: SettingOption = None,
     ledgers: LedgersOption = None,
     leave_one_site_out: LeaveOutOption = False,
+    price_wishes: PriceOption = False,
     report: ReportOption = None,
     no_report: NoReportOption = False,
     engine: Annotated[str, typer.Option(help="What carries the messages.")] = DEFAULT,
@@ -98,6 +105,8 @@ def fit(
     page = choose_page(output, report, no_report=no_report)
     if agreed.plan.problem:
         raise StudyError(agreed.plan.problem)
+    if price_wishes:
+        check_priceable(agreed)
     tables = _load_sites(_sources(site, site_column), agreed, quiet=quiet)
     if not quiet:
         print_plan(stderr(), agreed)
@@ -114,8 +123,10 @@ def fit(
             on_progress=tell,
         )
         model = fitted.model
+        if price_wishes:
+            model = find_prices(model, tables, engine=chosen, n_threads=jobs, on_progress=tell)
         if leave_one_site_out:
-            model = _validate(fitted, chosen, agreed, tables, n_threads=jobs)
+            model = _validate(model, fitted, chosen, agreed, tables, n_threads=jobs)
     model.save(output)
     written = write_page(model, output, page)
     if as_json:
@@ -125,7 +136,13 @@ def fit(
 
 
 def _validate(
-    fitted: Fitted, engine: Engine, study: Study, tables: dict[str, Table], *, n_threads: int
+    model: Model,
+    fitted: Fitted,
+    engine: Engine,
+    study: Study,
+    tables: dict[str, Table],
+    *,
+    n_threads: int,
 ) -> Model:
     """Learn without each site, too; return the model with what came of it, and its cost."""
     found = leave_out(
@@ -135,8 +152,8 @@ def _validate(
         make_ledger=fitted.ledgers.__getitem__,
         n_threads=n_threads,
     )
-    bill = fitted.model.privacy.with_validation(len(tables))
-    return replace(fitted.model, validation=found, privacy=bill)
+    bill = model.privacy.with_validation(len(tables))
+    return replace(model, validation=found, privacy=bill)
 
 
 def _facts(model: Model, path: Path) -> dict[str, Any]:
@@ -156,6 +173,8 @@ def _facts(model: Model, path: Path) -> dict[str, Any]:
     if model.dispersion is not None:
         facts["dispersion"] = model.dispersion
         facts["theta"] = None if math.isinf(model.theta) else model.theta
+    if model.wishes:
+        facts["wishes"] = [asdict(wish) for wish in model.wishes]
     if model.evaluation is not None:
         facts["evaluation"] = _rows(model.evaluation.metrics_frame())
     if model.validation is not None:

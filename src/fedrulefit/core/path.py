@@ -231,7 +231,8 @@ class PathSearch:
         if not all(solver.converged for solver in solvers):
             return
         length, ratio = self._shape
-        largest = largest_penalty(solvers[0].point.gradient, self._factors, self._signs)
+        # Where no penalised term may enter, any λ does.
+        largest = largest_penalty(solvers[0].point.gradient, self._factors, self._signs) or 1.0
         self._penalties = largest * np.geomspace(1, ratio, length)
         for track in self._tracks:
             track.begin(self._penalties)

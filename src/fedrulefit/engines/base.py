@@ -8,9 +8,10 @@ engine gives the same model, bit for bit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
@@ -19,6 +20,7 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Rule
 from fedrulefit.engines.drive import Exchange, drive
 from fedrulefit.model import Model
+from fedrulefit.model.terms import TermKey
 from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.privacy.mechanisms import Noise
@@ -129,6 +131,7 @@ class Engine(ABC):
         *,
         grid: Grid | None = None,
         rules: Sequence[Rule] | None = None,
+        only: Collection[TermKey] | None = None,
         policy: Policy = OPEN,
         secure: bool = False,
         make_noise: Callable[[str], Noise | None] = lambda site: None,
@@ -146,6 +149,8 @@ class Engine(ABC):
             Known cut-offs: then no histogram is asked for.
         rules : sequence of Rule, optional
             Known candidates, on a known grid: then the sites' own are not used.
+        only : collection of terms, optional
+            What of these, and of the linear terms, the fit may use.
         policy : Policy
             Of every site; open by default, since all tables lie in this process.
         secure : bool
@@ -158,7 +163,8 @@ class Engine(ABC):
             Told where the run is, before every step.
         """
         plan = SitePlan(study, tables, policy, secure, make_noise, make_ledger, n_threads)
-        coordinator = Coordinator(study, list(tables), grid=grid, rules=rules, secure=secure)
+        known: dict[str, Any] = {"grid": grid, "rules": rules, "only": only}
+        coordinator = Coordinator(study, list(tables), **known, secure=secure)
         # One thread of BLAS per site: more would fight over the cores, and could
         # change the order of sums.
         with threadpool_limits(1, "blas"), self.open(plan) as reached:

@@ -74,6 +74,20 @@ class Edit:
     price: float | None = None
     error: float | None = None
 
+    def words(self) -> str:
+        """Return what was changed, and what it costs, in a sentence."""
+        parts = [f"without {_quote(self.dropped)}"] * bool(self.dropped)
+        parts += [f"with {_quote(self.added)}"] * bool(self.added)
+        price = tell_price(self)
+        cost = f"; {PRICE} {price}" if price else ""
+        return (
+            f"Edited by hand, {' and '.join(parts)}{cost}. Made of the model {self.parent[:12]}…."
+        )
+
+
+def _quote(terms: Sequence[str]) -> str:
+    return ", ".join(f"“{term}”" for term in terms)
+
 
 def list_wishes(study: Study) -> tuple[Wish, ...]:
     """Return the wishes of a study, what became of them not yet known."""
@@ -162,6 +176,10 @@ def tell_price(wish: Wish | Edit) -> str:
     return words if wish.error is None else f"{words} ± {wish.error:.4f}"
 
 
+UNPRICED: Final = (
+    "What each wish costs is not known: 'fedrulefit fit --price-wishes' tells, where all tables "
+    "lie on one machine."
+)
 PRICE: Final = "cross-validated deviance"
 PRICE_NOTE: Final = (
     "The price is by how much the cross-validated deviance of a patient rises with the wish, "

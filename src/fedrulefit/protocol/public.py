@@ -24,6 +24,7 @@ from fedrulefit.core.limits import Limits
 from fedrulefit.core.rules import Rule, check_rules
 from fedrulefit.core.signs import Signs
 from fedrulefit.errors import ProtocolError
+from fedrulefit.model.terms import TermKey
 from fedrulefit.protocol.solver_settings import make_factors
 from fedrulefit.study import Settings, Study
 
@@ -52,6 +53,9 @@ class Public:
         Sites with which the run began.
     dispersion : float or None
         How much outcomes vary about their means, once that is learnt and handed out.
+    only : frozenset of terms, or None
+        What the fit may use beside what the study keeps, if not all: the coordinator's own
+        business.
     """
 
     study: Study
@@ -59,6 +63,7 @@ class Public:
     rules: tuple[Rule, ...] | None = None
     n_sites: int = 1
     dispersion: float | None = None
+    only: frozenset[TermKey] | None = None
 
     def with_sites(self, n_sites: int) -> Public:
         """Return what is known once a run begins among so many sites."""
@@ -177,10 +182,16 @@ class Public:
     @cached_property
     def signs(self) -> Signs | None:
         """The signs that coefficients may have; None where they may have any."""
-        if self.limits is None or not self.limits.signed:
-            return None
-        signs = self.limits.find_signs(self.fitted_rules, self.columns)
-        return signs if self.owners is None else signs.take(self.owners.at)
+        signs: Signs | None = None
+        if self.limits is not None and self.limits.signed:
+            found = self.limits.find_signs(self.fitted_rules, self.columns)
+            signs = found if self.owners is None else found.take(self.owners.at)
+        if self.only is None:
+            return signs
+        stays = np.ones(self.n_terms, dtype=np.bool_)
+        stays[self.layout.effects] = [k in self.only for k in self.keys_of(np.arange(self.n_terms))]
+        stays |= False if self.kept is None else self.kept
+        return Signs(stays, stays) if signs is None else Signs(signs.up & stays, signs.down & stays)
 
     def _spread(self, numbers: Floats) -> Floats:
         return numbers if self.owners is None else self.owners.spread(numbers)

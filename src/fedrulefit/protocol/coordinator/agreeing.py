@@ -142,7 +142,7 @@ def collect_rules(
     else:
         few = set(own) - sent
         rules = tuple(rule for rule in known if rule not in few)
-        groups = [frozenset(rules)]
+        groups = [frozenset(rules)] * (1 + public.n_folds)
     ballots: tuple[m.Ballot, ...] = ()
     if min_votes > 0:
         rules, ballots = yield from _elect(asker, public, rules, replies, min_votes)
