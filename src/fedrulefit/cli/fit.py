@@ -107,7 +107,7 @@ def fit(
         raise StudyError(agreed.plan.problem)
     if price_wishes:
         check_priceable(agreed)
-    tables = _load_sites(_sources(site, site_column), agreed, quiet=quiet)
+    tables = load_sites(name_sources(site, site_column), agreed, quiet=quiet)
     if not quiet:
         print_plan(stderr(), agreed)
         n_patients = sum(float(table.weights.sum()) for table in tables.values())
@@ -130,7 +130,7 @@ def fit(
     model.save(output)
     written = write_page(model, output, page)
     if as_json:
-        typer.echo(json.dumps(_facts(model, output), indent=2))
+        typer.echo(json.dumps(tell_facts(model, output), indent=2))
     elif not quiet:
         show.print_model(stdout(), model, output, top=top, written=written)
 
@@ -156,7 +156,7 @@ def _validate(
     return replace(model, validation=found, privacy=bill)
 
 
-def _facts(model: Model, path: Path) -> dict[str, Any]:
+def tell_facts(model: Model, path: Path) -> dict[str, Any]:
     """Return what ``--json`` prints of a model."""
     facts = {
         "model": str(path),
@@ -175,6 +175,8 @@ def _facts(model: Model, path: Path) -> dict[str, Any]:
         facts["theta"] = None if math.isinf(model.theta) else model.theta
     if model.wishes:
         facts["wishes"] = [asdict(wish) for wish in model.wishes]
+    if model.edits:
+        facts["edits"] = [asdict(edit) for edit in model.edits]
     if model.evaluation is not None:
         facts["evaluation"] = _rows(model.evaluation.metrics_frame())
     if model.validation is not None:
@@ -212,7 +214,8 @@ def _parse_settings(pairs: list[str]) -> dict[str, Any]:
     return settings
 
 
-def _sources(sites: list[str], site_column: str | None) -> dict[str, Source]:
+def name_sources(sites: list[str], site_column: str | None) -> dict[str, Source]:
+    """Return the tables by the names of their sites."""
     if site_column is not None:
         if len(sites) != 1:
             raise DataError("--site-column needs exactly one --site with all patients")
@@ -260,7 +263,7 @@ def _site_name(value: Any) -> str:
     return str(value).strip()
 
 
-def _load_sites(sources: dict[str, Source], study: Study, *, quiet: bool) -> dict[str, Table]:
+def load_sites(sources: dict[str, Source], study: Study, *, quiet: bool) -> dict[str, Table]:
     """Check all tables before anything starts; tell every error of every site."""
     tables: dict[str, Table] = {}
     lines: list[str] = []

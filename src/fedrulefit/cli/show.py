@@ -283,6 +283,14 @@ def print_model(console: Console, model: Model, file: Path, *, top: int, written
     console.print(line(f"Wrote {written}."))
 
 
+def print_numbered(console: Console, model: Model) -> None:
+    """Print the terms with the numbers by which they can be dropped."""
+    table = Table("term", "", WEIGHT, box=None, header_style="bold")
+    for k, term in enumerate(model.terms, start=1):
+        table.add_row(str(k), printable(model.describe(term)), f"{term.coefficient:+.3g}")
+    console.print(table)
+
+
 def print_wishes(console: Console, model: Model) -> None:
     """Print what became of each wish, and what it costs; of edits, what was changed."""
     priced = any(wish.price is not None for wish in model.wishes)

@@ -75,13 +75,9 @@ def edit_model(
         If the model was not fitted exactly, or the tables are others than those of the fit.
     """
     chosen = sorted(set(drop))
-    left = _leave(model, chosen)
-    if not chosen and not add:
-        raise StudyError("nothing to change: name terms to drop, or a rule to add")
-    if model.study.settings.solver != "exact":
-        raise FitError("only models of the exact solver can be edited: it fits the rest anew")
+    study = check_edit(model, chosen, add)
+    left = [term for k, term in enumerate(model.terms, start=1) if k not in chosen]
     dropped = [model.terms[k - 1] for k in chosen]
-    study = _wish(model, dropped, add)
     plan = _Plan(engine, tables, n_threads, on_progress)
     before, after = _Terms.of(model, model.terms, model.study), _Terms.of(model, left, study)
     penalty = model.provenance.penalty
@@ -97,6 +93,28 @@ def edit_model(
         privacy=model.privacy.with_further(3, "to edit the model"),
         edits=(*model.edits, edit),
     )
+
+
+def check_edit(model: Model, drop: Iterable[int], add: Sequence[str]) -> Study:
+    """Return the study of the edited model, or say why it cannot be edited so.
+
+    Raises
+    ------
+    StudyError, FitError
+        As :func:`edit_model`, before any table is read.
+    """
+    chosen = sorted(set(drop))
+    for k in chosen:
+        if not 1 <= k <= len(model.terms):
+            raise StudyError(
+                f"there is no term {k} to drop: the model has terms 1 to {len(model.terms)}, as "
+                "'fedrulefit edit MODEL' lists them"
+            )
+    if not chosen and not add:
+        raise StudyError("nothing to change: name terms to drop, or a rule to add")
+    if model.study.settings.solver != "exact":
+        raise FitError("only models of the exact solver can be edited: it fits the rest anew")
+    return _wish(model, [model.terms[k - 1] for k in chosen], add)
 
 
 def hash_model(model: Model) -> str:
@@ -161,17 +179,6 @@ class _Plan:
         if held is None:
             raise FitError("the fit has no cross-validation to price the edit by")
         return held
-
-
-def _leave(model: Model, drop: Sequence[int]) -> list[Term]:
-    """Return the terms that stay."""
-    for k in drop:
-        if not 1 <= k <= len(model.terms):
-            raise StudyError(
-                f"there is no term {k} to drop: the model has terms 1 to {len(model.terms)}, as "
-                "'fedrulefit rules' lists them"
-            )
-    return [term for k, term in enumerate(model.terms, start=1) if k not in drop]
 
 
 def _wish(model: Model, dropped: Sequence[Term], add: Sequence[str]) -> Study:

@@ -1,7 +1,7 @@
 """What became of each wish of a study, and what it costs.
 
 In: the study, and the terms that were fitted. Out: a :class:`Wish` for each, which stands in the
-model file and is told by the report, the command line and the charter. Its price, where somebody
+model file and is told by the report and the command line. Its price, where somebody
 asked for it (:mod:`fedrulefit.engines.pricing`), is by how much the cross-validated deviance of a
 patient rises with the wish, beside the same fit without.
 """
@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from fedrulefit.core.limits import Limits
 from fedrulefit.core.rules import Rule
+from fedrulefit.numerals import write_minus
 from fedrulefit.study import Category, Study
 from fedrulefit.study.phrases import place_rule
 
@@ -172,7 +173,7 @@ def tell_price(wish: Wish | Edit) -> str:
     """Return the price in words; empty where none is told."""
     if wish.price is None:
         return ""
-    words = f"{wish.price:+.4f}".replace("-", "−")
+    words = write_minus(f"{wish.price:+.4f}") if abs(wish.price) >= 0.00005 else "0.0000"
     return words if wish.error is None else f"{words} ± {wish.error:.4f}"
 
 
