@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedrulefit.core.rounding import Rounding
 from fedrulefit.engines import inprocess
 from fedrulefit.engines.pricing import compare_folds, fix_cutoffs, price_wishes
 from fedrulefit.errors import FitError
+from fedrulefit.model.publish import round_model
 from fedrulefit.model.wishes import list_wishes, tell_price, without
 from fedrulefit.study import Study
 from fedrulefit.testing.samples import SOLVERS, study_facts
@@ -93,6 +95,13 @@ def test_prices_are_paired_over_folds() -> None:
     assert price == pytest.approx(0.3)
     assert error == pytest.approx(0.1)
     assert compare_folds(np.array([0.5]), np.array([0.4]))[1] == 0
+
+
+def test_prices_are_rounded_with_the_model(priced: Any) -> None:
+    rounded = round_model(priced, Rounding(5, 10))
+    for exact, told in zip(priced.wishes, rounded.wishes, strict=True):
+        assert told.price == pytest.approx(round(exact.price, 2))  # 450 patients
+        assert (told.kind, told.text, told.fate) == (exact.kind, exact.text, exact.fate)
 
 
 def test_a_model_with_prices_is_kept_in_its_file(priced: Any, tmp_path: Any) -> None:
