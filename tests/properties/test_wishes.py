@@ -110,3 +110,72 @@ def test_without_directions_predictions_do_go_against_them(solver: str) -> None:
     tables = {"north": load_table(make_patients(300, 1), study)}
     wished = dict.fromkeys(VALUES, "down")
     assert most_against(fit_model(study, tables), wished, make_patients(40, 2)) > 0.05
+
+
+# --- What is always in ------------------------------------------------------------------------
+
+KEPT = ["age", "ward", "sex"]
+
+
+@pytest.mark.parametrize("outcome", ["yes/no", "number", "time", "classes", "time, competing"])
+@pytest.mark.parametrize("solver", ["exact", "cv", "pruned"])
+def test_kept_covariates_are_in_every_model(outcome: str, solver: str) -> None:
+    """A linear term of a number and of yes/no, and three of four levels; for each class."""
+    options = {**SOLVERS[solver], "max_terms": None, "n_trees": 3}
+    facts = study_facts(outcome, **{**options, **({"penalty": 0.3} if solver == "exact" else {})})
+    for name in KEPT:
+        facts["covariates"][name]["keep"] = True
+    study = Study.from_mapping(facts)
+    tables = {"north": load_table(make_patients(400, 2), study)}
+    model = fit_model(study, tables)
+    n_levels = len(study.family.names) if study.family.own_terms else 1
+    linear = [term.feature for term in model.linear_terms]
+    levels = [t.rule for t in model.rule_terms if t.features == (study.names.index("ward"),)]
+    assert linear.count(0) == linear.count(4) == n_levels
+    assert len(levels) >= 3 * n_levels
+    assert {wish.fate for wish in model.wishes} == {"in the model"}
+    gap = model.provenance.certificate.gap
+    assert gap is not None
+    assert gap < 1e-4 * max(model.provenance.objective, 1e-3)
+
+
+def test_kept_terms_count_in_max_terms_and_stay() -> None:
+    facts = study_facts(**{**SOLVERS["pruned"], "max_terms": 4})
+    for name in ("ward", "sex"):
+        facts["covariates"][name]["keep"] = True
+    study = Study.from_mapping(facts)
+    model = fit_model(study, {"north": load_table(make_patients(400, 2), study)})
+    assert len(model.terms) == 4
+    assert {wish.fate for wish in model.wishes} == {"in the model"}
+
+
+def test_the_papers_solver_keeps_terms_too() -> None:
+    facts = study_facts(rounds=30, penalty=0.5)
+    facts["covariates"]["age"]["keep"] = True
+    study = Study.from_mapping(facts)
+    model = fit_model(study, {"north": load_table(make_patients(300, 2), study)})
+    assert [term.feature for term in model.linear_terms] == [0]
+    assert model.rule_terms == ()
+
+
+def test_a_kept_term_against_its_direction_has_no_effect() -> None:
+    facts = study_facts(**SOLVERS["cv"])
+    facts["covariates"]["age"] |= {"keep": True, "direction": "down"}
+    study = Study.from_mapping(facts)
+    model = fit_model(study, {"north": load_table(make_patients(400, 2), study)})
+    assert 0 not in model.features
+    assert [wish.fate[:20] for wish in model.wishes] == ["kept to", "kept, with no effect"]
+
+
+def test_what_is_never_used_is_not(tmp_path: Any) -> None:
+    facts = study_facts(**SOLVERS["cv"])
+    study = Study.from_mapping({**facts, "wishes": {"never": ["age", ["lactate", "gcs"]]}})
+    model = fit_model(study, {"north": load_table(make_patients(400, 2), study)})
+    assert 0 not in model.features
+    assert not any({1, 2} <= set(term.features) for term in model.terms)
+    plain = fit_model(
+        Study.from_mapping(facts), {"north": load_table(make_patients(400, 2), study)}
+    )
+    assert 0 in plain.features
+    model.save(tmp_path / "model.json")
+    assert Model.load(tmp_path / "model.json").wishes == model.wishes
