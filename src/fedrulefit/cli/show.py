@@ -22,10 +22,12 @@ from fedrulefit.model import Model
 from fedrulefit.model.display import fold_little, is_pruned, tell_little
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.evidence import (
+    ELSEWHERE,
     WEIGHT,
     tell_effects,
     tell_folds,
     tells_effects,
+    tells_elsewhere,
     tells_folds,
 )
 from fedrulefit.model.frames import name_held_out
@@ -125,7 +127,8 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     between = ["between sites"] if model.tells_between else []
     again = ["found again"] if tells_folds(model) else []
     effects = [f"held-out\n{words.effect}\n(95 %)"] if tells_effects(model) else []
-    for name in (*effects, WEIGHT, "importance", "support", *again, *between):
+    others = [ELSEWHERE] if tells_elsewhere(model) else []
+    for name in (*effects, *others, WEIGHT, "importance", "support", *again, *between):
         stacked = name.replace(" ", "\n") if effects and name not in effects else name
         table.add_column(stacked, justify="right", no_wrap=True)
     largest = max((term.importance for term in model.terms), default=1.0) or 1.0
@@ -135,6 +138,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
         table.add_row(
             printable(row["rule"]),
             *[_write_effect(model, row) for _ in effects],
+            *[_write_elsewhere(model, row) for _ in others],
             Text(family.tell_effect(row[words.effect_column]), style=style),
             f"{100 * row['importance'] / largest:.0f}",
             support,
@@ -153,6 +157,16 @@ def _write_effect(model: Model, row: Mapping[Hashable, Any]) -> str:
     if math.isnan(effect):
         return _TOO_FEW
     return _stack(tell(effect), " to ".join(tell(end, unit=False) for end in (low, high)))
+
+
+def _write_elsewhere(model: Model, row: Mapping[Hashable, Any]) -> str:
+    """Return where a rule's effect may lie in a further hospital."""
+    if row["kind"] == "linear":
+        return ""
+    low, high = float(row["low_elsewhere"]), float(row["high_elsewhere"])
+    if math.isnan(low):
+        return _TOO_FEW
+    return " to ".join(model.study.family.tell_effect(end, unit=False) for end in (low, high))
 
 
 def _write_found_again(model: Model, row: Mapping[Hashable, Any]) -> str:

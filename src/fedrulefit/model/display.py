@@ -21,13 +21,16 @@ from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families import Family
 from fedrulefit.errors import printable
 from fedrulefit.model.evidence import (
+    ELSEWHERE,
     WEIGHT,
     name_effect,
     tell_effects,
     tell_folds,
     tells_effects,
+    tells_elsewhere,
     tells_folds,
     write_effect,
+    write_elsewhere,
     write_found_again,
 )
 from fedrulefit.model.terms import LinearTerm, Term
@@ -126,6 +129,7 @@ def _table(model: Model, terms: Sequence[Term]) -> str:
     words, largest = model.study.family.words, model.importance.max(initial=0.0) or 1.0
     between = ["between sites"] if model.tells_between else []
     effects = [name_effect(model.study.family), "95 % interval"] if tells_effects(model) else []
+    effects += [ELSEWHERE] if tells_elsewhere(model) else []
     folds = ["found again"] if tells_folds(model) else []
     weight = f"{WEIGHT}, {words.effect}"
     heads = ["rule or linear term", *effects, weight, "importance", "support", *folds, *between]
@@ -134,6 +138,7 @@ def _table(model: Model, terms: Sequence[Term]) -> str:
         cells = [
             model.describe(term),
             *(write_effect(model, term) if effects else ()),
+            *([write_elsewhere(model, term)] if ELSEWHERE in effects else ()),
             model.study.family.tell_effect(model.effect(term)),
             f"{100 * term.importance / largest:.0f}",
             "linear" if isinstance(term, LinearTerm) else _percent(model.support(term)),

@@ -23,6 +23,15 @@ WEIGHT: Final = "weight (shrunk)"
 TOO_FEW: Final = "too few"
 
 
+ELSEWHERE: Final = "in another hospital"
+"""The heading of where a rule's effect may lie in a hospital that is none of the model's."""
+
+_ELSEWHERE: Final = (
+    " “In another hospital” is where the effect may lie, 19 times of 20, in a hospital like these "
+    "that is none of them: so far do these differ from each other."
+)
+
+
 def name_effect(family: Family) -> str:
     """Return the heading of effects on held-out patients."""
     return f"held-out {family.words.effect}"
@@ -38,12 +47,39 @@ def tells_folds(model: Model) -> bool:
     return any(term.found_again is not None for term in model.terms)
 
 
+def tells_elsewhere(model: Model) -> bool:
+    """Whether it is told of any rule what it may do in a hospital that is none of these."""
+    return any(term.elsewhere is not None for term in model.rule_terms)
+
+
 def find_effect(model: Model, term: Term) -> tuple[float, float, float]:
     """Return a rule's effect on held-out patients and the ends of its interval; NaN if untold."""
     if isinstance(term, LinearTerm) or term.within is None:
         return math.nan, math.nan, math.nan
     found, effect = term.within, model.study.family.effect
     return effect(found.estimate), effect(found.low), effect(found.high)
+
+
+def find_elsewhere(model: Model, term: Term) -> tuple[float, float, float]:
+    """Return how far a rule's effect differs between hospitals, and its range in a further one.
+
+    The spread is on the scale of F, the range as :func:`find_effect`; all are NaN where untold.
+    """
+    if isinstance(term, LinearTerm) or term.elsewhere is None:
+        return math.nan, math.nan, math.nan
+    found, effect = term.elsewhere, model.study.family.effect
+    return found.spread, effect(found.low), effect(found.high)
+
+
+def write_elsewhere(model: Model, term: Term, write: Callable[[str], str] = str) -> str:
+    """Return between what a rule's effect may lie in a further hospital, as text."""
+    _, low, high = find_elsewhere(model, term)
+    if isinstance(term, LinearTerm):
+        return ""
+    if math.isnan(low):
+        return TOO_FEW
+    tell = model.study.family.tell_effect
+    return " to ".join(write(tell(end, unit=False)) for end in (low, high))
 
 
 def write_effect(model: Model, term: Term, write: Callable[[str], str] = str) -> tuple[str, str]:
@@ -75,6 +111,7 @@ def tell_effects(model: Model) -> str:
             f"The {name} compares patients inside a rule with those outside, within hospitals, on "
             "patients that the rules were not learnt from, and not adjusted for the other terms "
             f"({family.evidence.method}); each 95 % interval is for its own rule."
+            f"{_ELSEWHERE * tells_elsewhere(model)}"
         )
     if model.study.settings.holdout > 0:
         return (

@@ -19,7 +19,7 @@ from fedrulefit.core.families.side_risks import RiskLevels
 from fedrulefit.core.families.sides import Moment
 from fedrulefit.core.heterogeneity import Across
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.model.evidence import find_effect
+from fedrulefit.model.evidence import find_effect, find_elsewhere
 from fedrulefit.model.subgroups import NAMES, Among, Subgroup, choose_patients, list_subgroups
 from fedrulefit.model.terms import RuleTerm
 
@@ -51,6 +51,7 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
             "support": model.support(term),
             "found_again": math.nan if term.found_again is None else term.found_again,
             **dict(zip(held_out, find_effect(model, term), strict=True)),
+            **dict(zip(_ELSEWHERE, find_elsewhere(model, term), strict=True)),
             effect: model.effect(term),
         }
         for term, size in zip(model.terms, within, strict=True)
@@ -58,8 +59,11 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
     ]
     first, *others = _OF_A_TERM
     return pd.DataFrame(
-        rows[:top], columns=[first, *["level"] * own_terms, *others, *held_out, effect]
+        rows[:top], columns=[first, *["level"] * own_terms, *others, *_ELSEWHERE, *held_out, effect]
     )
+
+
+_ELSEWHERE = ("spread_between_hospitals", "low_elsewhere", "high_elsewhere")
 
 
 def name_held_out(model: Model) -> tuple[str, str, str]:

@@ -268,8 +268,11 @@ class Model(Shown, Said, OverTime):
         ``support`` (the share of training patients who satisfy the rule); ``found_again``, in how
         many folds of the cross-validation; ``held_out_odds_ratio``, of held-out patients within
         hospitals, and its 95 % interval, ``low_held_out`` and ``high_held_out``, NaN where too
-        few tell it; and last its weight, shrunk by the penalty, as an effect (``odds_ratio``; of
-        other outcomes both have the names of their effects).
+        few tell it; ``spread_between_hospitals``, the standard deviation of hospitals' own effects
+        beyond chance on the scale of F, and ``low_elsewhere`` and ``high_elsewhere``, between what
+        the effect may lie in a further hospital, NaN where fewer than five hospitals tell it; and
+        last its weight, shrunk by the penalty, as an effect (``odds_ratio``; of other outcomes both
+        have the names of their effects).
 
         Parameters
         ----------

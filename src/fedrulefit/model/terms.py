@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedrulefit.core.certificate import Certificate
+from fedrulefit.core.families.elsewhere import Elsewhere
 from fedrulefit.core.families.evidence import Effect
 from fedrulefit.core.families.sides import Sides
 from fedrulefit.core.rules import Rule
@@ -83,6 +84,9 @@ class RuleTerm:
     within : Effect or None
         How held-out patients inside the rule differ from those outside, within hospitals; None
         where too few tell it, or none were held out.
+    elsewhere : Elsewhere or None
+        How far hospitals differ in that, and what a further one may see; None where fewer than
+        five tell it.
     found_again : int or None
         In how many folds of the cross-validation the fit without the fold's patients has a rule
         that holds for nearly the same patients (``fedrulefit.core.refinding``); None without
@@ -102,6 +106,7 @@ class RuleTerm:
     sides: Sides | None = None
     level: str | None = None
     within: Effect | None = None
+    elsewhere: Elsewhere | None = None
     found_again: int | None = None
 
     @property

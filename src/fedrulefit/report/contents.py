@@ -19,7 +19,7 @@ from fedrulefit.core.families.judge import Summary
 from fedrulefit.model import Model, RuleTerm, Term
 from fedrulefit.model.display import is_pruned, tell_choice
 from fedrulefit.model.evaluation import Evaluation
-from fedrulefit.model.evidence import find_effect, write_effect, write_found_again
+from fedrulefit.model.evidence import find_effect, write_effect, write_elsewhere, write_found_again
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import name_rows, tell_rows, tell_stand_ins
@@ -55,6 +55,8 @@ class TermRow:
         empty.
     held_out_size : float
         The same as a number, to sort by; −1 where it is not told.
+    elsewhere : str
+        Where that effect may lie in a further hospital.
     found_again : str
     level : str
         The class for which it counts, where each has terms of its own; else empty.
@@ -72,6 +74,7 @@ class TermRow:
     held_out: str
     interval: str
     held_out_size: float
+    elsewhere: str
     found_again: str
     level: str = ""
 
@@ -150,6 +153,7 @@ def list_terms(model: Model) -> list[TermRow]:
             held_out=effect,
             interval=ends,
             held_out_size=-1.0 if math.isnan(size) else size,
+            elsewhere=write_elsewhere(model, term, write_minus),
             found_again=write_found_again(model, term),
             level=term.level or "",
         )

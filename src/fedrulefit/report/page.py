@@ -24,11 +24,13 @@ from fedrulefit.files import write_whole
 from fedrulefit.model import Model
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.evidence import (
+    ELSEWHERE,
     WEIGHT,
     name_effect,
     tell_effects,
     tell_folds,
     tells_effects,
+    tells_elsewhere,
     tells_folds,
 )
 from fedrulefit.model.file import model_text
@@ -127,6 +129,7 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "between": model.tells_between,
         "weight": WEIGHT,
         "held_out_effect": name_effect(model.study.family) if tells_effects(model) else "",
+        "elsewhere": ELSEWHERE if tells_elsewhere(model) else "",
         "evidence": " ".join(filter(None, (tell_effects(model), tell_folds(model)))),
         "again": tells_folds(model),
         "stands_for_site": STANDS_FOR_SITE,

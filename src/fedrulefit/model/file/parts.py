@@ -147,6 +147,20 @@ class EffectPart(Part):
     )
 
 
+class ElsewherePart(Part):
+    """How far sites differ in what a rule does, and what a further site may see."""
+
+    sites: int = Field(ge=5, description="Sites with an effect of their own.")
+    spread: Annotated[float, Field(ge=0, le=300)] = Field(
+        description="τ, the standard deviation of sites' effects beyond chance, on the scale of "
+        "the linear predictor."
+    )
+    low: Annotated[float, Field(ge=-300, le=300)] = Field(
+        description="From where the effect at a further site like these may lie, 19 times of 20."
+    )
+    high: Annotated[float, Field(ge=-300, le=300)] = Field(description="To where.")
+
+
 def _found_again() -> Any:
     return Field(
         default=None,
@@ -221,6 +235,11 @@ class RulePart(Part):
         description="How the patients that were held out differ inside and outside the rule, "
         "within sites; left out where none were, or too few tell it, of levels, ordered or not, "
         "and in older files.",
+    )
+    elsewhere: ElsewherePart | None = Field(
+        default=None,
+        description="How far sites differ in that; left out where fewer than five tell it, and in "
+        "older files.",
     )
     found_again: FoundAgain = _found_again()
 

@@ -150,6 +150,7 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
         "held_out_by_site": [list(counts) for counts in term.held_out_by_site],
         **_sides_facts(term),
         **({} if term.within is None else {"held_out_effect": asdict(term.within)}),
+        **({} if term.elsewhere is None else {"elsewhere": asdict(term.elsewhere)}),
         **_found_again_facts(term),
         "path": list(term.path),
     }

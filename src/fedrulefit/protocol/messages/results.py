@@ -11,6 +11,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.families.elsewhere import ElsewhereSums
 from fedrulefit.core.families.evidence import EvidenceSums
 from fedrulefit.core.people import count_cells
 from fedrulefit.core.subgroups import SubgroupSums
@@ -52,6 +53,7 @@ class EvaluateRequest(SumRequest):
         ),
         SubgroupSums,
         EvidenceSums,
+        ElsewhereSums,
     )
 
     terms: Ints
@@ -73,7 +75,13 @@ class EvaluateRequest(SumRequest):
 
     def packings(
         self, public: Public
-    ) -> tuple[Packing[Any], Packing[Any], Packing[SubgroupSums], Packing[EvidenceSums]]:
+    ) -> tuple[
+        Packing[Any],
+        Packing[Any],
+        Packing[SubgroupSums],
+        Packing[EvidenceSums],
+        Packing[ElsewhereSums],
+    ]:
         """Return how the numbers lie: as the outcome's family judges, and by rule."""
         family, n_rules = public.family, public.among(self.terms).n_rules
         judge = family.judge
@@ -82,23 +90,25 @@ class EvaluateRequest(SumRequest):
             Packing(judge.within_sums),
             SubgroupSums.packing(n_rules, family),
             EvidenceSums.packing(n_rules, family.evidence),
+            ElsewhereSums.packing(n_rules, family.evidence, public.n_sites),
         )
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's."""
         public.check_coefs(self.terms, self.coef)
 
-    def add_up(self, patients: Patients) -> tuple[Ints, Ints, Ints, Ints]:
+    def add_up(self, patients: Patients) -> tuple[Ints, Ints, Ints, Ints, Ints]:
         """Return the site's sums over the patients that it holds out."""
-        over_all, within, by_rule, apart = self.packings(patients.public)
+        over_all, within, by_rule, apart, elsewhere = self.packings(patients.public)
         scores = patients.count_scores(self.terms, self.coef)
         units = patients.count_subgroups(self.terms)
-        inside = by_rule.read(units)
+        effects = patients.count_evidence(self.terms, by_rule.read(units), self.header.site)
         return (
             over_all.round(scores),
             within.round(patients.place_within(scores)),
             units,
-            apart.round(patients.count_evidence(self.terms, inside, self.header.site)),
+            apart.round(effects),
+            elsewhere.round(patients.count_elsewhere(effects)),
         )
 
 
