@@ -446,7 +446,8 @@ def say_later_keys(study: dict[str, Any]) -> dict[str, Any]:
     assert "patient" not in study
     assert "max_candidates" not in study["settings"]
     assert "cutoff_style" not in study["settings"]
-    later = {"max_candidates": 10_000, "cutoff_style": "quantile"}
+    assert "max_terms" not in study["settings"]
+    later = {"max_candidates": 10_000, "cutoff_style": "quantile", "max_terms": None}
     return {
         **study,
         "settings": {**study["settings"], **later},

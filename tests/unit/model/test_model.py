@@ -181,6 +181,7 @@ def test_rules_frame(model: Model) -> None:
     frame = model.rules_frame()
     columns = ["rule", "importance", "kind", "coefficient", "between_sites", "importance_within"]
     columns += ["stands_for_site", "support", "found_again"]
+    columns += ["spread_between_hospitals", "low_elsewhere", "high_elsewhere"]
     columns += ["held_out_odds_ratio", "low_held_out", "high_held_out", "odds_ratio"]
     assert list(frame.columns) == columns
     assert list(frame["rule"]) == [model.describe(t) for t in model.terms]
