@@ -31,6 +31,7 @@ from fedrulefit.model.evidence import (
     tells_folds,
 )
 from fedrulefit.model.frames import name_held_out
+from fedrulefit.model.ideas import MARK, tell_variants
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.model.subgroups import (
     NAMES,
@@ -100,11 +101,13 @@ def print_rules(console: Console, model: Model, frame: pd.DataFrame) -> None:
         return
     family = model.study.family
     folded = fold_little(family, frame[family.words.effect_column])
-    console.print(rules_table(model, frame[~folded]))
+    shown = frame[~folded].sort_values("idea", kind="stable")
+    console.print(rules_table(model, shown))
     if folded.any():
         told = tell_little(model, frame.loc[folded, "importance"].to_numpy())
         console.print(line(f"{told} (rules --json lists them)"))
-    notes = [words for words in (tell_effects(model), tell_folds(model)) if words]
+    variants = tell_variants(bool(shown["idea"].duplicated().any()))
+    notes = [words for words in (variants, tell_effects(model), tell_folds(model)) if words]
     if notes:
         console.print()
     for words in notes:
@@ -132,11 +135,12 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
         stacked = name.replace(" ", "\n") if effects and name not in effects else name
         table.add_column(stacked, justify="right", no_wrap=True)
     largest = max((term.importance for term in model.terms), default=1.0) or 1.0
-    for row in frame.to_dict("records"):
+    variants = frame["idea"].duplicated().tolist()
+    for row, is_variant in zip(frame.to_dict("records"), variants, strict=True):
         style = "red" if row["coefficient"] > 0 else "blue"
         support = "linear" if row["kind"] == "linear" else _tell(100 * row["support"], ".0f", " %")
         table.add_row(
-            printable(row["rule"]),
+            MARK * is_variant + printable(row["rule"]),
             *[_write_effect(model, row) for _ in effects],
             *[_write_elsewhere(model, row) for _ in others],
             Text(family.tell_effect(row[words.effect_column]), style=style),

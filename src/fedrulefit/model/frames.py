@@ -20,6 +20,7 @@ from fedrulefit.core.families.sides import Moment
 from fedrulefit.core.heterogeneity import Across
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model.evidence import find_effect, find_elsewhere
+from fedrulefit.model.ideas import number_ideas
 from fedrulefit.model.subgroups import NAMES, Among, Subgroup, choose_patients, list_subgroups
 from fedrulefit.model.terms import RuleTerm
 
@@ -38,11 +39,13 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
     effect = model.study.family.words.effect_column
     held_out = name_held_out(model)
     within, own_terms = model.importance_within.tolist(), model.study.family.own_terms
+    ideas = number_ideas(model)
     rows = [
         {
             "rule": model.describe(term),
             **({"level": term.level} if own_terms else {}),
             "importance": term.importance,
+            "idea": ideas[place],
             "kind": "rule" if isinstance(term, RuleTerm) else "linear",
             "coefficient": term.coefficient,
             "between_sites": model.between_sites(term),
@@ -54,7 +57,7 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
             **dict(zip(_ELSEWHERE, find_elsewhere(model, term), strict=True)),
             effect: model.effect(term),
         }
-        for term, size in zip(model.terms, within, strict=True)
+        for place, (term, size) in enumerate(zip(model.terms, within, strict=True))
         if model.is_supported(term, min_support)
     ]
     first, *others = _OF_A_TERM
@@ -76,6 +79,7 @@ def name_held_out(model: Model) -> tuple[str, str, str]:
 _OF_A_TERM = (
     "rule",
     "importance",
+    "idea",
     "kind",
     "coefficient",
     "between_sites",

@@ -261,10 +261,10 @@ class Model(Shown, Said, OverTime):
         """Return the terms as a data frame, most important first.
 
         Columns ``rule``, of classes ``level`` (the class for which it counts), ``importance``,
-        ``kind``, ``coefficient``; ``between_sites``, roughly the share of its variance that lies
-        between sites, NaN where that is not told; ``importance_within``, its importance by its
-        spread within sites, as the paper has it; ``stands_for_site``, whether ``between_sites`` is
-        more than half;
+        ``idea`` (rules for nearly the same patients have one number), ``kind``, ``coefficient``;
+        ``between_sites``, roughly the share of its variance that lies between sites, NaN where
+        untold; ``importance_within``, its importance by its spread within sites, as the paper has
+        it; ``stands_for_site``, whether ``between_sites`` is more than half;
         ``support`` (the share of training patients who satisfy the rule); ``found_again``, in how
         many folds of the cross-validation; ``held_out_odds_ratio``, of held-out patients within
         hospitals, and its 95 % interval, ``low_held_out`` and ``high_held_out``, NaN where too

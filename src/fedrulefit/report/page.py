@@ -157,6 +157,9 @@ def _drawn(model: Model) -> dict[str, Any]:
     return {
         "variables": variables,
         "effects": charts.draw_effects(model, shown),
+        "beside": {model.study.names[j]: facts.list_beside(model, j) for j in shown}
+        if tells_effects(model)
+        else {},
         "pairs": charts.tabulate_pairs(model, _PAIRS),
     }
 
