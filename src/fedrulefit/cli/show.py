@@ -24,11 +24,12 @@ from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.evidence import (
     ELSEWHERE,
     WEIGHT,
+    tell_again,
     tell_effects,
     tell_folds,
+    tells_again,
     tells_effects,
     tells_elsewhere,
-    tells_folds,
 )
 from fedrulefit.model.frames import name_held_out
 from fedrulefit.model.ideas import MARK, tell_variants
@@ -128,7 +129,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     table.add_column("rule", overflow="fold", ratio=1, min_width=_LEAST_RULE)
     family, words = model.study.family, model.study.family.words
     between = ["between sites"] if model.tells_between else []
-    again = ["found again"] if tells_folds(model) else []
+    again = ["found again"] if tells_again(model) else []
     effects = [f"held-out\n{words.effect}\n(95 %)"] if tells_effects(model) else []
     others = [ELSEWHERE] if tells_elsewhere(model) else []
     for name in (*effects, *others, WEIGHT, "importance", "support", *again, *between):
@@ -174,9 +175,9 @@ def _write_elsewhere(model: Model, row: Mapping[Hashable, Any]) -> str:
 
 
 def _write_found_again(model: Model, row: Mapping[Hashable, Any]) -> str:
-    """Return in how many folds a term is found again."""
-    found, folds = row["found_again"], model.study.settings.folds
-    return "" if math.isnan(found) else f"{found:.0f} of {folds}"
+    """Return in how many folds, and which share of halves, a term is found again."""
+    found, halves = float(row["found_again"]), float(row["in_halves"])
+    return tell_again(found, halves, model.study.settings.folds)
 
 
 def print_subgroups(console: Console, model: Model, frame: pd.DataFrame, among: Among) -> None:

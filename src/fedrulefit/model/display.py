@@ -26,9 +26,9 @@ from fedrulefit.model.evidence import (
     name_effect,
     tell_effects,
     tell_folds,
+    tells_again,
     tells_effects,
     tells_elsewhere,
-    tells_folds,
     write_effect,
     write_elsewhere,
     write_found_again,
@@ -137,7 +137,7 @@ def _table(model: Model, terms: Sequence[tuple[Term, bool]]) -> str:
     between = ["between sites"] if model.tells_between else []
     effects = [name_effect(model.study.family), "95 % interval"] if tells_effects(model) else []
     effects += [ELSEWHERE] if tells_elsewhere(model) else []
-    folds = ["found again"] if tells_folds(model) else []
+    folds = ["found again"] if tells_again(model) else []
     weight = f"{WEIGHT}, {words.effect}"
     heads = ["rule or linear term", *effects, weight, "importance", "support", *folds, *between]
     lines = ["<table>", f"<thead>{_row(heads, 'th')}</thead>", "<tbody>"]

@@ -47,6 +47,11 @@ def tells_folds(model: Model) -> bool:
     return any(term.found_again is not None for term in model.terms)
 
 
+def tells_again(model: Model) -> bool:
+    """Whether it is told in how many folds, or halves, terms are found again."""
+    return tells_folds(model) or any(term.in_halves is not None for term in model.terms)
+
+
 def tells_elsewhere(model: Model) -> bool:
     """Whether it is told of any rule what it may do in a hospital that is none of these."""
     return any(term.elsewhere is not None for term in model.rule_terms)
@@ -94,10 +99,17 @@ def write_effect(model: Model, term: Term, write: Callable[[str], str] = str) ->
 
 
 def write_found_again(model: Model, term: Term) -> str:
-    """Return in how many folds a term is found again, as text; empty if that is not told."""
-    if term.found_again is None:
-        return ""
-    return f"{term.found_again} of {model.study.settings.folds}"
+    """Return in how many folds, and which share of halves, a term is found again, as text."""
+    folds = math.nan if term.found_again is None else term.found_again
+    halves = math.nan if term.in_halves is None else term.in_halves
+    return tell_again(folds, halves, model.study.settings.folds)
+
+
+def tell_again(found: float, halves: float, n_folds: int) -> str:
+    """Return the same from numbers, NaN where they are not told."""
+    folds = "" if math.isnan(found) else f"{found:.0f} of {n_folds}"
+    share = "" if math.isnan(halves) else f"{100 * halves:.0f} % of halves"
+    return ", ".join(filter(None, (folds, share)))
 
 
 def tell_effects(model: Model) -> str:
@@ -126,10 +138,13 @@ def tell_effects(model: Model) -> str:
 
 def tell_folds(model: Model) -> str:
     """Return what it means that a term is found again, in a sentence; empty if it is not told."""
-    if not tells_folds(model):
+    if not tells_again(model):
         return ""
+    folds = f"the {model.study.settings.folds} folds of the cross-validation in which a fit without"
+    told = [f"{folds} the fold's patients"] * tells_folds(model)
+    halves = any(term.in_halves is not None for term in model.terms)
+    told += ["the random halves of the patients in which a fit to that half"] * halves
     return (
-        f"“Found again” counts the {model.study.settings.folds} folds of the cross-validation in "
-        "which a fit without the fold's patients has a rule for nearly the same patients, in the "
-        "same direction."
+        f"“Found again” counts {', and '.join(told)} has a rule for nearly the same patients, in "
+        "the same direction."
     )

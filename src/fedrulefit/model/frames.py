@@ -53,6 +53,7 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
             "stands_for_site": model.stands_for_site(term),
             "support": model.support(term),
             "found_again": math.nan if term.found_again is None else term.found_again,
+            "in_halves": math.nan if term.in_halves is None else term.in_halves,
             **dict(zip(held_out, find_effect(model, term), strict=True)),
             **dict(zip(_ELSEWHERE, find_elsewhere(model, term), strict=True)),
             effect: model.effect(term),
@@ -87,6 +88,7 @@ _OF_A_TERM = (
     "stands_for_site",
     "support",
     "found_again",
+    "in_halves",
 )
 
 

@@ -91,6 +91,9 @@ class RuleTerm:
         In how many folds of the cross-validation the fit without the fold's patients has a rule
         that holds for nearly the same patients (``fedrulefit.core.refinding``); None without
         a cross-validation.
+    in_halves : float or None
+        In which share of random halves of the patients it is found again; None where that was not
+        asked for.
     """
 
     rule: Rule
@@ -108,6 +111,7 @@ class RuleTerm:
     within: Effect | None = None
     elsewhere: Elsewhere | None = None
     found_again: int | None = None
+    in_halves: float | None = None
 
     @property
     def key(self) -> TermKey:
@@ -125,7 +129,8 @@ class LinearTerm:
     """A linear term of the model; its coefficient is for 0.4·x/s*.
 
     Its ``level`` is that of the outcome for which it counts, as of a rule; ``found_again`` counts
-    folds that have a linear term of the same covariate in the same direction.
+    folds that have a linear term of the same covariate in the same direction, and ``in_halves`` is
+    the share of random halves that do.
     """
 
     feature: int
@@ -135,6 +140,7 @@ class LinearTerm:
     between_sites: float | None = None
     level: str | None = None
     found_again: int | None = None
+    in_halves: float | None = None
 
     @property
     def key(self) -> TermKey:

@@ -29,9 +29,9 @@ from fedrulefit.model.evidence import (
     name_effect,
     tell_effects,
     tell_folds,
+    tells_again,
     tells_effects,
     tells_elsewhere,
-    tells_folds,
 )
 from fedrulefit.model.file import model_text
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
@@ -131,7 +131,7 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "held_out_effect": name_effect(model.study.family) if tells_effects(model) else "",
         "elsewhere": ELSEWHERE if tells_elsewhere(model) else "",
         "evidence": " ".join(filter(None, (tell_effects(model), tell_folds(model)))),
-        "again": tells_folds(model),
+        "again": tells_again(model),
         "stands_for_site": STANDS_FOR_SITE,
         "fields": facts.list_fields(model),
         "performance": _list_judged(model),

@@ -24,17 +24,19 @@ from fedrulefit.errors import ModelFileError
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file.parts import (
     AxisPart,
-    ConditionPart,
-    ElsewherePart,
     EvaluationPart,
     FilePart,
-    LinearPart,
     OverTimePart,
     RoundingPart,
+    ValidationPart,
+)
+from fedrulefit.model.file.term_parts import (
+    ConditionPart,
+    ElsewherePart,
+    LinearPart,
     RulePart,
     SidePart,
     SidesPart,
-    ValidationPart,
 )
 from fedrulefit.model.model import Model
 from fedrulefit.model.terms import Counts, LinearTerm, PathPoint, Provenance, RuleTerm, Term
@@ -312,6 +314,7 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
             part.between_sites,
             part.level,
             part.found_again,
+            part.in_halves,
         )
     conditions = (_condition(c, places) for c in part.conditions)
     return RuleTerm(
@@ -330,6 +333,7 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
         None if part.held_out_effect is None else Effect(**part.held_out_effect.model_dump()),
         None if part.elsewhere is None else _elsewhere(part.elsewhere),
         part.found_again,
+        part.in_halves,
     )
 
 

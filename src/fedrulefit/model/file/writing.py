@@ -163,7 +163,8 @@ def _level_facts(term: Term) -> dict[str, Any]:
 
 def _found_again_facts(term: Term) -> dict[str, Any]:
     """Return in how many folds a term is found again, where that is told."""
-    return {} if term.found_again is None else {"found_again": term.found_again}
+    again = {"found_again": term.found_again, "in_halves": term.in_halves}
+    return {name: value for name, value in again.items() if value is not None}
 
 
 def _sides_facts(term: RuleTerm) -> dict[str, Any]:
