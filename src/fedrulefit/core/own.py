@@ -265,8 +265,9 @@ def profile_squares(own: Own, matrix: Ints, base: slice, beside: Ints, unit: flo
     """Return the same for squares of more columns, shape (n_more,)."""
     inner, _ = _system(own, matrix, base, unit)
     columns = _onto(own, beside.astype(np.float64))
-    falls = (columns * np.linalg.solve(inner, columns.T).T).sum(axis=1)
-    return np.rint(falls).astype(np.int64)
+    falls: Floats = (columns * np.linalg.solve(inner, columns.T).T).sum(axis=1)
+    rounded: Ints = np.rint(falls).astype(np.int64)
+    return rounded
 
 
 def _onto(own: Own, products: Floats) -> Floats:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -28,7 +29,10 @@ from fedrulefit.toml import load_toml
 
 if TYPE_CHECKING:
     from fedrulefit.core.families import Family
+    from fedrulefit.core.grid import Grid
+    from fedrulefit.core.rules import Rule
     from fedrulefit.model.model import Model
+    from fedrulefit.study import Study
 
 FORMAT: Final = 1
 
@@ -192,25 +196,48 @@ def fingerprint(model: Model) -> str:
     Equal exactly for models that predict alike by the same study: counts, evaluation and versions
     of software do not matter.
     """
+    terms = [(*term.key, term.coefficient) for term in model.terms]
+    return hash_predictor(model.study, model.grid, list_baseline(model), terms)
+
+
+def list_baseline(model: Model) -> Floats:
+    """Return the whole baseline, which joins to the intercept, shape (n_baseline,)."""
+    baseline = model.intercept + np.array(model.baseline or (0.0,))
+    # Rounded one by one, they may not join to the intercept that the model predicts with.
+    baseline -= model.study.family.join_baseline(baseline) - model.intercept
+    return baseline
+
+
+def hash_predictor(
+    study: Study,
+    grid: Grid,
+    baseline: Floats,
+    terms: Iterable[tuple[Rule | int, str | None, float]],
+) -> str:
+    """Return the :func:`fingerprint` of a model with these parts.
+
+    Parameters
+    ----------
+    terms : iterable of (Rule or int, str or None, float)
+        Rule or covariate, level, and coefficient; of 0 none.
+    """
     facts = {
-        "study": model.study.digest,
+        "study": study.digest,
         "grid": [
             [axis.cutoffs.tolist(), list(axis.limits), axis.spread, axis.centre, axis.fill]
-            for axis in model.grid.axes
+            for axis in grid.axes
         ],
-        "baseline": [model.intercept, *model.baseline],
-        "dispersion": model.dispersion,
+        "baseline": baseline.tolist(),
         "terms": sorted(
-            [_name_term(term), term.level or "", term.coefficient] for term in model.terms
+            [_name_term(key), level or "", coef] for key, level, coef in terms if coef != 0
         ),
     }
     text = json.dumps(facts, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _name_term(term: Any) -> str:
+def _name_term(key: Rule | int) -> str:
     """Return what tells a term from others, by numbers alone."""
-    key, _ = term.key
     if isinstance(key, int):
         return f"linear {key}"
     return " & ".join(f"{condition.feature}:{condition.codes:x}" for condition in key)

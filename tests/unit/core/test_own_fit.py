@@ -1,4 +1,4 @@
-"""Fits with hospitals' own baselines: the joint optimum of a dense solver that knows all of them."""
+"""Fits with hospitals' own baselines, against a dense joint solver."""
 
 from __future__ import annotations
 

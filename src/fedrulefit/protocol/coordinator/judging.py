@@ -21,6 +21,7 @@ from fedrulefit.core.subgroups import SubgroupSums, find_sides
 from fedrulefit.errors import ProtocolError
 from fedrulefit.model import Counts, Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.own_file import list_baseline
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.asking import Asker, Talk
 from fedrulefit.protocol.public import Public
@@ -39,10 +40,14 @@ def judge(
         Places of its terms, the intercept first.
     """
     coef = told_coef(told, terms, public)
+    if m.ShareModelRequest.asked_in(asker.settings):
+        asker.progress = replace(asker.progress, step="own baselines")
+        model_is = partial(m.ShareModelRequest, terms=terms, coef=coef)
+        yield from asker.ask(m.ShareModelReply, model_is)
     if m.EvaluateRequest.asked_in(asker.settings):
         asker.progress = replace(asker.progress, step="evaluation")
         question = partial(m.EvaluateRequest, terms=terms, coef=coef)
-        scores, placed, subgroups, apart = yield from asker.sum(question, public)
+        scores, placed, subgroups, apart, *with_own = yield from asker.sum(question, public)
         within = public.family.judge.measure_within(placed)
         evaluation = Evaluation(
             scores,
@@ -50,6 +55,9 @@ def judge(
             judged=rounding,
             family=public.family,
             over_time=public.family.judge.score_over_time(scores, told.timeline),
+            own=Evaluation(with_own[0], judged=rounding, family=public.family)
+            if with_own
+            else None,
         )
         rules = public.rules_of(terms)
         model = _with_subgroups(model, rules, subgroups)
@@ -68,10 +76,7 @@ def told_coef(told: Model, terms: Ints, public: Public) -> Floats:
     """
     left = {term.key: term.coefficient for term in told.terms}
     coef = [left.get(key, 0.0) for key in public.keys_of(terms)]
-    baseline = told.intercept + np.array(told.baseline or (0.0,))
-    # Rounded one by one, they may not join to the intercept that the model predicts with.
-    baseline -= public.family.join_baseline(baseline) - told.intercept
-    return np.array([*baseline, *coef])
+    return np.array([*list_baseline(told), *coef])
 
 
 def _add_results(
