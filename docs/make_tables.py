@@ -33,7 +33,7 @@ from fedrulefit.model.file import term_parts
 from fedrulefit.privacy import ledger, policy
 from fedrulefit.protocol import messages
 from fedrulefit.study.fields import Key, describe_keys
-from fedrulefit.study.settings import Setting
+from fedrulefit.study.presets import Setting
 from fedrulefit.table import (
     check,
     covariates,

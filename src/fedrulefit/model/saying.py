@@ -17,6 +17,15 @@ class Said(Dispersed):
     """What a model says of what is in it, and what is not."""
 
     @property
+    def own_baselines(self: Model) -> float | None:  # type: ignore[misc]
+        """τ, the spread of hospitals' own baselines, which are not in the model.
+
+        None where all hospitals share one. Otherwise a prediction without a hospital's own is one
+        for a new hospital, of which nothing is known (:mod:`fedrulefit.model.own_file`).
+        """
+        return self.study.settings.own_spread
+
+    @property
     def unjudged(self: Model) -> str:  # type: ignore[misc]
         """Why there is no evaluation, in words."""
         if self.study.settings.holdout > 0:

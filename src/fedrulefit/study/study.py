@@ -29,13 +29,8 @@ from fedrulefit.privacy.blur import Blur
 from fedrulefit.study.covariates import Covariate, Patient, Unusual, Weight
 from fedrulefit.study.fields import Frozen
 from fedrulefit.study.outcomes import AnyOutcome
-from fedrulefit.study.settings import (
-    LATER,
-    Settings,
-    expand_preset,
-    override_settings,
-    resolve_settings,
-)
+from fedrulefit.study.presets import expand_preset, override_settings, resolve_settings
+from fedrulefit.study.settings import LATER, Settings
 from fedrulefit.toml import check_facts, open_toml
 
 if TYPE_CHECKING:
@@ -122,12 +117,33 @@ class Study(Frozen):
                 "terms of negative binomial counts cannot be pruned yet, since their dispersion is "
                 "learnt in turns with the coefficients: choose another 'selection'"
             )
+        if self.settings.own_spread is not None:
+            self._check_own(spread)
         if self.settings.per_site and not (self.outcome.counts_events or self.settings.holdout):
             raise ValueError(
                 f"of an outcome of the kind {self.outcome.kind!r} a site tells how well it is "
                 "predicted, and no counts: per_site = true needs holdout above 0"
             )
         return self
+
+    def _check_own(self, dispersion: str) -> None:
+        """Refuse what does not go with baselines of sites' own."""
+        if self.settings.solver == "fedda":
+            raise ValueError(
+                "baseline = 'site' needs solver = 'exact': in FedDA's local steps a site cannot "
+                "find a baseline of its own"
+            )
+        if self.settings.weighting == "sites":
+            raise ValueError(
+                "baseline = 'site' needs weighting = 'patients': how far a site's own baseline may "
+                "go is weighed against its patients"
+            )
+        if dispersion == "negative-binomial":
+            raise ValueError(
+                "negative binomial counts cannot have baselines of sites' own yet, since their "
+                "dispersion is learnt in turns with the coefficients: choose baseline = 'shared', "
+                "or Poisson counts"
+            )
 
     @cached_property
     def digest(self) -> str:

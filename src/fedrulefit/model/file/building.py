@@ -144,6 +144,7 @@ def _evaluation(
         _read_over_time(part.over_time, family),
         EXACT if rounding is None else _rounding(rounding),
         most_weight,
+        _evaluation(part.own, rounding, family, most_weight),
     )
 
 
@@ -281,6 +282,9 @@ def _axis(part: AxisPart, kind: str, complete: bool) -> Axis:
 def _check_evidence(model: Model) -> None:
     """Refuse effects on nobody, of more sites than there are, and more folds than there are."""
     origin, folds = model.provenance, model.study.settings.folds
+    own = model.evaluation and model.evaluation.own
+    if own is not None and (model.own_baselines is None or own.own or own.sites or own.within):
+        raise ModelFileError("evaluation.own: patients are judged again only with own baselines")
     effects = [term.within for term in model.rule_terms if term.within is not None]
     if effects and (model.evaluation is None or model.study.family.evidence is None):
         raise ModelFileError("a rule has an effect on held-out patients, and none were judged")

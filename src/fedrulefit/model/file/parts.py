@@ -225,6 +225,12 @@ class EvaluationPart(Part):
         description="Of a time to an event, scores by each horizon; left out where nobody was "
         "followed to the last, or for a while nobody was at risk.",
     )
+    own: EvaluationPart | None = Field(
+        default=None,
+        description="Where sites have baselines of their own: the same patients, each judged with "
+        "that of their site; the rest is without, as of new hospitals, but for `sites`. Left out "
+        "where all share a baseline, and in older files.",
+    )
 
 
 class ValidationPart(Part):

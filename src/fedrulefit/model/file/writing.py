@@ -104,6 +104,7 @@ def evaluation_facts(evaluation: Evaluation | None) -> dict[str, Any] | None:
         "within": None if evaluation.within is None else asdict(evaluation.within),
         "judged": asdict(evaluation.judged),
         **({"over_time": _scores_facts(evaluation.over_time)} if evaluation.over_time else {}),
+        **({} if evaluation.own is None else {"own": evaluation_facts(evaluation.own)}),
     }
 
 
