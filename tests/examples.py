@@ -71,6 +71,8 @@ EXAMPLES: dict[str, m.Message] = {
         m.DispersionRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2]), 0.5),
         m.ShareDispersionRequest(HEADER, 0.5),
         m.ShareDispersionReply(HEADER, 0.5),
+        m.ShareModelRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
+        m.ShareModelReply(HEADER, 2),
         m.SlopesRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
         m.SummaryRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2]), np.array([0.5, 1.0])),
         m.BetweenRequest(HEADER, 3, np.array([0, 2]), 150.0, np.array([0.25]), np.empty(0)),

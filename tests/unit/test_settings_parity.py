@@ -37,7 +37,7 @@ OF_NOISE = {"noise", "epsilon_total", "epsilon"}
 NOT_THE_PAPERS = {
     "epsilon_total", "seed",  # it has an ε per histogram, and no word on seeds
     "folds", "path_length", "path_ratio", "selection", "max_rules", "max_terms",  # its λ is given
-    "tolerance", "max_rounds", "max_active",  # of the exact solver
+    "tolerance", "max_rounds", "max_active", "baseline_spread",  # of the exact solver
 }  # fmt: skip
 EACH = pytest.mark.parametrize(
     ("estimator", "left_out"),
@@ -118,7 +118,7 @@ def other_value(name: str) -> Any:
     now = getattr(resolve_settings("paper"), name)
     others: tuple[Any, ...] = (
         not now if isinstance(now, bool) else 0.25, 7, "project", "histogram", "exact", "1se",
-        "sites", "round",
+        "sites", "round", "site",
     )  # fmt: skip
     for value in others:
         try:

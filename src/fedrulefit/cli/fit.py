@@ -27,6 +27,7 @@ from fedrulefit.cli.report import (
 )
 from fedrulefit.engines import DEFAULT, ENGINES
 from fedrulefit.engines.base import Engine, Fitted
+from fedrulefit.engines.halves import check_halves, find_in_halves
 from fedrulefit.engines.leaveout import leave_one_site_out as leave_out
 from fedrulefit.engines.pricing import check_priceable
 from fedrulefit.engines.pricing import price_wishes as find_prices
@@ -72,6 +73,10 @@ PriceOption = Annotated[
     bool,
     typer.Option("--price-wishes", help="Also learn without each wish, and tell what it costs."),
 ]
+HalvesOption = Annotated[
+    int | None,
+    typer.Option(help="Also learn from so many random halves; tell which terms come again."),
+]
 
 
 @friendly_errors()
@@ -85,6 +90,7 @@ def fit(
     ledgers: LedgersOption = None,
     leave_one_site_out: LeaveOutOption = False,
     price_wishes: PriceOption = False,
+    halves: HalvesOption = None,
     report: ReportOption = None,
     no_report: NoReportOption = False,
     engine: Annotated[str, typer.Option(help="What carries the messages.")] = DEFAULT,
@@ -102,6 +108,8 @@ def fit(
     agreed = Study.load(study).with_settings(preset, **_parse_settings(setting or []))
     chosen = ENGINES.load(engine)()
     check_writable(output)
+    if halves is not None:
+        check_halves(halves)
     page = choose_page(output, report, no_report=no_report)
     if agreed.plan.problem:
         raise StudyError(agreed.plan.problem)
@@ -127,6 +135,8 @@ def fit(
             model = find_prices(model, tables, engine=chosen, n_threads=jobs, on_progress=tell)
         if leave_one_site_out:
             model = _validate(model, fitted, chosen, agreed, tables, n_threads=jobs)
+        if halves is not None:
+            model = find_in_halves(model, tables, n_halves=halves, engine=chosen, n_threads=jobs)
     model.save(output)
     written = write_page(model, output, page)
     if as_json:

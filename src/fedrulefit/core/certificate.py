@@ -32,6 +32,11 @@ Where a coefficient may have one sign only (:mod:`fedrulefit.core.signs`), its l
 too: :math:`g_j ≥ -λπ_j` where it may be positive, :math:`g_j ≤ λπ_j` where it may be negative. What
 a study keeps unpenalised is paid for as several baseline columns are.
 
+Where sites have baselines of their own (:mod:`fedrulefit.core.own`), each adds its price h(b) to
+the primal objective, and to the dual one :math:`-h^*(S)`, S its summed dual point: at the optimum
+:math:`S = -b/τ^2`, and :math:`h^*(S) = τ^2S^2/2` unless b is at its bound. That needs nothing of
+the θ to be feasible: b is penalised.
+
 With several baseline columns two scales do not bring all their numbers to 0. One scale a for
 all slopes meets the limits of the penalised terms, and what is left of the baseline's numbers is
 paid for: :math:`D(θ) - B\sum_k |g_k| ≤ P(w)` for all w whose baselines are at most
@@ -53,6 +58,7 @@ from fedrulefit.core.class_design import AnyDesign
 from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, Bounds, add_units, round_units
 from fedrulefit.core.layout import Layout
+from fedrulefit.core.own import Own, price_conjugate, settle
 from fedrulefit.core.quadratic import kkt_residual
 from fedrulefit.core.signs import Signs, pull
 from fedrulefit.core.sums import Packing, Sum, quantity
@@ -144,6 +150,7 @@ def sum_slopes(
     bounds: Bounds,
 ) -> Ints:
     """Return one site's :class:`SlopeSums` in whole units."""
+    predictor, _ = _place(family, predictor, outcome, weights, bounds)
     slope = round_units(family.slope(predictor, outcome, weights / bounds.unit), FINE_BITS)
     return SlopeSums.packing(bounds).pack(
         falling=design.sum_columns(np.minimum(slope, 0.0), bounds.terms),
@@ -164,10 +171,27 @@ def sum_gap(
     The dual point are the slopes, shrunk by `scales` (falling, rising).
     """
     scaled = weights / bounds.unit
-    return GapSums.packing(bounds).pack(
-        loss=add_units(family.value(predictor, outcome, scaled), LOSS_BITS),
-        conjugate=sum_conjugate(family, outcome, scaled, predictor, scales),
-    )
+    predictor, own = _place(family, predictor, outcome, weights, bounds)
+    loss = add_units(family.value(predictor, outcome, scaled), LOSS_BITS)
+    conjugate = sum_conjugate(family, outcome, scaled, predictor, scales)
+    if own is not None:
+        shrink = _shrink(family, outcome, weights, predictor, scales)
+        slopes = family.slope(predictor, outcome, weights)
+        slopes *= shrink.reshape(-1, *[1] * (slopes.ndim - 1))
+        price = price_conjugate(family, slopes, own.spread)
+        loss += add_units(np.array([own.price / bounds.unit]), LOSS_BITS)
+        conjugate += add_units(np.array([price / bounds.unit]))
+    return GapSums.packing(bounds).pack(loss=loss, conjugate=conjugate)
+
+
+def _place(
+    family: Family, predictor: Floats, outcome: Floats, weights: Floats, bounds: Bounds
+) -> tuple[Floats, Own | None]:
+    """Return predictors with the site's own baseline, where sites have one."""
+    if bounds.spread is None:
+        return predictor, None
+    own = settle(family, predictor, outcome, weights, bounds.spread)
+    return own.shift(predictor), own
 
 
 def sum_conjugate(
@@ -178,11 +202,23 @@ def sum_conjugate(
     scales: tuple[float, float],
 ) -> int:
     """Return Σ w·ℓ*(θ), in units of 2⁻³²."""
+    shrink = _shrink(family, outcome, weights, predictor, scales)
+    return add_units(family.conjugate(predictor, outcome, weights, shrink))
+
+
+def _shrink(
+    family: Family,
+    outcome: Floats,
+    weights: Floats,
+    predictor: Floats,
+    scales: tuple[float, float],
+) -> Floats:
+    """Return by what each patient's slope is multiplied, shape (n_rows,)."""
     falling, rising = scales
     shrink = np.full(len(weights), rising)
     if falling != rising:
         shrink[family.slope(predictor, outcome, weights) < 0] = falling
-    return add_units(family.conjugate(predictor, outcome, weights, shrink))
+    return shrink
 
 
 def choose_scales(

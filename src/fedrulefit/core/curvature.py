@@ -12,7 +12,9 @@ mathematics                                       here          shape
 ================================================  ============  ==============
 
 Where each of a patient's predictors has terms of its own, the Hessian is
-:math:`\sum w_i\,∂^2ℓ/∂F_a∂F_b\,x_{ia}x_{ib}^⊤` (:mod:`fedrulefit.core.class_design`).
+:math:`\sum w_i\,∂^2ℓ/∂F_a∂F_b\,x_{ia}x_{ib}^⊤` (:mod:`fedrulefit.core.class_design`). Where sites
+have baselines of their own, losses and derivatives are of the sum at each site's best one
+(:mod:`fedrulefit.core.own`); messages have the same shape.
 
 Oracles: the definitions on a dense matrix (``tests/unit/core/test_curvature.py``), and Python's
 integers, patient by patient (``tests/properties/test_splits.py``).
@@ -30,6 +32,7 @@ from fedrulefit.core.arrays import Bools, Floats, Ints
 from fedrulefit.core.class_design import AnyDesign
 from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, ROOT_BITS, Bounds, round_units
+from fedrulefit.core.own import Own, profile, settle
 from fedrulefit.core.sums import Packing, Sum, quantity
 
 Matrix = TypeVar("Matrix", Floats, Ints)
@@ -143,10 +146,14 @@ def sum_curvature(
     """Return one site's :class:`CurvatureSums` at a point, in whole units."""
     at = stand(family, design, outcome, weights, folds, query, bounds)
     active = design.take(query.active)
+    products = active.sum_products(at.curvature, bounds.terms[query.active])
+    if at.own is not None:
+        base = active.layout.baseline
+        products -= profile(at.own, products, base, products[:, base], bounds.unit * bounds.weight)
     return CurvatureSums.packing(query, bounds).pack(
         **at.sums,
         gradient=design.sum_columns(at.slope, bounds.terms),
-        hessian=pack_triangle(active.sum_products(at.curvature, bounds.terms[query.active])),
+        hessian=pack_triangle(products),
     )
 
 
@@ -184,11 +191,15 @@ class Stand:
         Whole units of the weights, of the losses along the way, and of the held-out loss.
     slope, curvature : float64 arrays
         Of each patient at the new point, 0 for those held out.
+    own : Own or None
+        The site's own baseline there, where sites have one: of these patients without those held
+        out.
     """
 
     sums: dict[str, Any]
     slope: Floats
     curvature: Floats
+    own: Own | None = None
 
 
 def stand(
@@ -200,26 +211,35 @@ def stand(
     way: Way,
     bounds: Bounds,
 ) -> Stand:
-    """Return losses on the way to a point, and each patient's derivatives there."""
+    """Return losses on the way to a point, and each patient's derivatives there.
+
+    Where sites have baselines of their own, all this is at the site's best, at every step anew.
+    """
     training = folds != way.fold
     columns = design.take(way.terms)
     old, new = columns.predictor(way.start), columns.predictor(way.end)
     counted, outcome = round_units(weights).astype(np.int64), family.prepare(outcome)
-    scaled = weights / bounds.unit
-    losses = [
-        round_units(family.value(_along(old, new, t), outcome, scaled), LOSS_BITS).astype(np.int64)
-        for t in STEPS
-    ]
-    slope = round_units(family.slope(new, outcome, scaled), FINE_BITS)
-    curvature = family.curvature(new, outcome, scaled / bounds.weight)
+    scaled, own = weights / bounds.unit, None
+    losses, prices = [], []
+    for t in STEPS:
+        there = _along(old, new, t)
+        if bounds.spread is not None:
+            own = settle(family, there, outcome, weights * training, bounds.spread, own)
+            there = own.shift(there)
+            prices.append(int(round_units(np.array(own.price / bounds.unit), LOSS_BITS)))
+        units = round_units(family.value(there, outcome, scaled), LOSS_BITS)
+        losses.append(units.astype(np.int64))
+    slope = round_units(family.slope(there, outcome, scaled), FINE_BITS)
+    curvature = family.curvature(there, outcome, scaled / bounds.weight)
     slope, curvature = (np.where(_along_rows(training, x), x, 0.0) for x in (slope, curvature))
     sums = {
         "weight": int(counted[training].sum()),
         "held_weight": int(counted[~training].sum()),
-        "losses": np.array([each[training].sum() for each in losses]),
+        "losses": np.array([each[training].sum() for each in losses])
+        + np.array(prices or [0] * len(STEPS)),
         "held_loss": int(losses[-1][~training].sum()),
     }
-    return Stand(sums, slope, curvature)
+    return Stand(sums, slope, curvature, own)
 
 
 def _along_rows(rows: Bools, numbers: Floats) -> Bools:

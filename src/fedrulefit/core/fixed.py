@@ -73,6 +73,9 @@ LARGEST_TERM: Final = 64.0
 LARGEST_PREDICTOR: Final = 2048.0
 """No predictor is larger, of any family: Σ |β|·(largest size of the term) stays below."""
 
+LARGEST_OWN: Final = 8.0
+"""No hospital's own baseline is larger (:mod:`fedrulefit.core.own`): 3,000 times the odds."""
+
 LARGEST_MEAN: Final = 500.0
 """No mean is larger that a site sends times its weight, in units of 2⁻³² (FedDA)."""
 
@@ -93,11 +96,15 @@ class Bounds:
     unit : float
         What losses and their derivatives are multiples of
         (:attr:`~fedrulefit.core.families.base.Family.unit`).
+    spread : float or None
+        τ of hospitals' own baselines, with which losses are summed
+        (:mod:`fedrulefit.core.own`); None where they have none.
     """
 
     terms: Floats
     weight: float = 1.0
     unit: float = 1.0
+    spread: float | None = None
 
 
 def round_units(contributions: Floats, bits: int = UNIT_BITS) -> Floats:
@@ -150,11 +157,15 @@ def largest_predictor(coef: Floats, bounds: Floats, n_predictors: int = 1) -> fl
         return float((own * bounds[:n_predictors]).max() + shared @ bounds[n_predictors:])
 
 
-def most_units(family: Family) -> float:
-    """Return the most units that a patient of weight 1 adds to any sum (the table above)."""
+def most_units(family: Family, *, own: bool = False) -> float:
+    """Return the most units that a patient of weight 1 adds to any sum (the table above).
+
+    With `own` baselines, their price has a conjugate, too.
+    """
+    of_own = LARGEST_OWN * family.n_owners * family.most_slope if own else 0.0
     of_losses = max(
         2.0**LOSS_BITS * family.most_value(family.largest_predictor),
-        2.0**UNIT_BITS * family.most_conjugate,
+        2.0**UNIT_BITS * (family.most_conjugate + of_own),
         2.0**FINE_BITS * family.most_slope,
         2.0 ** (2 * ROOT_BITS) * family.most_curvature,
     )
@@ -167,9 +178,9 @@ def most_units(family: Family) -> float:
     )
 
 
-def capacity(family: Family, n_sites: int) -> float:
+def capacity(family: Family, n_sites: int, *, own: bool = False) -> float:
     """Return the patients, or the sum of their weights, that one of `n_sites` may have.
 
-    Any sum over them stays below 2⁶³ units.
+    Any sum over them stays below 2⁶³ units. `own`: hospitals have baselines of their own.
     """
-    return float(2.0**63 / (n_sites * most_units(family)))
+    return float(2.0**63 / (n_sites * most_units(family, own=own)))

@@ -32,6 +32,7 @@ from fedrulefit.core.class_design import AnyDesign
 from fedrulefit.core.curvature import STEPS, pack_triangle, stand
 from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, ROOT_BITS, Bounds
+from fedrulefit.core.own import profile, profile_squares
 from fedrulefit.core.sums import Packing, Sum, quantity
 
 LEAST_CHUNK = 16
@@ -182,6 +183,13 @@ def sum_refit(
     at = stand(family, few, outcome, weights, folds, small, bounds)
     slopes = few.sum_columns(at.slope, sizes)
     square, cross, diagonal = _cross(few, at.curvature, small, sizes)
+    if at.own is not None:
+        base, unit = few.layout.baseline, bounds.unit * bounds.weight
+        # Of variants first: the terms' own products are needed as they were.
+        beside = cross[:, base]
+        diagonal -= profile_squares(at.own, square, base, beside, unit)
+        cross -= profile(at.own, square, base, beside, unit)
+        square -= profile(at.own, square, base, square[:, base], unit)
     return RefitSums.packing(query, bounds).pack(
         **at.sums,
         gradient=slopes[small.terms],

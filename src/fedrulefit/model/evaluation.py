@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from fedrulefit.core.families.time_horizons import Scores
 
 ALL_SITES: Final = "all sites"
+AS_NEW: Final = "all sites, as new hospitals"
+WITH_OWN: Final = "all sites, with own baselines"
 _YES_NO: Final = make_family("yes/no")
 
 
@@ -53,6 +55,10 @@ class Evaluation:
         How its sums were rounded.
     unit : float
         The most that one patient counts.
+    own : Evaluation or None
+        Where sites have baselines of their own: the same patients judged once more, each with that
+        of their site, from those who were learnt from. All else is without, as of new hospitals,
+        but for what single sites tell of themselves (`sites`).
     """
 
     overall: Any
@@ -64,6 +70,7 @@ class Evaluation:
     over_time: Scores | None = None
     published: Rounding = EXACT
     unit: float = 1.0
+    own: Evaluation | None = None
 
     @classmethod
     def of_predictions(
@@ -112,7 +119,9 @@ class Evaluation:
     @property
     def all_measures(self) -> Mapping[str, Any]:
         """The measures over all sites, and of each that can be seen."""
-        return {ALL_SITES: self.total, **self.sites}
+        if self.own is None:
+            return {ALL_SITES: self.total, **self.sites}
+        return {AS_NEW: self.total, WITH_OWN: self.own.total, **self.sites}
 
     def rounded(self, rounding: Rounding, unit: float = 1.0) -> Evaluation | None:
         """Return what may be published of it; None where too few patients were judged.
@@ -151,6 +160,7 @@ class Evaluation:
             over_time=over_time,
             published=self.published.join(rounding),
             unit=unit,
+            own=self.own and self.own.rounded(rounding, unit),
         )
 
     def metrics_frame(self) -> pd.DataFrame:
@@ -202,4 +212,8 @@ class Evaluation:
         judge = self.family.judge
         within = "" if self.within is None else f" {judge.tell_within(self.total, self.within)}"
         over_time = "" if self.over_time is None else f" {judge.tell_over_time(self.over_time)}"
-        return judge.tell(self.total) + within + over_time
+        told = judge.tell(self.total) + within + over_time
+        if self.own is None:
+            return told
+        own = judge.tell(self.own.total)
+        return f"As patients of a new hospital: {told} With each hospital's own baseline: {own}"

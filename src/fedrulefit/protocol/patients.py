@@ -14,9 +14,11 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Codes, Floats, Ints
 from fedrulefit.core.class_design import AnyDesign, ClassDesign
 from fedrulefit.core.design import Design, build_design
+from fedrulefit.core.families.elsewhere import FEWEST, NOWHERE, ElsewhereSums, add_own_effects
 from fedrulefit.core.families.evidence import NOTHING, EvidenceSums, add_stratum, find_grain
 from fedrulefit.core.fixed import round_units
 from fedrulefit.core.grid import encode, linear_values
+from fedrulefit.core.own import Estimate, estimate
 from fedrulefit.core.people import Sensitive, count_cells, find_one_sided
 from fedrulefit.core.predictor import evaluate_terms, predict
 from fedrulefit.core.subgroups import SubgroupSums, count_inside, sum_subgroups
@@ -149,11 +151,26 @@ class Patients:
         """Whether sums of squares over those learnt from are of no single patient, as of folds."""
         return self.least == 0 or self.has_enough(self.learnt)
 
-    def count_scores(self, terms: Ints, coef: Floats) -> Sum:
-        """Return what judges a model, summed over the patients that were held out."""
+    def estimate_own(self, terms: Ints, coef: Floats, spread: float) -> Estimate:
+        """Return the site's own baseline of a model: it never leaves the site."""
+        predictor = self.design.take(terms).predictor(coef)
+        return estimate(self.public.family, predictor, self.outcome, self.weights, spread)
+
+    def find_own(self, terms: Ints, coef: Floats) -> Floats | None:
+        """Return what the site adds to a model's predictors; None where all share a baseline."""
+        spread = self.public.settings.own_spread
+        return None if spread is None else self.estimate_own(terms, coef, spread).values
+
+    def count_scores(self, terms: Ints, coef: Floats, own: Floats | None = None) -> Sum:
+        """Return what judges a model, summed over the patients that were held out.
+
+        With the site's `own` baseline, if that is given: it is of those who are learnt from.
+        """
         public, test = self.public, self.held_out
         rules, linear = public.rules_of(terms), public.linear_of(terms)
         family, n_baseline = public.family, public.layout.n_baseline
+        if own is not None:
+            coef = np.array([*(coef[:n_baseline] + own), *coef[n_baseline:]])
         if family.names:
             parts = public.columns.n_baseline
             columns = evaluate_terms(test.values, public.grid, rules, linear, parts=parts)
@@ -218,6 +235,13 @@ class Patients:
         least = self.fewest * self.public.study.most_weight * find_grain(self.public.n_sites)
         starts = draw_starts(self.public.settings.seed, site)
         return add_stratum(family.evidence, stratum, self._have_enough(terms), least, starts)
+
+    def count_elsewhere(self, effects: EvidenceSums) -> ElsewhereSums:
+        """Return what tells how hospitals differ, from what the site adds to effects."""
+        evidence = self.public.family.evidence
+        if evidence is None or self.public.n_sites < FEWEST:
+            return NOWHERE
+        return add_own_effects(evidence, effects)
 
     def _have_enough(self, terms: Ints) -> Bools:
         """Return of which rules enough held-out patients are inside and outside, (n_rules,).

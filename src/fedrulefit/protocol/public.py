@@ -21,6 +21,7 @@ from fedrulefit.core.fixed import Bounds, largest_predictor
 from fedrulefit.core.grid import Grid, term_bounds
 from fedrulefit.core.layout import Layout, Owners
 from fedrulefit.core.limits import Limits
+from fedrulefit.core.own import with_room
 from fedrulefit.core.rules import Rule, check_rules
 from fedrulefit.core.signs import Signs
 from fedrulefit.errors import ProtocolError
@@ -103,7 +104,8 @@ class Public:
     @cached_property
     def family(self) -> Family:
         """What the linear predictor means."""
-        return self.study.family.with_dispersion(self.dispersion)
+        family = self.study.family.with_dispersion(self.dispersion)
+        return family if self.settings.own_spread is None else with_room(family)
 
     @cached_property
     def owners(self) -> Owners | None:
@@ -145,7 +147,8 @@ class Public:
     def bounds(self) -> Bounds:
         """How large the numbers of a patient's row can be: a term, and what the row counts."""
         weight = self.study.most_row if self.by_patients else SITE_WEIGHT
-        return Bounds(self._spread(self.column_bounds), weight, self.family.unit)
+        sizes, unit = self._spread(self.column_bounds), self.family.unit
+        return Bounds(sizes, weight, unit, self.settings.own_spread)
 
     @cached_property
     def column_bounds(self) -> Floats:

@@ -21,14 +21,14 @@ from fedrulefit.study.outcomes import (
     Outcome,
     YesNoOutcome,
 )
-from fedrulefit.study.settings import (
+from fedrulefit.study.presets import (
     PRESETS,
-    Settings,
     check_settings,
     describe_settings,
     override_settings,
     resolve_settings,
 )
+from fedrulefit.study.settings import Settings
 from fedrulefit.study.study import Study
 from fedrulefit.study.wishes import Wishes
 

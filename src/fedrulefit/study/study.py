@@ -29,12 +29,8 @@ from fedrulefit.privacy.blur import Blur
 from fedrulefit.study.covariates import Category, Covariate, Patient, Unusual, Weight
 from fedrulefit.study.fields import Lasting
 from fedrulefit.study.outcomes import AnyOutcome
-from fedrulefit.study.settings import (
-    Settings,
-    expand_preset,
-    override_settings,
-    resolve_settings,
-)
+from fedrulefit.study.presets import expand_preset, override_settings, resolve_settings
+from fedrulefit.study.settings import Settings
 from fedrulefit.study.wishes import Wished, Wishes
 from fedrulefit.toml import check_facts, open_toml
 
@@ -129,6 +125,8 @@ class Study(Lasting):
                 "terms of negative binomial counts cannot be pruned yet, since their dispersion is "
                 "learnt in turns with the coefficients: choose another 'selection'"
             )
+        if self.settings.own_spread is not None:
+            self._check_own(spread)
         if self.settings.per_site and not (self.outcome.counts_events or self.settings.holdout):
             raise ValueError(
                 f"of an outcome of the kind {self.outcome.kind!r} a site tells how well it is "
@@ -164,6 +162,25 @@ class Study(Lasting):
     def wished(self) -> Wished:
         """What clinicians wish, read."""
         return Wished(self.covariates, self.wishes, self.settings.max_conditions)
+
+    def _check_own(self, dispersion: str) -> None:
+        """Refuse what does not go with baselines of sites' own."""
+        if self.settings.solver == "fedda":
+            raise ValueError(
+                "baseline = 'site' needs solver = 'exact': in FedDA's local steps a site cannot "
+                "find a baseline of its own"
+            )
+        if self.settings.weighting == "sites":
+            raise ValueError(
+                "baseline = 'site' needs weighting = 'patients': how far a site's own baseline may "
+                "go is weighed against its patients"
+            )
+        if dispersion == "negative-binomial":
+            raise ValueError(
+                "negative binomial counts cannot have baselines of sites' own yet, since their "
+                "dispersion is learnt in turns with the coefficients: choose baseline = 'shared', "
+                "or Poisson counts"
+            )
 
     @cached_property
     def digest(self) -> str:

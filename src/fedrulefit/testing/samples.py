@@ -36,6 +36,14 @@ SOLVERS: dict[str, dict[str, Any]] = {
     "fedda": {},
     "exact": {**EXACT, "penalty": 0.01},
     "cv": {**EXACT, "penalty": "cv", "folds": 3, "path_length": 10, "path_ratio": 0.05},
+    "own": {
+        **EXACT,
+        "penalty": "cv",
+        "folds": 3,
+        "path_length": 6,
+        "path_ratio": 0.1,
+        "baseline": "site",
+    },
     "pruned": {
         **EXACT,
         "penalty": "cv",

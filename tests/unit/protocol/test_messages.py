@@ -36,6 +36,7 @@ STUDIES = {
     "cv": make_study(**{**SOLVERS["cv"], **EVERYTHING}),
     "plain": make_study(**SOLVERS["exact"]),
     "pruned": make_study(**SOLVERS["pruned"]),
+    "own baselines": make_study(**{**SOLVERS["cv"], **EVERYTHING, "baseline": "site"}),
     **{kind: make_study(kind, **{**SOLVERS["exact"], **EVERYTHING}) for kind in KINDS_OF_OUTCOME},
 }
 
@@ -139,7 +140,7 @@ def test_what_is_masked_and_what_is_handed_out() -> None:
     }
     assert [kind for kind in m.REQUESTS if kind.hands_out] == [
         m.JoinRequest, m.KeyRequest, m.PeersRequest, m.RulesRequest, m.VoteRequest, m.TermsRequest,
-        m.ShareDispersionRequest, m.VariantVoteRequest, m.VariantsRequest,
+        m.ShareDispersionRequest, m.VariantVoteRequest, m.VariantsRequest, m.ShareModelRequest,
     ]  # fmt: skip
     assert not any(kind.hands_out for kind in m.SUM_REQUESTS), "a sum changes nothing"
 

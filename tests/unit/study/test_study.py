@@ -221,7 +221,7 @@ def test_preset_paper_is_the_paper() -> None:
     assert (paper.linear_factor, paper.interaction_factor) == (1, 1)
     exact_only = {
         "folds", "path_length", "path_ratio", "selection", "max_rules", "max_terms",
-        "tolerance", "max_rounds", "max_active",
+        "tolerance", "max_rounds", "max_active", "baseline_spread",
     }  # fmt: skip
     unused = {"seed", "epsilon_total", *exact_only}
     assert set(PRESETS["paper"]) == set(Settings.model_fields) - unused
@@ -496,3 +496,35 @@ def test_an_outcome_of_which_no_kind_is_told_is_yes_no() -> None:
     assert "kind" not in study_facts()["outcome"]
     assert study.outcome.kind == "yes/no"
     assert isinstance(study.family, YesNo)
+
+
+# --- baselines of sites' own ------------------------------------------------------------------
+
+
+def test_studies_that_once_had_no_own_baselines_keep_their_hash() -> None:
+    plain = make_study(**SOLVERS["exact"])
+    told = make_study(**SOLVERS["exact"], baseline="shared", baseline_spread=0.5)
+    own = make_study(**SOLVERS["exact"], baseline="site")
+    tight = make_study(**SOLVERS["exact"], baseline="site", baseline_spread=0.25)
+    assert told.digest == plain.digest
+    assert len({plain.digest, own.digest, tight.digest}) == 3
+    assert plain.settings.own_spread is None
+    assert (own.settings.own_spread, tight.settings.own_spread) == (0.5, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "settings", "why"),
+    [
+        ("yes/no", SOLVERS["fedda"], "solver = 'exact'"),
+        ("yes/no", {**SOLVERS["exact"], "weighting": "sites"}, "weighting = 'patients'"),
+        ("count, negative binomial", SOLVERS["exact"], "negative binomial"),
+        ("yes/no", {**SOLVERS["exact"], "baseline_spread": 0.0}, "baseline_spread"),
+        ("yes/no", {**SOLVERS["exact"], "baseline_spread": 5.0}, "baseline_spread"),
+    ],
+)
+def test_what_does_not_go_with_own_baselines_is_refused(
+    outcome: str, settings: dict[str, Any], why: str
+) -> None:
+    make_study(outcome, **{**settings, "baseline_spread": 0.5})
+    with pytest.raises(StudyError, match=why):
+        make_study(outcome, **settings, baseline="site")

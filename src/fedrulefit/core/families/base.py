@@ -146,10 +146,7 @@ class Words:
 
 
 class Family(ABC):
-    """The outcome of a study: its kind, and the public facts that the study states of it.
-
-    Instances hold nothing else.
-    """
+    """The outcome of a study: its kind, and the public facts that it states; nothing else."""
 
     kind: ClassVar[str]
     """As ``outcome.kind`` in the study file."""
@@ -193,6 +190,9 @@ class Family(ABC):
     crossed: bool = False
     """Whether the loss does not change where all predictors of a patient move alike; curvatures of
     two different ones are then never above 0."""
+
+    own_shift: bool = False
+    """Whether a hospital's own baseline is one number for all predictors, not one for each."""
 
     n_owners: int = 1
     """How many have terms of their own; the baseline is theirs in equal parts, one by one."""

@@ -101,6 +101,7 @@ class Ordered(Family):
     levels_javascript = STEPS_JAVASCRIPT
     least_span = LEAST_SPAN
     separated = YesNo.separated
+    own_shift = True
     largest_predictor = LARGEST_PREDICTOR / 2  # a loss then needs no more room than slopes do
 
     def __init__(self, levels: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ that must survive a crash in its state folder:
 ``journal.sqlite`` replies and keys of each run, and where the ledger ends
 ``approvals/``     what a person was asked, and decided
 ``audits.json``    which runs were audited
+``runs/``          ``baseline.toml`` of each run whose sites have baselines of their own
 ``site.json``      what the running host knows, for ``site status``
 ``lock``           held while the host runs
 =================  =========================================================
@@ -41,6 +42,7 @@ from fedrulefit.federation.journal import Journal, Section
 from fedrulefit.federation.kits.charter import Charter
 from fedrulefit.federation.site.approvals import ask_person
 from fedrulefit.federation.site.audits import without_audit
+from fedrulefit.federation.site.baselines import keep_baseline
 from fedrulefit.federation.site.kept import KeptLedger, RunMemory
 from fedrulefit.federation.site.remembered import read_runs, run_section
 from fedrulefit.federation.site.source import SourceFile
@@ -230,6 +232,8 @@ class SiteHost:
             reason = f"the site failed with {kind}: see its log"
             return to_bytes(m.Refusal(request.header, "internal", reason))
         answer = site.respond(request, data)
+        if isinstance(request, m.ShareModelRequest) and (own := site.own_baseline) is not None:
+            keep_baseline(self._state, request.header.run, own)
         if _is_last(site, request, self._memory_of(key)):
             with suppress(OSError, sqlite3.Error):  # a full disk: then with the abandoned ones
                 self._erase(key, "it has ended")

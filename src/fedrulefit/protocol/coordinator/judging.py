@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.families.elsewhere import Elsewhere, find_elsewhere
 from fedrulefit.core.families.evidence import Effect, find_effects
 from fedrulefit.core.families.sides import MeasuredLevels
 from fedrulefit.core.rounding import Rounding
@@ -21,6 +22,7 @@ from fedrulefit.core.subgroups import SubgroupSums, find_sides
 from fedrulefit.errors import ProtocolError
 from fedrulefit.model import Counts, Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.own_file import list_baseline
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.asking import Asker, Talk
 from fedrulefit.protocol.public import Public
@@ -39,10 +41,15 @@ def judge(
         Places of its terms, the intercept first.
     """
     coef = told_coef(told, terms, public)
+    if m.ShareModelRequest.asked_in(asker.settings):
+        asker.progress = replace(asker.progress, step="own baselines")
+        model_is = partial(m.ShareModelRequest, terms=terms, coef=coef)
+        yield from asker.ask(m.ShareModelReply, model_is)
     if m.EvaluateRequest.asked_in(asker.settings):
         asker.progress = replace(asker.progress, step="evaluation")
         question = partial(m.EvaluateRequest, terms=terms, coef=coef)
-        scores, placed, subgroups, apart = yield from asker.sum(question, public)
+        told_of = yield from asker.sum(question, public)
+        scores, placed, subgroups, apart, elsewhere, *with_own = told_of
         within = public.family.judge.measure_within(placed)
         evaluation = Evaluation(
             scores,
@@ -50,11 +57,14 @@ def judge(
             judged=rounding,
             family=public.family,
             over_time=public.family.judge.score_over_time(scores, told.timeline),
+            own=Evaluation(with_own[0], judged=rounding, family=public.family)
+            if with_own
+            else None,
         )
         rules = public.rules_of(terms)
         model = _with_subgroups(model, rules, subgroups)
         effects = find_effects(public.family.evidence, apart, len(asker.sites))
-        model = _with_effects(model, rules, effects)
+        model = _with_effects(model, rules, effects, find_elsewhere(elsewhere))
         model = replace(model, evaluation=evaluation)
     if m.ResultsRequest.asked_in(asker.settings):
         model = yield from _add_results(asker, model, terms, coef, public)
@@ -68,10 +78,7 @@ def told_coef(told: Model, terms: Ints, public: Public) -> Floats:
     """
     left = {term.key: term.coefficient for term in told.terms}
     coef = [left.get(key, 0.0) for key in public.keys_of(terms)]
-    baseline = told.intercept + np.array(told.baseline or (0.0,))
-    # Rounded one by one, they may not join to the intercept that the model predicts with.
-    baseline -= public.family.join_baseline(baseline) - told.intercept
-    return np.array([*baseline, *coef])
+    return np.array([*list_baseline(told), *coef])
 
 
 def _add_results(
@@ -131,10 +138,22 @@ def _with_subgroups(model: Model, rules: Sequence[Rule], subgroups: SubgroupSums
     return _change_rules(model, lambda term: replace(term, held_out=held_out.get(term.rule)))
 
 
-def _with_effects(model: Model, rules: Sequence[Rule], effects: Sequence[Effect | None]) -> Model:
-    """Return the model with what its rules do within hospitals."""
-    found = dict(zip(rules, effects, strict=False))  # of some outcomes none is told
-    return _change_rules(model, lambda term: replace(term, within=found.get(term.rule)))
+def _with_effects(
+    model: Model,
+    rules: Sequence[Rule],
+    effects: Sequence[Effect | None],
+    elsewhere: Sequence[Elsewhere | None],
+) -> Model:
+    """Return the model with what its rules do within hospitals, and how hospitals differ."""
+    # Of some outcomes, and of few hospitals, none is told.
+    found = dict(zip(rules, effects, strict=False))
+    others = dict(zip(rules, elsewhere, strict=False))
+
+    def change(term: RuleTerm) -> RuleTerm:
+        within = found.get(term.rule)
+        return replace(term, within=within, elsewhere=others.get(term.rule) if within else None)
+
+    return _change_rules(model, change)
 
 
 def _with_sites(

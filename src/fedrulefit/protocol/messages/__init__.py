@@ -14,6 +14,7 @@ from fedrulefit.protocol.messages.base import *
 from fedrulefit.protocol.messages.between import *
 from fedrulefit.protocol.messages.dispersion import *
 from fedrulefit.protocol.messages.fit import *
+from fedrulefit.protocol.messages.own import *
 from fedrulefit.protocol.messages.results import *
 from fedrulefit.protocol.messages.sums import *
 

@@ -51,9 +51,10 @@ class Turn(IntEnum):
     SLOPES = 12
     SUMMARY = 13
     BETWEEN = 14
-    EVALUATION = 15
-    OFFER = 16
-    RESULTS = 17
+    MODEL = 15
+    EVALUATION = 16
+    OFFER = 17
+    RESULTS = 18
 
     @property
     def repeats(self) -> bool:

@@ -11,6 +11,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.families.elsewhere import ElsewhereSums
 from fedrulefit.core.families.evidence import EvidenceSums
 from fedrulefit.core.people import count_cells
 from fedrulefit.core.subgroups import SubgroupSums
@@ -28,6 +29,8 @@ __all__ = ["EvaluateRequest", "OfferRequest", "OfferSums", "ResultsReply", "Resu
 _EVIDENCE: Final = (
     ", and coarsely, how those inside a rule differ from those outside it within sites"
 )
+
+_TWICE: Final = " (once with sites' own baselines, once without)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +55,7 @@ class EvaluateRequest(SumRequest):
         ),
         SubgroupSums,
         EvidenceSums,
+        ElsewhereSums,
     )
 
     terms: Ints
@@ -60,10 +64,11 @@ class EvaluateRequest(SumRequest):
     @classmethod
     def tells(cls, study: Study) -> str:
         """Return what the total tells."""
-        told = study.family.tells
+        told, twice = study.family.tells, study.settings.own_spread is not None
         return (
-            f"{told.evaluation}, how well the scores tell apart patients of one and the same site, "
-            f"over all sites, and {told.subgroups}{_EVIDENCE * (study.family.evidence is not None)}"
+            f"{told.evaluation}{_TWICE * twice}, how well the scores tell apart patients of one "
+            "and the same site, over all sites, and "
+            f"{told.subgroups}{_EVIDENCE * (study.family.evidence is not None)}"
         )
 
     @classmethod
@@ -71,35 +76,46 @@ class EvaluateRequest(SumRequest):
         """Whether the study holds patients out."""
         return settings.holdout > 0
 
-    def packings(
-        self, public: Public
-    ) -> tuple[Packing[Any], Packing[Any], Packing[SubgroupSums], Packing[EvidenceSums]]:
-        """Return how the numbers lie: as the outcome's family judges, and by rule."""
+    def packings(self, public: Public) -> tuple[Packing[Any], ...]:
+        """Return how the numbers lie: as the outcome's family judges, and by rule.
+
+        Where sites have baselines of their own, the judge's sums come twice: without them, as of
+        new hospitals, and, last, with them.
+        """
         family, n_rules = public.family, public.among(self.terms).n_rules
-        judge = family.judge
+        judge, twice = family.judge, public.settings.own_spread is not None
         return (
             judge.packing(),
             Packing(judge.within_sums),
             SubgroupSums.packing(n_rules, family),
             EvidenceSums.packing(n_rules, family.evidence),
+            ElsewhereSums.packing(n_rules, family.evidence, public.n_sites),
+            *([judge.packing()] * twice),
         )
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's."""
         public.check_coefs(self.terms, self.coef)
 
-    def add_up(self, patients: Patients) -> tuple[Ints, Ints, Ints, Ints]:
+    def add_up(self, patients: Patients) -> tuple[Ints, ...]:
         """Return the site's sums over the patients that it holds out."""
-        over_all, within, by_rule, apart = self.packings(patients.public)
+        over_all, within, by_rule, apart, elsewhere, *twice = self.packings(patients.public)
         scores = patients.count_scores(self.terms, self.coef)
         units = patients.count_subgroups(self.terms)
-        inside = by_rule.read(units)
+        effects = patients.count_evidence(self.terms, by_rule.read(units), self.header.site)
         return (
             over_all.round(scores),
             within.round(patients.place_within(scores)),
             units,
-            apart.round(patients.count_evidence(self.terms, inside, self.header.site)),
+            apart.round(effects),
+            elsewhere.round(patients.count_elsewhere(effects)),
+            *(packing.round(self._count_with_own(patients)) for packing in twice),
         )
+
+    def _count_with_own(self, patients: Patients) -> Sum:
+        """Return what judges the model with the site's own baseline."""
+        own = patients.find_own(self.terms, self.coef)
+        return patients.count_scores(self.terms, self.coef, own)
 
 
 @dataclass(frozen=True, eq=False)

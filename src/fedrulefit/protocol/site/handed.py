@@ -91,6 +91,8 @@ class Handed:
                     self._check_variants(request, candidates, bases)
             case m.ShareDispersionRequest():
                 public.check_dispersion(request.dispersion, none=True)
+            case m.ShareModelRequest():
+                request.check(public)
 
     def _check_grid(self, request: m.RulesRequest, study: Study, place: Place) -> None:
         """Refuse cut-offs that are not those of all sites' histograms."""

@@ -26,6 +26,7 @@ from typing import cast
 
 from fedrulefit.core.people import count_rows_each
 from fedrulefit.errors import DataError, ProtocolError
+from fedrulefit.model.own_file import OwnBaseline
 from fedrulefit.privacy.identity import Identity, Trust
 from fedrulefit.privacy.ledger import Ledger, Release
 from fedrulefit.privacy.mechanisms import Noise, OpenDPLaplace
@@ -39,6 +40,7 @@ from fedrulefit.protocol.site.diary import Diary
 from fedrulefit.protocol.site.door import Door
 from fedrulefit.protocol.site.handed import Handed
 from fedrulefit.protocol.site.joining import check_join, note_run
+from fedrulefit.protocol.site.own import find_baseline
 from fedrulefit.protocol.site.review import Review
 from fedrulefit.protocol.site.work import Known, Work
 from fedrulefit.protocol.store import Memory, Transient
@@ -179,6 +181,15 @@ class Site:
     def ledger(self) -> Ledger:
         """What left, and what it cost."""
         return self._diary.ledger
+
+    @property
+    def own_baseline(self) -> OwnBaseline | None:
+        """The site's own baseline of the finished model, for the hospital itself.
+
+        None before the run has handed the model out, and where all sites share a baseline.
+        """
+        model = self._known.model
+        return None if model is None else find_baseline(self.patients, model)
 
     @property
     def patients(self) -> Patients:

@@ -62,12 +62,15 @@ class Known:
         What was voted on.
     bases : (n_bases,) int64 or None
         The rules whose variants were voted on.
+    model : ShareModelRequest or None
+        The finished model, where it was handed out.
     """
 
     patients: Patients
     counts: Ints | None = None
     candidates: tuple[Rule, ...] = ()
     bases: Ints | None = None
+    model: m.ShareModelRequest | None = None
 
     def take_in(self, request: m.Request) -> Known:
         """Return what the site knows once a checked request has been answered."""
@@ -92,6 +95,8 @@ class Known:
             case m.ShareDispersionRequest():
                 shared = public.with_dispersion(request.dispersion)
                 return replace(self, patients=replace(patients, public=shared))
+            case m.ShareModelRequest():
+                return replace(self, model=request)
         return self
 
 
@@ -155,14 +160,14 @@ class Work:
                 return self._count(header)
             case m.RulesRequest():
                 return self._grow(request, patients)
-            case m.VoteRequest(header):
-                return self._vote(header, request.rules, patients)
-            case m.VariantVoteRequest(header):
+            case m.VoteRequest(header) | m.VariantVoteRequest(header):
                 return self._vote(header, known.candidates, patients)
             case m.TermsRequest(header) | m.VariantsRequest(header):
                 return m.TermsReply(header, patients.design.n_terms)
             case m.ShareDispersionRequest(header):
                 return m.ShareDispersionReply(header, request.dispersion)
+            case m.ShareModelRequest(header):
+                return m.ShareModelReply(header, len(request.terms))
             case m.ResultsRequest():
                 return self._tell_results(request, patients)
         raise ProtocolError(f"no answer to a {type(request).__name__}")
@@ -326,7 +331,9 @@ class Work:
         if not request.evaluation:
             return np.empty(0)
         judge = patients.public.family.judge
-        scores = judge.coarsen(patients.count_scores(request.terms, request.coef), base)
+        # With its own baseline, where it has one: how far it is off without would tell of that.
+        own = patients.find_own(request.terms, request.coef)
+        scores = judge.coarsen(patients.count_scores(request.terms, request.coef, own), base)
         if scores is None:
             raise ProtocolError("the site keeps these results of its own back", "policy")
         return np.array(list(vars(judge.measure(scores).rounded(base)).values()))

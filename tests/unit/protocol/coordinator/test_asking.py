@@ -193,7 +193,8 @@ def test_a_run_goes_on_without_a_lost_site_only_where_it_may(
 
 
 LATE = [
-    m.Turn.SLOPES, m.Turn.SUMMARY, m.Turn.BETWEEN, m.Turn.EVALUATION, m.Turn.OFFER, m.Turn.RESULTS,
+    m.Turn.SLOPES, m.Turn.SUMMARY, m.Turn.BETWEEN, m.Turn.MODEL, m.Turn.EVALUATION, m.Turn.OFFER,
+    m.Turn.RESULTS,
 ]  # fmt: skip
 
 

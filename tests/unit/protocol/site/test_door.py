@@ -47,6 +47,7 @@ ASKED: dict[str, m.Request] = {
     "curve": m.CurvatureRequest(HEAD, ()),
     "dispersion": m.DispersionRequest(HEAD, WHOLE, EMPTY, 0.5),
     "share": m.ShareDispersionRequest(HEAD, 0.5),
+    "model": m.ShareModelRequest(HEAD, WHOLE, EMPTY),
     "variant votes": m.VariantVoteRequest(HEAD, WHOLE),
     "variants": m.VariantsRequest(HEAD, WHOLE, 0),
     "refit": m.RefitRequest(HEAD, ()),
@@ -110,6 +111,7 @@ TABLE = {
     m.Turn.SLOPES:     "- - - - - - - - - - + + + + + +",
     m.Turn.SUMMARY:    "- - - - - - - - - - - + + + + +",
     m.Turn.BETWEEN:    "- - - - - - - - - - - - + + + +",
+    m.Turn.MODEL:      "- - - - - - - - - - - - + + + +",
     m.Turn.EVALUATION: "- - - - - - - - - - - - - + + +",
     m.Turn.OFFER:      "- - - - - - - - - - - - - - + +",
     m.Turn.RESULTS:    "- - - - - - - - - - - - - - - +",
@@ -200,6 +202,7 @@ def test_what_a_study_never_asks_is_never_let_in(settings: Any, never: set[str])
     door = make_door(make_study(**settings))
     never = never | {"join", "dispersion", "share"}  # a yes/no outcome has no dispersion
     never |= {"variant votes", "variants", "refit"}  # of studies whose terms are pruned
+    never |= {"model"}  # of those whose sites have baselines of their own
     assert let_in(door, Place(step=0, turn=m.Turn.JOIN)) == {*ASKED} - never
 
 
@@ -210,6 +213,14 @@ def test_dispersions_are_asked_and_shared_between_rounds_of_their_outcome(turn: 
     both = {"dispersion", "share"}
     assert found & both == (both if turn <= m.Turn.FIT else set())
     assert not let_in(make_door(make_study("count", **settings)), Place(0, turn)) & both
+
+
+@pytest.mark.parametrize("turn", m.Turn)
+def test_the_model_is_handed_out_once_where_sites_have_baselines_of_their_own(turn: m.Turn) -> None:
+    settings = {**SOLVERS["exact"], **ASKS_ALL}
+    found = let_in(make_door(make_study(**settings, baseline="site")), Place(0, turn))
+    assert ("model" in found) == (turn < m.Turn.MODEL)
+    assert "model" not in let_in(make_door(make_study(**settings)), Place(0, turn))
 
 
 # --- headers --------------------------------------------------------------------------------
@@ -243,7 +254,7 @@ KIND_OF = {
     "dual": "dual", "curve": "curvature", "slopes": "slopes", "summary": "summary",
     "between": "between-sites", "scores": "evaluation", "offer": "site-results",
     "results": "site-results", "dispersion": "curvature", "share": None,
-    "variant votes": "votes", "variants": None, "refit": "curvature",
+    "variant votes": "votes", "variants": None, "refit": "curvature", "model": None,
 }  # fmt: skip
 
 

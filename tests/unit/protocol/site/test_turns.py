@@ -59,6 +59,7 @@ def test_nothing_is_answered_before_joining(grid: Grid) -> None:
         m.CurvatureRequest(head(), ()),
         m.DispersionRequest(head(), empty.astype(np.int64), empty, 0.5),
         m.ShareDispersionRequest(head(), 0.5),
+        m.ShareModelRequest(head(), empty.astype(np.int64), empty),
         m.SlopesRequest(head(), empty.astype(np.int64), empty),
         m.SummaryRequest(head(), empty.astype(np.int64), empty, empty),
         m.EvaluateRequest(head(), empty.astype(np.int64), empty),
