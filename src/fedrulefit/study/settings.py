@@ -8,13 +8,13 @@ of the documentation follow (``tests/unit/test_settings_parity.py``).
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
 from fedrulefit.core.arrays import MAX_CODES
 from fedrulefit.core.bins import Style
-from fedrulefit.study.fields import Lasting
+from fedrulefit.study.fields import Frozen
 
 Group = Literal[
     "Histograms",
@@ -76,13 +76,11 @@ def setting(
     return declared
 
 
-class Settings(Lasting):
+class Settings(Frozen):
     """Every number that the method leaves to its user; each field tells its own meaning.
 
     ``fedrulefit study settings`` and :func:`fedrulefit.study.describe_settings` list them.
     """
-
-    later: ClassVar[tuple[str, ...]] = LATER
 
     noise: bool = setting(
         True,

@@ -30,7 +30,7 @@ from fedrulefit.study.covariates import Category, Covariate, Patient, Unusual, W
 from fedrulefit.study.fields import Lasting
 from fedrulefit.study.outcomes import AnyOutcome
 from fedrulefit.study.presets import expand_preset, override_settings, resolve_settings
-from fedrulefit.study.settings import Settings
+from fedrulefit.study.settings import LATER, Settings
 from fedrulefit.study.wishes import Wished, Wishes
 from fedrulefit.toml import check_facts, open_toml
 
@@ -186,6 +186,9 @@ class Study(Lasting):
     def digest(self) -> str:
         """SHA-256 of the canonical form: equal exactly for equal studies."""
         facts = self.model_dump(mode="json")
+        for name in LATER:
+            if facts["settings"][name] == Settings.model_fields[name].default:
+                del facts["settings"][name]
         text = json.dumps(facts, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -66,7 +66,7 @@ def test_without_wishes_nothing_is_said_of_them(tmp_path: Path, place: Path) -> 
     command = ["fit", "-s", tmp_path / "study.toml", *sites(place), *SETTINGS]
     assert "Wish" not in succeed(*command, "-o", tmp_path / "m.json").output
     text = (tmp_path / "m.json").read_text(encoding="utf-8")
-    for key in ('"wishes"', '"edits"', '"max_conditions"', '"keep"', '"direction"'):
+    for key in ('"wishes"', '"edits"', '"keep"', '"direction"'):
         assert key not in text
 
 
