@@ -148,3 +148,29 @@ def test_elected_own_rules_are_apart_by_enough_patients(seed: int) -> None:
                 assert between.sum() >= k
             if len(one) == 1 and one != other and not (~a & ~b).any():
                 assert (fires(one, rows) & fires(other, rows)).sum() >= k
+
+
+def test_a_masked_run_with_votes_and_pruning_keeps_to_all_wishes() -> None:
+    facts = study_facts(**{**SOLVERS["pruned"], "n_trees": 10, "max_terms": 6, "seed": 5})
+    facts["covariates"]["lactate"]["direction"] = "up"
+    facts["covariates"]["gcs"] |= {"direction": "down", "keep": True}
+    wishes = {
+        "kept_rules": RULES[1:], "never": [["age", "lactate"]], "forbidden_rules": ["ward = icu"],
+    }  # fmt: skip
+    study = Study.from_mapping({**facts, "wishes": wishes})
+    tables = make_tables(study, sizes=(300, 300, 300))
+    sites = make_sites(study, tables, policy=Policy(allow=tuple(KINDS), min_sites=3, max_folds=3))
+    model, _ = record(Coordinator(study, list(sites), secure=True), sites)
+    assert "ward = icu & sex = female" in told(model)
+    assert any(term.feature == 2 for term in model.linear_terms)
+    assert "ward = icu" not in told(model)
+    assert not any({0, 1} <= set(term.features) for term in model.terms)
+    values = np.repeat(tables["north"].values[:20], 60, axis=0)
+    for feature, sign, way in (
+        (1, 1, np.geomspace(0.1, 25, 60)),
+        (2, -1, np.repeat(np.arange(3, 15), 5)),
+    ):
+        swept = values.copy()
+        swept[:, feature] = np.tile(way, 20)
+        steps = np.diff(model.linear_predictor(swept).reshape(20, 60), axis=1)
+        assert (sign * steps).min() >= -1e-9
