@@ -265,8 +265,9 @@ class Work:
 
     def _offer_own(self, patients: Patients) -> tuple[Rule, ...]:
         """Return the study's own rules where the site's gate decides on them, and not votes."""
-        voted = self._masking.active and self._policy.min_votes > 0
-        return () if voted else name_own(patients.public)
+        own = name_own(patients.public)
+        voted = own and self._masking.active and self._policy.min_votes > 0
+        return () if voted else own
 
     def _vote(self, header: m.Header, rules: tuple[Rule, ...], patients: Patients) -> m.VoteReply:
         """Say which rules have enough patients here; not yet under masks."""
