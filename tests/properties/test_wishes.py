@@ -179,3 +179,19 @@ def test_what_is_never_used_is_not(tmp_path: Any) -> None:
     assert 0 in plain.features
     model.save(tmp_path / "model.json")
     assert Model.load(tmp_path / "model.json").wishes == model.wishes
+
+
+@pytest.mark.parametrize("outcome", ["yes/no", "number", "time"])
+def test_directions_hold_beside_baselines_of_sites_own(outcome: str) -> None:
+    wished = {"age": "down", "lactate": "up", "gcs": "up"}
+    study = declare(outcome, wished, **SOLVERS["cv"], baseline="site")
+    tables = {
+        name: load_table(make_patients(size, k), study)
+        for k, (name, size) in enumerate({"north": 200, "south": 150}.items())
+    }
+    model = fit_model(study, tables)
+    assert model.terms
+    assert most_against(model, wished, make_patients(40, 7)) <= 1e-9
+    gap = model.provenance.certificate.gap
+    assert gap is not None
+    assert gap < 1e-4 * max(model.provenance.objective, 1e-3)
