@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Annotated
@@ -73,7 +74,13 @@ def edit(
     tables = load_sites(name_sources(site, site_column), loaded.study, quiet=as_json)
     with show.progress_bar(stderr(), quiet=as_json) as tell:
         edited = edit_model(
-            loaded, tables, drop=numbers, add=add or (), n_threads=jobs, on_progress=tell
+            loaded,
+            tables,
+            drop=numbers,
+            add=add or (),
+            parent=hashlib.sha256(model.read_bytes()).hexdigest(),
+            n_threads=jobs,
+            on_progress=tell,
         )
     edited.save(output)
     written = write_page(edited, output, page)

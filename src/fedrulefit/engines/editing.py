@@ -46,6 +46,7 @@ def edit_model(
     *,
     drop: Iterable[int] = (),
     add: Sequence[str] = (),
+    parent: str = "",
     engine: Engine = EMBEDDED,
     n_threads: int = 1,
     on_progress: Callable[[Progress], None] | None = None,
@@ -61,6 +62,8 @@ def edit_model(
         Terms by their number, from 1, as :attr:`Model.terms` and its rule table list them.
     add : sequence of str
         Rules in words.
+    parent : str
+        SHA-256 of the model's file; by default of the file that it would be saved to.
     engine : Engine
     n_threads : int
         Sites that work at the same time.
@@ -84,7 +87,8 @@ def edit_model(
     fitted = plan.fit(after, penalty=penalty)
     _check_patients(model, fitted.model)
     price, error = compare_folds(plan.cross_validate(after), plan.cross_validate(before))
-    edit = Edit(hash_model(model), tuple(map(model.describe, dropped)), tuple(add), price, error)
+    own, gone = parent or hash_model(model), tuple(map(model.describe, dropped))
+    edit = Edit(own, gone, tuple(add), price, error)
     shares = model.distribution
     return replace(
         fitted.model,

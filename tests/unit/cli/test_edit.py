@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,7 @@ def test_terms_are_dropped_by_number_or_words_and_rules_added(place: Path, tmp_p
     (edit,) = edited.edits
     assert edit.dropped == tuple(words[:2])
     assert edit.parent == hash_model(model)
+    assert edit.parent == hashlib.sha256((place / "m.json").read_bytes()).hexdigest()
     assert not {*words[:2]} & {edited.describe(term) for term in edited.terms}
     assert "age ≥ 80 years & ISS ≥ 25" in {edited.describe(term) for term in edited.terms}
     assert "After the fit" in render_report(edited)
