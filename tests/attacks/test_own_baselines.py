@@ -200,12 +200,12 @@ def test_no_policy_lets_such_a_fit_begin_unless_it_says_so() -> None:
 
 def test_own_baselines_are_not_judged_where_predictions_are_few() -> None:
     """Of a model of few rules each hospital's own predictions would stand apart in histograms."""
-    for outcome_terms, judged in (({"linear_terms": False}, False), ({}, True)):
-        settings = {**SOLVERS["exact"], "penalty": 0.05, "holdout": 0.3, **outcome_terms}
+    for terms, judged in (({"linear_terms": False, "penalty": 0.08}, False), ({}, True)):
+        settings = {**SOLVERS["exact"], "holdout": 0.3, **terms}
         study = make_study(**settings, baseline="afterwards")
         sites = make_sites(study, make_tables(study, sizes=SIZES), secure=False)
         model, _ = record(Coordinator(study, list(sites)), sites)
         assert model.evaluation is not None
-        assert 0 < len(model.rule_terms) < MANY_RULES
+        assert judged or 0 < len(model.rule_terms) < MANY_RULES
         assert bool(model.linear_terms) == judged
         assert (model.evaluation.own is not None) == judged
