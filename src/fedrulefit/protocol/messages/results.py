@@ -11,6 +11,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.families.elsewhere import ElsewhereSums
 from fedrulefit.core.families.evidence import EvidenceSums
 from fedrulefit.core.people import count_cells
 from fedrulefit.core.subgroups import SubgroupSums
@@ -57,6 +58,7 @@ class EvaluateRequest(SumRequest):
         ),
         SubgroupSums,
         EvidenceSums,
+        ElsewhereSums,
     )
 
     terms: Ints
@@ -90,6 +92,7 @@ class EvaluateRequest(SumRequest):
             Packing(judge.within_sums),
             SubgroupSums.packing(n_rules, family),
             EvidenceSums.packing(n_rules, family.evidence),
+            ElsewhereSums.packing(n_rules, family.evidence, public.n_sites),
             *([judge.packing()] * twice),
         )
 
@@ -111,15 +114,16 @@ class EvaluateRequest(SumRequest):
 
     def add_up(self, patients: Patients) -> tuple[Ints, ...]:
         """Return the site's sums over the patients that it holds out."""
-        over_all, within, by_rule, apart, *twice = self.packings(patients.public)
+        over_all, within, by_rule, apart, elsewhere, *twice = self.packings(patients.public)
         scores = patients.count_scores(self.terms, self.coef)
         units = patients.count_subgroups(self.terms)
-        inside = by_rule.read(units)
+        effects = patients.count_evidence(self.terms, by_rule.read(units), self.header.site)
         return (
             over_all.round(scores),
             within.round(patients.place_within(scores)),
             units,
-            apart.round(patients.count_evidence(self.terms, inside, self.header.site)),
+            apart.round(effects),
+            elsewhere.round(patients.count_elsewhere(effects)),
             *(packing.round(self._count_with_own(patients)) for packing in twice),
         )
 
