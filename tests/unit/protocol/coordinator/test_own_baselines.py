@@ -12,6 +12,7 @@ from sklearn.metrics import log_loss
 
 from fedrulefit.core.own import settle
 from fedrulefit.core.quadratic import kkt_residual
+from fedrulefit.engines.inprocess import fit
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model import Model
 from fedrulefit.model.file import build_model, model_facts
@@ -224,3 +225,13 @@ def test_a_whole_run_ends_at_the_joint_optimum(outcome: str) -> None:
     assert model.provenance.certificate.residual <= 1e-8
     assert model.provenance.certificate.gap is not None
     assert model.provenance.certificate.gap <= 1e-6
+
+
+def test_the_embedded_engine_gives_them_back() -> None:
+    study = make_study(**SOLVERS["own"])
+    fitted = fit(study, make_tables(study, sizes=SIZES))
+    assert sorted(fitted.own_baselines) == sorted(fitted.model.provenance.sites)
+    for own in fitted.own_baselines.values():
+        own.check(fitted.model)
+    plain = make_study(**SOLVERS["exact"])
+    assert not fit(plain, make_tables(plain, sizes=SIZES)).own_baselines
