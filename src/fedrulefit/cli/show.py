@@ -324,6 +324,8 @@ def print_evaluation(console: Console, model: Model) -> None:
             console.print(Text(BEFORE_ROUNDING))
         if model.evaluation.sites:
             console.print(_metrics_table(model.evaluation, "Held-out patients by site", "site"))
+        elif model.evaluation.own is not None:
+            console.print(_metrics_table(model.evaluation, "Held-out patients", "judged"))
         _print_unknown(console, model.evaluation)
         console.print()
     if model.validation is not None:
