@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -20,6 +20,7 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Rule
 from fedrulefit.engines.drive import Exchange, drive
 from fedrulefit.model import Model
+from fedrulefit.model.own_file import OwnBaseline
 from fedrulefit.model.terms import TermKey
 from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.ledger import Ledger
@@ -88,11 +89,14 @@ class Reached:
         What each site records as having left it.
     journal : Memory, optional
         Keeps every step of the run, where an engine can be interrupted.
+    sites : mapping of site name to Site
+        Those that are in this process themselves.
     """
 
     exchange: Exchange
     ledgers: Mapping[str, Ledger]
     journal: Memory | None = None
+    sites: Mapping[str, Site] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,12 +113,15 @@ class Fitted:
     held : (n_folds,) float64 or None
         Mean losses of the patients of each fold, who were held out, of the chosen fit; None
         without cross-validation.
+    own_baselines : mapping of site name to OwnBaseline
+        Of sites that are in this process, where each has a baseline of its own.
     """
 
     model: Model
     ledgers: Mapping[str, Ledger]
     candidates: tuple[Rule, ...]
     held: Floats | None = None
+    own_baselines: Mapping[str, OwnBaseline] = field(default_factory=dict)
 
 
 class Engine(ABC):
@@ -174,4 +181,6 @@ class Engine(ABC):
                 journal=reached.journal,
                 on_status=on_progress and (lambda status: on_progress(status.progress)),
             )
-        return Fitted(model, reached.ledgers, coordinator.candidates, coordinator.held)
+        found = {name: site.own_baseline for name, site in reached.sites.items()}
+        own = {name: baseline for name, baseline in found.items() if baseline is not None}
+        return Fitted(model, reached.ledgers, coordinator.candidates, coordinator.held, own)
