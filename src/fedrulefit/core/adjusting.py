@@ -36,6 +36,7 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.curvature import STEPS, CurvatureSums, Query, unpack_triangle
 from fedrulefit.core.families import Family
 from fedrulefit.core.layout import Layout
+from fedrulefit.core.signs import Signs, learnt
 
 SPREAD: Final = 3.0
 """Standard deviation of coefficients, before any patient."""
@@ -63,10 +64,13 @@ class Adjustment:
         Of the model's terms.
     start : (n_terms,) float64
         The model's coefficients.
+    signs : Signs, optional
+        Of the model's terms: what is held is not estimated. Others may have any here.
     """
 
     layout: Layout
     start: Floats
+    signs: Signs | None = None
     done: bool = False
     converged: bool = False
     rounds: int = 0
@@ -101,7 +105,9 @@ class Adjustment:
         self._loss, self._weight = float(sums.losses[-1]), sums.weight
         self._hessian = unpack_triangle(sums.hessian, len(self.start)) + np.diag(self._ridge)
         gradient = sums.gradient + self._ridge * self._there
-        step = -np.linalg.solve(self._hessian, gradient)
+        (free,) = np.nonzero(learnt(len(gradient), self.signs))
+        step = np.zeros(len(gradient))
+        step[free] = -np.linalg.solve(self._hessian[np.ix_(free, free)], gradient[free])
         self._here, self._shortened = self._there, False
         fall = -0.5 * float(gradient @ step)
         self.converged = fall <= _CLOSE * max(sums.weight, 1.0)
@@ -111,8 +117,10 @@ class Adjustment:
         self._there = self._here + step
 
     def finish(self, family: Family) -> tuple[Floats, Floats]:
-        """Return estimates and standard errors, each of shape (n_terms,)."""
-        spreads = np.diag(np.linalg.inv(self._hessian))
+        """Return estimates and standard errors, each of shape (n_terms,); 0 of what is held."""
+        (free,) = np.nonzero(learnt(len(self.start), self.signs))
+        spreads = np.zeros(len(self.start))
+        spreads[free] = np.diag(np.linalg.inv(self._hessian[np.ix_(free, free)]))
         if family.of_errors:
             spreads = spreads * 2 * self._loss / max(self._weight, 1e-300)
         return self._here, np.sqrt(np.maximum(spreads, 0.0))

@@ -69,6 +69,8 @@ class Bins:
         Whether missing values are impossible.
     added : tuple of float
         Public cut-offs beside those that are estimated; increasing.
+    offset : float or None
+        Of a number that is added to F as it is: how much of it is 1 there.
     """
 
     kind: Kind
@@ -77,6 +79,7 @@ class Bins:
     step: float | None
     complete: bool
     added: tuple[float, ...] = ()
+    offset: float | None = None
 
     @classmethod
     def numeric(
@@ -110,6 +113,15 @@ class Bins:
         if self.cutoffs is not None:
             return replace(self, cutoffs=np.union1d(self.cutoffs, values))
         return replace(self, added=tuple(sorted({*self.added, *values})))
+
+    def as_offset(self, unit: float) -> Bins:
+        """Return the bins of a number that is added to F, `unit` of it as 1."""
+        return replace(self, offset=unit)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the public range."""
+        return float(self.edges[0]), float(self.edges[-1])
 
     @property
     def n_bins(self) -> int:

@@ -28,6 +28,7 @@ Departures
 * L̄ is the mean number of terminal nodes (erratum 6).
 * A leaf holds at least ``min_leaf`` patients (the paper is silent; 1 would let
   a rule point at a single patient).
+* With an offset trees start where it puts each patient, and at the constants best beside it.
 * A site with one outcome class has no finite constant to start from: it grows no tree.
 * Where each class has terms of its own, so has it trees: for it against the rest, by the yes/no
   loss. All classes choose from all rules.
@@ -58,6 +59,9 @@ of the patients nor a weight in place of repeated rows decides between equally
 good splits."""
 
 
+LEVEL_STEPS: Final = 40
+"""Newton's, of at most 1 on the scale of F: enough to make up for the largest offset."""
+
 MOST_GROUPS: Final = 64
 """Groups of covariates that may meet in a tree; what they miss, sifting finds."""
 
@@ -82,10 +86,13 @@ class Units:
 
     @classmethod
     def of(cls, family: Family, outcome: Floats, weights: Floats, start: Floats) -> Units:
-        """Return units in which residuals are about 1, and leaves are Newton's."""
+        """Return units in which residuals are about 1, and leaves are Newton's.
+
+        `start` is of all patients alike, (n_baseline,), or of each, (n_rows, n_baseline).
+        """
         if not family.newton_leaves:
             return cls()
-        predictor = np.tile(start, (len(weights), 1))
+        predictor = np.broadcast_to(start, (len(weights), start.shape[-1]))
         slope, curvature = (
             _add_parts(each, predictor, outcome) for each in (family.slope, family.curvature)
         )
@@ -143,6 +150,7 @@ def grow_trees(
     n_threads: int = 1,
     patients: Ints | None = None,
     limits: Limits | None = None,
+    offset: Floats | None = None,
 ) -> list[Tree]:
     """Grow `n_trees` boosted trees for the loss of the outcome's family.
 
@@ -160,6 +168,8 @@ def grow_trees(
     limits : Limits, optional
         What the study wishes: trees then follow its directions, and split on no covariate, nor on
         several, that it rules out. Rules are sifted afterwards, too.
+    offset : (n_rows,) float64, optional
+        What each patient's F has before any tree; 0 by default.
 
     Returns
     -------
@@ -172,7 +182,7 @@ def grow_trees(
         grow = partial(
             grow_trees, codes=codes, weights=weights, grid=grid, mean_leaves=mean_leaves,
             learning_rate=learning_rate, subsample=subsample, min_leaf=min_leaf, rng=rng,
-            n_threads=n_threads, patients=patients, limits=limits,
+            n_threads=n_threads, patients=patients, limits=limits, offset=offset,
         )  # fmt: skip
         return _share_trees(problems, n_trees, grow)
     leaf_counts = draw_leaf_counts(n_trees, mean_leaves, rng)
@@ -183,15 +193,18 @@ def grow_trees(
     start = family.start(outcome, weights)
     if start is None or weights.sum() < 2 * min_leaf or n_trees == 0:
         return []
-    columns = list(_columns(codes, grid, frozenset() if limits is None else limits.unused))
+    columns = list(_columns(codes, grid, frozenset() if limits is None else limits.unruled))
     matrix = _lightgbm_matrix(codes, columns)
     if not _varies(matrix):
         return []
     outcome = family.prepare(outcome)
-    units = Units.of(family, outcome, weights, start)
+    moved = np.zeros(len(codes))
+    if offset is not None:
+        moved = offset[counted] + _find_level(family, outcome, weights, start, offset[counted])
+    units = Units.of(family, outcome, weights, start + moved[:, None])
     booster = _make_booster(
         matrix,
-        init_score=np.full(len(codes), units.score * start[0] if len(start) == 1 else 0.0),
+        init_score=units.score * (moved + start[0] if len(start) == 1 else moved),
         params={
             "learning_rate": learning_rate,
             # A hair below, for the rounding of LightGBM's own sums.
@@ -209,6 +222,22 @@ def grow_trees(
     read = cache(partial(_read_split, columns, grid))
     dumped = booster.dump_model()["tree_info"]
     return [Tree(_read_node(tree["tree_structure"], read)) for tree in dumped]
+
+
+def _find_level(
+    family: Family, outcome: Floats, weights: Floats, start: Floats, offset: Floats
+) -> float:
+    """Return what makes up for an offset: the constant of least loss beside it."""
+    level = 0.0
+    for _ in range(LEVEL_STEPS):
+        predictor = start + (offset + level)[:, None]
+        slope, curvature = (
+            float(weights @ _add_parts(each, predictor, outcome))
+            for each in (family.slope, family.curvature)
+        )
+        step = -slope / curvature if curvature > 0 else 0.0
+        level += max(-1.0, min(step, 1.0))
+    return level
 
 
 def _share_trees(

@@ -32,6 +32,9 @@ Where a coefficient may have one sign only (:mod:`fedrulefit.core.signs`), its l
 too: :math:`g_j ≥ -λπ_j` where it may be positive, :math:`g_j ≤ λπ_j` where it may be negative. What
 a study keeps unpenalised is paid for as several baseline columns are.
 
+The coefficient b of an offset is not chosen, so nothing limits its g, and Fenchel's inequality is
+left with what it adds to F: :math:`D(θ) = -\tfrac1W \sum w_iℓ^*(θ_i, y_i) + g\,b`.
+
 Where sites have baselines of their own (:mod:`fedrulefit.core.own`), each adds its price h(b) to
 the primal objective, and to the dual one :math:`-h^*(S)`, S its summed dual point: at the optimum
 :math:`S = -b/τ^2`, and :math:`h^*(S) = τ^2S^2/2` unless b is at its bound. That needs nothing of
@@ -60,7 +63,7 @@ from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, Bounds, add_units, round
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.own import Own, price_conjugate, settle
 from fedrulefit.core.quadratic import kkt_residual
-from fedrulefit.core.signs import Signs, pull
+from fedrulefit.core.signs import Signs, learnt, pull
 from fedrulefit.core.sums import Packing, Sum, quantity
 
 LARGEST_BASELINE: Final = 20.0
@@ -293,5 +296,9 @@ def certify(
         if kept is not None and scales is not None:
             shrunk = (scales[0] * slopes.falling + scales[1] * slopes.rising) / weight
             left = float(left) + pull(shrunk, signs)[kept].sum()
+        held = ~learnt(len(coef), signs)
+        if held.any() and scales is not None:
+            shrunk = (scales[0] * slopes.falling + scales[1] * slopes.rising) / weight
+            objective -= float(shrunk[held] @ coef[held])
         gap = max(0.0, objective + conjugate / weight + LARGEST_BASELINE * float(left))
     return Certificate(kkt_residual(gradient, coef, penalties, signs), gap)

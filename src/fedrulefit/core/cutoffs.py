@@ -24,6 +24,7 @@ Departures
 * Where a value may be missing, a cut-off with less than half a quantile step of the known
   patients on a side is dropped: ``x < c`` would say little but that x was measured, which
   "x is missing" says. Of complete covariates none is dropped.
+* An offset is not winsorised, nor scaled by patients: its linear term is the number itself.
 * A spread is never so small that a linear term is larger than 64: sums over patients
   are bounded on public grounds (:mod:`fedrulefit.core.fixed`).
 
@@ -202,6 +203,8 @@ def _build_axis(
         cutoffs = bins.cutoffs
     elif bins.added:
         cutoffs = np.union1d(cutoffs, bins.added)
+    if bins.offset is not None:
+        return _build_offset(bins, bins.offset, cutoffs, mean)
     fill = float(np.clip(mean, *limits))
     middle = fill if centre else 0.0
     # A spread that is tiny beside the range would make the term larger than sums can bear.
@@ -216,6 +219,19 @@ def _build_axis(
         spread=max(min(spread, 2 * bins.half), least),
         centre=middle,
         fill=fill,
+    )
+
+
+def _build_offset(bins: Bins, unit: float, cutoffs: Floats, mean: float) -> Axis:
+    """Put together a number whose linear term is x/unit, whatever patients have."""
+    return Axis(
+        kind=bins.kind,
+        cutoffs=cutoffs,
+        n_codes=len(cutoffs) + 1,
+        complete=bins.complete,
+        limits=bins.ends,
+        spread=RULE_SPREAD * unit,
+        fill=bins.clip(mean),
     )
 
 

@@ -70,6 +70,9 @@ EXACT: Final = 2.0**53
 LARGEST_TERM: Final = 64.0
 """No linear term is larger: the grid sees to it."""
 
+MOST_OFFSET: Final = 16.0
+"""No offset adds more to F, of whatever sign: 9 million times the odds."""
+
 LARGEST_PREDICTOR: Final = 2048.0
 """No predictor is larger, of any family: Σ |β|·(largest size of the term) stays below."""
 

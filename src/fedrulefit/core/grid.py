@@ -185,9 +185,15 @@ def check_linear(axis: Axis, bins: Bins) -> None:
     ------
     ValueError
         If limits, centre, fill or spread are not within the public range, or the spread is
-        so small beside it that a patient's value could outgrow a sum.
+        so small beside it that a patient's value could outgrow a sum; or if an offset is not
+        added as it is.
     """
     low, high = axis.limits
+    if bins.offset is not None:
+        told = (axis.limits, axis.centre, axis.spread)
+        if told != (bins.ends, 0.0, RULE_SPREAD * bins.offset) or not low <= axis.fill <= high:
+            raise ValueError("the grid does not add an offset of the study as it is")
+        return
     inside = bins.edges[0] <= low and high <= bins.edges[-1] and low <= axis.fill <= high
     centred = axis.centre == 0 or low <= axis.centre <= high
     # Uncentred values far from 0 may need a spread that is wider than their range.

@@ -7,14 +7,16 @@ it out alike, and no message tells of it.
 
 A rule is used unless
 
-* it names a covariate that is not to be used, or all of some that are not to meet in a rule;
+* it names an offset, a covariate that is not to be used, or all of some that are not to meet in a
+  rule;
 * it has more conditions than the study allows;
 * it holds for the same known values as a forbidden one, or, where both have one condition, for
   all others: with a coefficient of the other sign that tells the same;
 * it goes against a direction with either sign.
 
 Rules of the study's own are candidates whatever trees find. Those that it keeps, and the linear
-terms of covariates that it keeps, or their levels but the first, are unpenalised.
+terms of covariates that it keeps, or their levels but the first, are unpenalised. So are offsets,
+whose coefficient is held.
 
 Oracle: the definitions, rule by rule (``tests/unit/core/test_limits.py``).
 """
@@ -22,7 +24,7 @@ Oracle: the definitions, rule by rule (``tests/unit/core/test_limits.py``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,6 +59,8 @@ class Limits:
         Of the own rules, those that are unpenalised.
     kept : frozenset of int
         Covariates whose linear term, or levels, are unpenalised.
+    offsets : frozenset of int
+        Covariates that are added to F as they are, and used nowhere else.
     """
 
     grid: Grid
@@ -68,6 +72,17 @@ class Limits:
     own: tuple[Rule, ...] = ()
     fixed: frozenset[Rule] = frozenset()
     kept: frozenset[int] = frozenset()
+    offsets: frozenset[int] = frozenset()
+
+    @property
+    def unruled(self) -> frozenset[int]:
+        """The covariates that no rule names."""
+        return self.unused | self.offsets
+
+    @property
+    def keeps(self) -> bool:
+        """Whether any term is unpenalised."""
+        return bool(self.kept or self.fixed or self.offsets)
 
     @property
     def directed(self) -> bool:
@@ -77,14 +92,14 @@ class Limits:
     @property
     def signed(self) -> bool:
         """Whether any term has fewer than all signs."""
-        return self.directed or bool(self.unused) or bool(self.forbidden)
+        return self.directed or bool(self.unruled) or bool(self.forbidden)
 
     # --- Which rules may be candidates ----------------------------------------------------------
 
     def permits(self, rule: Rule) -> bool:
         """Whether a rule may be used at all."""
         features = frozenset(rule.features)
-        if features & self.unused or any(group <= features for group in self.apart):
+        if features & self.unruled or any(group <= features for group in self.apart):
             return False
         if self.longest is not None and len(rule) > self.longest:
             return False
@@ -119,7 +134,7 @@ class Limits:
         """Return the signs that the coefficients of some rules, and the linear terms, may have."""
         features = self.grid.linear[: layout.n_linear]
         by_rule, by_linear = find_signs(rules, features, self.directions, self.grid)
-        barred = self.unused | self._barred_linear()
+        barred = self.unruled | self._barred_linear()
         by_linear = [
             NEITHER if feature in barred else pair
             for feature, pair in zip(features, by_linear, strict=True)
@@ -128,7 +143,14 @@ class Limits:
             pair if rule in self.own or self.permits(rule) else NEITHER
             for rule, pair in zip(rules, by_rule, strict=True)
         ]
-        return join_signs(layout, by_rule, by_linear)
+        signs = join_signs(layout, by_rule, by_linear)
+        return replace(signs, held=self._find_held(layout)) if self.offsets else signs
+
+    def _find_held(self, layout: Layout) -> Bools:
+        """Return which terms are offsets, shape (n_terms,)."""
+        held = np.zeros(layout.n_terms, dtype=np.bool_)
+        held[layout.linear] = np.isin(self.grid.linear[: layout.n_linear], list(self.offsets))
+        return held
 
     def _barred_linear(self) -> frozenset[int]:
         """Return the yes/no covariates whose linear term tells the same as a forbidden rule."""
@@ -147,7 +169,8 @@ class Limits:
         by_rule = [
             rule in wanted or not twins(rule, self.grid).isdisjoint(wanted) for rule in rules
         ]
-        by_linear = [feature in self.kept for feature in self.grid.linear[: layout.n_linear]]
+        stays = self.kept | self.offsets
+        by_linear = [feature in stays for feature in self.grid.linear[: layout.n_linear]]
         every = [*[False] * layout.n_baseline, *by_rule, *by_linear]
         return np.array(every, dtype=np.bool_)
 

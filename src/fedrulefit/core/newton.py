@@ -40,7 +40,7 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.rules import Rule, tells_missing
-from fedrulefit.core.signs import Signs, pull
+from fedrulefit.core.signs import Signs, begin, pull
 from fedrulefit.errors import FitError
 
 NEAR: Final = 0.7
@@ -175,7 +175,7 @@ class Newton:
         self._signs = signs
         self._bounds = np.ones(len(factors)) if bounds is None else bounds
         self._point: Point | None = None
-        self._old = self._new = np.zeros(len(factors)) if start is None else start.coef
+        self._old = self._new = begin(len(factors), signs) if start is None else start.coef
         # The first guess needs no data: what is penalised least.
         near = np.full(len(factors), penalty) if start is None else pull(start.gradient, signs)
         self._slopes: Floats = near  # by which the active terms were chosen

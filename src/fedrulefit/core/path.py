@@ -28,7 +28,7 @@ from fedrulefit.core.curvature import CurvatureSums, Query
 from fedrulefit.core.families import Family
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import Newton, Point
-from fedrulefit.core.signs import Signs, pull
+from fedrulefit.core.signs import Signs, count_terms, pull
 
 PATH_TOLERANCE: Final = 0.05
 """KKT residual, as a share of λ, that is good enough along the path."""
@@ -51,7 +51,8 @@ class Path:
     deviance, error : (n_path,) float64
         Mean deviance of the patients left out of each fold, and its standard error.
     n_terms, n_rules : (n_path,) int
-        Terms (but the baseline) and rules other than 0 in the fit to all patients.
+        Terms (but the baseline, and what is held) and rules other than 0 in the fit to all
+        patients.
     points : tuple of Point
         The fit to all patients at each λ, near its optimum.
     chosen : int
@@ -175,7 +176,7 @@ class PathSearch:
         points = self._tracks[0].points[:walked]
         coefs = [point.coef for point in points]
         effects, rules = (
-            [int((coef[block] != 0).sum()) for coef in coefs]
+            [count_terms(coef, block, self._signs) for coef in coefs]
             for block in (self._layout.effects, self._layout.rules)
         )
         held = self._held()[:, :walked]
@@ -210,7 +211,8 @@ class PathSearch:
         effects = self._layout.effects
         found = []
         for track in self._tracks:
-            counts = [int((point.coef[effects] != 0).sum()) for point in track.points[: at + 1]]
+            walked = track.points[: at + 1]
+            counts = [count_terms(point.coef, effects, self._signs) for point in walked]
             near = [abs(count - share * counts[-1]) for count in counts]
             found.append(track.points[len(near) - 1 - int(np.argmin(near[::-1]))].coef)
         return found

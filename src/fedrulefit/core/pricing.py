@@ -31,7 +31,7 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Floats, Ints
 from fedrulefit.core.families import Family
 from fedrulefit.core.layout import Layout
-from fedrulefit.core.signs import Signs
+from fedrulefit.core.signs import Signs, learnt
 
 LINEAR_COST: Final = 0.3
 CONDITION_COST: Final = 0.25
@@ -95,8 +95,19 @@ class Problem:
         return np.zeros(len(terms), dtype=np.bool_) if self.kept is None else self.kept[terms]
 
     def count(self, terms: Ints) -> int:
-        """Return how many of the terms are none of the baseline."""
-        return len(terms) - self.layout.n_baseline
+        """Return how many of the terms are learnt, and none of the baseline."""
+        return int(self.is_learnt(terms).sum()) - self.layout.n_baseline
+
+    def is_learnt(self, terms: Ints) -> Bools:
+        """Return which terms have a coefficient that is not held, shape (n,)."""
+        return learnt(len(terms), None if self.signs is None else self.signs.take(terms))
+
+    def invert(self, fit: Fitted) -> Floats:
+        """Return the inverse Hessian of a refit; 0 for what is held, which nothing moves."""
+        (free,) = np.nonzero(self.is_learnt(fit.terms))
+        inverse = np.zeros_like(fit.hessian)
+        inverse[np.ix_(free, free)] = _invert(fit.hessian[np.ix_(free, free)])
+        return inverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +181,7 @@ def drop(problem: Problem, fit: Fitted, price: float) -> Floats | None:
 
     The least first, at most a third of the terms; None where all are worth it.
     """
-    coef, inverse = fit.coef, _invert(fit.hessian)
+    coef, inverse = fit.coef, problem.invert(fit)
     costs = problem.costs[fit.terms]
     n_baseline, fast = problem.layout.n_baseline, problem.is_kept(fit.terms)
     fast[:n_baseline] = True
@@ -195,7 +206,7 @@ def find_swaps(problem: Problem, fit: Fitted, price: float) -> list[Swap]:
 
     Each rule and each variant is in one of them at most.
     """
-    inverse, places = _invert(fit.hessian), {int(v): k for k, v in enumerate(fit.variants)}
+    inverse, places = problem.invert(fit), {int(v): k for k, v in enumerate(fit.variants)}
     found: list[Swap] = []
     for j in range(problem.layout.n_baseline, len(fit.terms)):
         old = int(fit.terms[j])

@@ -43,6 +43,7 @@ from fedrulefit.core.newton import ROUNDING, near_coef
 from fedrulefit.core.pricing import Fitted, Problem, Swap, drop, find_swaps
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.refit import RefitQuery, RefitSums
+from fedrulefit.core.signs import learnt
 
 SHARES: Final = (1.0, 0.5, 0.25)
 """The walk starts where the lasso has so many of the terms that it has at the chosen λ."""
@@ -176,7 +177,7 @@ class Track:
         for _ in range(MOST_STAGES):
             fit = yield from self._stage(fit, price)
             self._note(price, fit)
-            if self._problem.is_kept(fit.terms).sum() == self._problem.count(fit.terms):
+            if self._problem.count(fit.terms[~self._problem.is_kept(fit.terms)]) == 0:
                 return
             price *= PRICE_RATIO
 
@@ -320,9 +321,11 @@ class Track:
 
     def _confine(self, coef: Floats) -> Floats:
         """Return coefficients of a size that sites answer."""
-        size = largest_predictor(coef, self._problem.bounds)
-        most = self._problem.family.largest_predictor * (1 - ROUNDING)
-        return coef if size <= most else coef * (most / size)
+        held = np.where(learnt(len(coef), self._problem.signs), 0.0, coef)
+        fixed = largest_predictor(held, self._problem.bounds)
+        size = largest_predictor(coef - held, self._problem.bounds)
+        most = self._problem.family.largest_predictor * (1 - ROUNDING) - fixed
+        return coef if size <= most else held + (coef - held) * (most / size)
 
 
 def _without_zeros(fit: Fitted, problem: Problem) -> Fitted:

@@ -2,7 +2,7 @@ r"""Small ℓ1-penalised quadratics, solved to the last digits.
 
 .. math:: \min_b \tfrac12 b^⊤Hb + c^⊤b + \sum_j π_j|b_j|
 
-with H positive semi-definite and π ≥ 0; some b may be allowed one sign only
+with H positive semi-definite and π ≥ 0; some b may be allowed one sign only, or be held
 (:mod:`fedrulefit.core.signs`). This is the coordinator's own work in a
 round of the exact solver (:mod:`fedrulefit.core.newton`): H has at most a few
 hundred rows.
@@ -23,7 +23,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from fedrulefit.core.arrays import Bools, Floats
-from fedrulefit.core.signs import Signs, pull
+from fedrulefit.core.signs import Signs, learnt, pull
 
 _SWEEPS = 5
 _RIDGE = 1e-12
@@ -54,6 +54,8 @@ def solve_quadratic(
     signs : Signs, optional
         That coefficients may have; `start` has no others.
     """
+    if signs is not None and signs.held is not None:
+        return _solve_learnt(hessian, linear, penalty, start, tolerance, max_rounds, signs)
     coef = start.copy()
     coef[(np.diag(hessian) == 0) & (pull(linear, signs) <= penalty)] = 0.0
     best, best_residual, idle = coef.copy(), np.inf, 0
@@ -69,13 +71,38 @@ def solve_quadratic(
     return best
 
 
+def _solve_learnt(
+    hessian: Floats,
+    linear: Floats,
+    penalty: Floats,
+    start: Floats,
+    tolerance: float,
+    max_rounds: int,
+    signs: Signs,
+) -> Floats:
+    """Return the minimiser over the coefficients that are not held."""
+    coef, (free,) = start.copy(), np.nonzero(signs.learnt)
+    held = signs.clip(np.zeros(len(coef)))
+    coef[free] = solve_quadratic(
+        hessian[np.ix_(free, free)],
+        (linear + hessian @ held)[free],
+        penalty[free],
+        start[free],
+        tolerance=tolerance,
+        max_rounds=max_rounds,
+        signs=Signs(signs.up[free], signs.down[free]),
+    )
+    return coef
+
+
 def kkt_residual(
     gradient: Floats, coef: Floats, penalty: Floats, signs: Signs | None = None
 ) -> float:
     """Return how far `coef` is from optimal: the largest entry of the least subgradient."""
     moved = np.abs(gradient + penalty * np.sign(coef))
     at_zero = np.maximum(pull(gradient, signs) - penalty, 0.0)
-    return float(np.where(coef != 0, moved, at_zero).max(initial=0.0))
+    entries = np.where(coef != 0, moved, at_zero)
+    return float(entries[learnt(len(coef), signs)].max(initial=0.0))
 
 
 def _descend(

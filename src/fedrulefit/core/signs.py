@@ -15,6 +15,9 @@ With one-sided terms the optimality conditions are one-sided: where a coefficien
 positive is 0, only a falling loss could move it. :meth:`Signs.pull` is the size of that slope, and
 takes the place of :math:`|g_j|` in the solver, in :math:`λ_{\max}` and in the dual constraints.
 
+An *offset* is not learnt at all: its coefficient is :data:`HELD` whatever patients say. No slope
+pulls at it, and it counts for no term that was chosen.
+
 Oracle: brute force over all rows of codes, and a bounded dense fit
 (``tests/unit/core/test_signs.py``).
 """
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -33,6 +37,9 @@ from fedrulefit.core.rules import Rule, as_interval
 
 BOTH, NEITHER = (True, True), (False, False)
 
+HELD: Final = 1.0
+"""The coefficient of an offset: its term is on the scale of F."""
+
 
 @dataclass(frozen=True, eq=False)
 class Signs:
@@ -41,10 +48,13 @@ class Signs:
     Parameters
     ----------
     up, down : (n_terms,) bool
+    held : (n_terms,) bool, optional
+        Which may be neither, but are :data:`HELD`; none, by default.
     """
 
     up: Bools
     down: Bools
+    held: Bools | None = None
 
     @property
     def bound(self) -> Bools:
@@ -54,7 +64,12 @@ class Signs:
 
     def take(self, terms: Ints | slice) -> Signs:
         """Return the signs of some terms."""
-        return Signs(self.up[terms], self.down[terms])
+        held = None if self.held is None else self.held[terms]
+        return Signs(self.up[terms], self.down[terms], held)
+
+    def among(self, stays: Bools) -> Signs:
+        """Return the signs where only some terms may have a coefficient."""
+        return Signs(self.up & stays, self.down & stays, self.held)
 
     def pull(self, gradient: Floats) -> Floats:
         """Return how steeply the loss falls where a coefficient of 0 may go, shape (n_terms,)."""
@@ -64,16 +79,37 @@ class Signs:
     def clip(self, coef: Floats) -> Floats:
         """Return the nearest coefficients of the right signs."""
         clipped: Floats = np.where((coef > 0) & ~self.up | (coef < 0) & ~self.down, 0.0, coef)
-        return clipped
+        return clipped if self.held is None else np.where(self.held, HELD, clipped)
 
     def allows(self, term: int, coef: float) -> bool:
         """Whether a term may have this coefficient."""
         return bool(self.up[term] if coef > 0 else self.down[term] if coef < 0 else True)
 
+    @property
+    def learnt(self) -> Bools:
+        """Which coefficients are not held, shape (n_terms,)."""
+        return np.ones(len(self.up), dtype=np.bool_) if self.held is None else ~self.held
+
 
 def pull(gradient: Floats, signs: Signs | None) -> Floats:
     """Return :meth:`Signs.pull`; of coefficients of any sign, the size of the gradient."""
     return np.abs(gradient) if signs is None else signs.pull(gradient)
+
+
+def learnt(n_terms: int, signs: Signs | None) -> Bools:
+    """Return :attr:`Signs.learnt`; without signs, all terms."""
+    return np.ones(n_terms, dtype=np.bool_) if signs is None else signs.learnt
+
+
+def begin(n_terms: int, signs: Signs | None) -> Floats:
+    """Return the coefficients before any patient is looked at: 0, but for those held."""
+    start = np.zeros(n_terms)
+    return start if signs is None else signs.clip(start)
+
+
+def count_terms(coef: Floats, block: slice, signs: Signs | None) -> int:
+    """Return how many learnt coefficients of a block differ from 0."""
+    return int(((coef != 0) & learnt(len(coef), signs))[block].sum())
 
 
 def side_of(codes: int, n_codes: int) -> int | None:

@@ -116,6 +116,13 @@ def check_edit(model: Model, drop: Iterable[int], add: Sequence[str]) -> Study:
             )
     if not chosen and not add:
         raise StudyError("nothing to change: name terms to drop, or a rule to add")
+    offsets = model.study.wished.offsets
+    for k in chosen:
+        if offsets.intersection(model.terms[k - 1].features):
+            raise StudyError(
+                f"term {k} is an offset, which is not learnt and cannot be dropped: run the study "
+                "anew without it"
+            )
     if model.study.settings.solver != "exact":
         raise FitError("only models of the exact solver can be edited: it fits the rest anew")
     return _wish(model, [model.terms[k - 1] for k in chosen], add)

@@ -103,10 +103,15 @@ def compare_folds(held: Floats, other: Floats) -> tuple[float, float]:
 
 
 def fix_cutoffs(grid: Grid, study: Study) -> Grid:
-    """Return the grid with the cut-offs that a study fixes; all others stay."""
+    """Return the grid with the cut-offs that a study fixes; all others stay.
+
+    Of what was an offset, and is none in this study, a spread that its range allows.
+    """
     axes = []
-    for axis, bins in zip(grid.axes, study.bins, strict=True):
-        fixed = bins.cutoffs
+    for known, bins in zip(grid.axes, study.bins, strict=True):
+        fixed, axis = bins.cutoffs, known
+        if bins.offset is None and axis.spread > 2 * bins.half:
+            axis = replace(axis, spread=2 * bins.half)
         axes.append(axis if fixed is None else _with_cutoffs(axis, fixed))
     return Grid(tuple(axes))
 

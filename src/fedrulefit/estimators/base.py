@@ -94,7 +94,7 @@ class RuleFitBase(TermsMixin, BaseEstimator):
     wishes : dict, optional
         Vetoes, and rules of your own, as in a study file: ``{"direction": {"age": "up"}, "keep":
         ["sex"], "rules": ["age >= 65 & gcs < 9"], "kept_rules": [], "forbidden_rules": [],
-        "never": ["ward", ["age", "sex"]]}``. See ``docs/wishes.md``.
+        "never": ["ward", ["age", "sex"]], "offset": ["score"]}``. See ``docs/wishes.md``.
     price_wishes : bool
         Whether to tell what each wish costs in cross-validated deviance (``model_.wishes``): that
         needs a further cross-validation for each, and one for all.

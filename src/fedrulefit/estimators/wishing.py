@@ -12,7 +12,7 @@ from typing import Any
 from fedrulefit.errors import DataError, did_you_mean
 from fedrulefit.study import Study, Wishes
 
-_OF_COVARIATES = ("direction", "keep")
+_OF_COVARIATES = ("direction", "keep", "offset")
 
 
 def add_wishes(study: Study, given: Any) -> Study:
@@ -22,8 +22,8 @@ def add_wishes(study: Study, given: Any) -> Study:
     ----------
     study : Study
     given : mapping
-        ``direction`` (covariate to "up" or "down"), ``keep`` (list of covariates), and the keys of
-        :class:`fedrulefit.study.Wishes`.
+        ``direction`` (covariate to "up" or "down"), ``keep`` and ``offset`` (lists of covariates),
+        and the keys of :class:`fedrulefit.study.Wishes`.
     """
     known = (*_OF_COVARIATES, *Wishes.model_fields)
     if not isinstance(given, Mapping):
@@ -32,14 +32,17 @@ def add_wishes(study: Study, given: Any) -> Study:
         if key not in known:
             raise DataError(f"wishes= has no key {did_you_mean(str(key), known)}")
     facts = study.model_dump()
-    directions, kept = given.get("direction", {}), given.get("keep", ())
-    if not isinstance(directions, Mapping) or isinstance(kept, (str, Mapping)):
+    directions, kept, offsets = (given.get(key, ()) for key in _OF_COVARIATES)
+    listed = not any(isinstance(names, (str, Mapping)) for names in (kept, offsets))
+    if not (isinstance(directions, Mapping) or directions == ()) or not listed:
         raise DataError(
-            "wishes= wants 'direction' as {'age': 'up'}, and 'keep' as a list of covariates"
+            "wishes= wants 'direction' as {'age': 'up'}, and 'keep' and 'offset' as lists of "
+            "covariates"
         )
     for name, key, value in (
-        *((name, "direction", side) for name, side in directions.items()),
+        *((name, "direction", side) for name, side in dict(directions).items()),
         *((name, "keep", True) for name in kept),
+        *((name, key, True) for name in offsets for key in ("offset", "complete")),
     ):
         if name not in facts["covariates"]:
             known_names = did_you_mean(str(name), facts["covariates"])

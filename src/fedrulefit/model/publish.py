@@ -9,7 +9,8 @@ counts                 to multiples; None where they, or their complement, are t
 importance of a rule   follows from the rounded count and coefficient; three digits
 other importances      three digits
 share between sites    in steps of 0.05; None for a rule of which the count is
-coefficients           four digits at most, and no finer than one or two patients' outcomes
+coefficients           four digits at most, and no finer than one or two patients' outcomes; that
+                       of an offset as it is
 λ from the data        its largest to two digits; the others keep their ratio to it
 mean losses            no finer than 1/N, of numbers and counts than 1/N of the loss itself; four
                        digits at most
@@ -198,7 +199,8 @@ def round_model(model: Model, rounding: Rounding) -> Model:
         raise FedRuleFitError(f"a model of fewer than {fewest} patients may not be published")
     cells = _Cells.of(model, rounding, judged)
     whole = 0.5 * cells.information(cells.patients, cells.events)  # scores spread, v is less
-    terms = [_round_term(term, cells) for term in model.terms]
+    offsets = model.study.wished.offsets
+    terms = [_round_term(term, cells, offsets) for term in model.terms]
     kept = [term for term in terms if term.coefficient != 0]
     by_site = cells.round_sites(origin.by_site)
     return replace(
@@ -392,13 +394,16 @@ def _smallest(inside: float, events: float, whole: Counts) -> float:
     return min(events, inside - events, missed, whole.patients - inside - missed)
 
 
-def _round_term(term: Term, cells: _Cells) -> Term:
+def _round_term(term: Term, cells: _Cells, offsets: frozenset[int]) -> Term:
     if isinstance(term, LinearTerm):
         information = cells.information(cells.patients, cells.events, term.level)
         information *= RULE_SPREAD**2
         size = round_digits(term.importance, _IMPORTANCE_DIGITS)
         told = _round_share(term.between_sites)
-        return replace(_round_coefficients(term, information), importance=size, between_sites=told)
+        linear = _round_coefficients(term, information)
+        if term.feature in offsets:  # not learnt: it tells of nobody
+            linear = replace(linear, coefficient=term.coefficient)
+        return replace(linear, importance=size, between_sites=told)
     inside, events = cells.inside(term)
     known = cells.least if inside is None else inside
     rounded = _round_coefficients(term, cells.information(known, events, term.level))

@@ -97,6 +97,7 @@ def list_wishes(study: Study) -> tuple[Wish, ...]:
         direction = getattr(covariate, "direction", None)
         told += [Wish("direction", f"{name} {direction}")] if direction else []
         told += [Wish("keep", name)] if covariate.keep else []
+        told += [Wish("offset", name)] if getattr(covariate, "offset", False) else []
     groups = ((entry,) if isinstance(entry, str) else entry for entry in wishes.never)
     told += [Wish("never", " with ".join(group)) for group in groups]
     told += [Wish("rule", text) for text in wishes.rules]
@@ -112,7 +113,7 @@ def without(study: Study, wish: Wish) -> Study:
     facts, wishes = study.model_dump(), study.wishes
     if wish.kind == "most conditions":
         return study.with_settings(max_conditions=None)
-    if wish.kind in ("direction", "keep"):
+    if wish.kind in ("direction", "keep", "offset"):
         name = wish.text.rpartition(" ")[0] if wish.kind == "direction" else wish.text
         facts["covariates"][name].pop(wish.kind)
         return Study.model_validate(facts)

@@ -69,6 +69,8 @@ def _describe_linear(term: LinearTerm, grid: Grid, study: Study) -> str:
     covariate, axis = study.covariates[name], grid.axes[term.feature]
     if isinstance(covariate, Number):
         unit = f" {covariate.unit}" if covariate.unit else ""
+        if covariate.offset:
+            return f"{name}, added as it is (offset), per {format_number(unit_change(axis))}{unit}"
         return f"{name}, per {format_number(unit_change(axis))}{unit}"
     if isinstance(covariate, YesNo):
         no, yes = covariate.words

@@ -17,10 +17,11 @@ from fedrulefit.core.design import Design, build_design
 from fedrulefit.core.families.elsewhere import FEWEST, NOWHERE, ElsewhereSums, add_own_effects
 from fedrulefit.core.families.evidence import NOTHING, EvidenceSums, add_stratum, find_grain
 from fedrulefit.core.fixed import round_units
-from fedrulefit.core.grid import encode, linear_values
+from fedrulefit.core.grid import Grid, encode, linear_values
 from fedrulefit.core.own import Estimate, estimate
 from fedrulefit.core.people import Sensitive, count_cells, find_one_sided
 from fedrulefit.core.predictor import evaluate_terms, predict
+from fedrulefit.core.signs import HELD
 from fedrulefit.core.subgroups import SubgroupSums, count_inside, sum_subgroups
 from fedrulefit.core.sums import Sum
 from fedrulefit.errors import ProtocolError
@@ -56,6 +57,15 @@ class Patients:
     least: int
     codes: Codes | None = None
     built: AnyDesign | None = None
+
+    def find_offset(self, grid: Grid) -> Floats | None:
+        """Return what the study adds to F of those learnt from, (n_learnt,); None if nothing."""
+        limits = self.public.limits
+        if limits is None or not limits.offsets:
+            return None
+        held = np.isin(grid.linear, list(limits.offsets))
+        added: Floats = HELD * linear_values(self.learnt.values, grid)[:, held].sum(axis=1)
+        return added
 
     def on_grid(self, public: Public) -> Patients:
         """Return the patients on the shared cut-offs."""

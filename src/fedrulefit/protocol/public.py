@@ -177,7 +177,7 @@ class Public:
     @cached_property
     def kept(self) -> Bools | None:
         """Which terms the study keeps unpenalised, shape (n_terms,); None without any."""
-        if self.limits is None or not (self.limits.kept or self.limits.fixed):
+        if self.limits is None or not self.limits.keeps:
             return None
         kept = self.limits.find_kept(self.fitted_rules, self.columns)
         return kept if self.owners is None else kept[self.owners.at]
@@ -194,7 +194,7 @@ class Public:
         stays = np.ones(self.n_terms, dtype=np.bool_)
         stays[self.layout.effects] = [k in self.only for k in self.keys_of(np.arange(self.n_terms))]
         stays |= False if self.kept is None else self.kept
-        return Signs(stays, stays) if signs is None else Signs(signs.up & stays, signs.down & stays)
+        return Signs(stays, stays) if signs is None else signs.among(stays)
 
     def _spread(self, numbers: Floats) -> Floats:
         return numbers if self.owners is None else self.owners.spread(numbers)

@@ -30,7 +30,7 @@ Direction = Literal["up", "down"]
 
 
 class _Covariate(Lasting):
-    later: ClassVar[tuple[str, ...]] = ("direction", "keep")
+    later: ClassVar[tuple[str, ...]] = ("direction", "keep", "offset")
 
     label: str = Field(default="", description="For people.")
     note: str = Field(default="", description="For people.")
@@ -77,12 +77,21 @@ class Number(_Covariate):
         description="Fixed cut-offs, such as clinical thresholds. They replace estimated ones.",
     )
     direction: Direction | None = DIRECTION
+    offset: bool = Field(
+        default=False,
+        description="True: added to the linear predictor of each patient as it is, with weight 1 "
+        "that is not learnt, and used nowhere else: an existing score on the log-odds scale (of a "
+        "time the log hazard, of a count the log rate, of a number the outcome's own unit). Needs "
+        "`complete = true`.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Number:
         low, high = self.range
         if not low < high:
             raise ValueError("'range' must be [lowest, highest] with lowest < highest")
+        if self.offset:
+            self._check_offset()
         if self.spacing == "log" and low <= 0:
             raise ValueError("'spacing = \"log\"' needs a range that starts above 0")
         if self.cutoffs is not None:
@@ -94,6 +103,19 @@ class Number(_Covariate):
             if cuts[0] <= low or cuts[-1] > high:
                 raise ValueError("'cutoffs' must lie inside 'range'")
         return self
+
+    def _check_offset(self) -> None:
+        if not self.complete:
+            raise ValueError(
+                "'offset = true' needs 'complete = true': what a missing value would add is not "
+                "known"
+            )
+        for key in ("direction", "keep"):
+            if getattr(self, key):
+                raise ValueError(
+                    f"'offset' and '{key}' together: an offset is always in the model, with weight "
+                    f"1; leave '{key}' out"
+                )
 
     def bins(self, n_bins: int, style: Style) -> Bins:
         """Return the public histogram bins."""

@@ -22,11 +22,12 @@ import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from fedrulefit.core.bins import Bins
+from fedrulefit.core.fixed import MOST_OFFSET
 from fedrulefit.core.grid import Grid, check_linear, on_public_edges
 from fedrulefit.core.plan import Plan, plan_candidates
 from fedrulefit.errors import StudyError, explain
 from fedrulefit.privacy.blur import Blur
-from fedrulefit.study.covariates import Category, Covariate, Patient, Unusual, Weight
+from fedrulefit.study.covariates import Category, Covariate, Number, Patient, Unusual, Weight
 from fedrulefit.study.fields import Lasting
 from fedrulefit.study.outcomes import AnyOutcome
 from fedrulefit.study.presets import expand_preset, override_settings, resolve_settings
@@ -144,6 +145,7 @@ class Study(Lasting):
                 "events, no prediction stands for all, since what raises one lowers others; leave "
                 "'direction' out"
             )
+        self._check_offsets()
         kept = [name for name, covariate in self.covariates.items() if covariate.keep]
         for name in kept:
             if self.covariates[name].kind != "category" and not self.settings.linear_terms:
@@ -157,6 +159,28 @@ class Study(Lasting):
             most = getattr(self.settings, key)
             if most is not None and needed > most:
                 raise ValueError(f"{needed} are kept in the model, of at most {most} ({key!r})")
+
+    def _check_offsets(self) -> None:
+        """Refuse offsets that the outcome or the settings have no use for."""
+        for name in (self.names[j] for j in sorted(self.wished.offsets)):
+            if not self.outcome.has_direction:
+                raise ValueError(
+                    f"'offset' of {name!r}: classes without an order, and competing events, have a "
+                    "linear predictor each, and it is not said to which it would be added; leave "
+                    "'offset' out"
+                )
+            if not self.settings.linear_terms:
+                raise ValueError(
+                    f"'offset' of {name!r} is a linear term: 'linear_terms' must not be false"
+                )
+            covariate = self.covariates[name]
+            reach = MOST_OFFSET * self.family.offset_unit
+            if isinstance(covariate, Number) and max(map(abs, covariate.range)) > reach:
+                raise ValueError(
+                    f"'offset' of {name!r}: its range must lie between {-reach:g} and {reach:g}, "
+                    f"since it is added to the {self.family.words.predictor} as it is; bring "
+                    "the score to that scale first"
+                )
 
     @cached_property
     def wished(self) -> Wished:
@@ -247,7 +271,9 @@ class Study(Lasting):
     def bins(self) -> tuple[Bins, ...]:
         """The public histogram bins of every covariate."""
         n_bins, style = self.settings.n_bins, self.settings.cutoff_style
-        made = (c.bins(n_bins, style) for c in self.covariates.values())
+        made = [c.bins(n_bins, style) for c in self.covariates.values()]
+        for j in self.wished.offsets:
+            made[j] = made[j].as_offset(self.family.offset_unit)
         return tuple(self.wished.add_cutoffs(bins, j) for j, bins in enumerate(made))
 
     @property
@@ -286,7 +312,7 @@ class Study(Lasting):
                 raise ValueError("the grid does not have the cut-offs that the study fixes")
             if not set(bins.added) <= set(axis.cutoffs.tolist()):
                 raise ValueError("the grid lacks a cut-off of the study's own rules")
-            if axis.has_linear:
+            if axis.has_linear or bins.offset is not None:
                 check_linear(axis, bins)
 
     def check_public(self, grid: Grid) -> None:

@@ -1,7 +1,7 @@
 """What clinicians wish of a model: vetoes, rules of their own, and what has to be in it.
 
-Beside ``direction`` and ``keep`` of a covariate. All of it is public and part of the study, so
-every hospital agrees to it before a run. On the shared grid it becomes
+Beside ``direction``, ``keep`` and ``offset`` of a covariate. All of it is public and part of the
+study, so every hospital agrees to it before a run. On the shared grid it becomes
 :class:`fedrulefit.core.limits.Limits`.
 """
 
@@ -93,7 +93,7 @@ class Wished:
             self.wishes != Wishes()
             or self.longest is not None
             or any(self.directions)
-            or bool(self.kept)
+            or bool(self.kept or self.offsets)
         )
 
     @cached_property
@@ -105,6 +105,12 @@ class Wished:
     def kept(self) -> frozenset[int]:
         """The covariates whose terms are unpenalised."""
         return frozenset(j for j, c in enumerate(self.covariates.values()) if c.keep)
+
+    @cached_property
+    def offsets(self) -> frozenset[int]:
+        """The covariates that are added to F as they are."""
+        every = enumerate(self.covariates.values())
+        return frozenset(j for j, c in every if getattr(c, "offset", False))
 
     @cached_property
     def own(self) -> tuple[Said, ...]:
@@ -174,6 +180,7 @@ class Wished:
             own=tuple(dict.fromkeys(own)),
             fixed=frozenset(own[n_free:]),
             kept=self.kept,
+            offsets=self.offsets,
         )
 
     def _place(self, said: Said, grid: Grid) -> Rule:
@@ -194,8 +201,12 @@ class Wished:
         """
         for feature in sorted(self.kept & self.unused):
             raise ValueError(f"covariate {self.names[feature]!r} is both kept and in 'never'")
+        for feature in sorted(self.offsets & self.unused):
+            raise ValueError(f"covariate {self.names[feature]!r} is both an offset and in 'never'")
         if len(self.unused) == len(self.covariates):
             raise ValueError("'never' names every covariate")
+        if len(self.unused | self.offsets) == len(self.covariates):
+            raise ValueError("beside the offset no covariate is left to learn from")
         for name, covariate in self.covariates.items():
             fixed = getattr(covariate, "cutoffs", None) or ()
             if len({*fixed, *self.find_cutoffs(self.names.index(name))}) > MAX_CODES - 1:
@@ -234,6 +245,8 @@ class Wished:
         features = frozenset(rule.features)
         for feature in sorted(features & self.unused):
             return f"{self.names[feature]!r} is not to be used ('never')"
+        for feature in sorted(features & self.offsets):
+            return f"{self.names[feature]!r} is an offset, which no rule may name"
         for group in self.apart:
             if group <= features:
                 names = " and ".join(repr(self.names[j]) for j in sorted(group))

@@ -206,6 +206,7 @@ class Family(ABC):
     n_tallies: int = 1
     """Numbers of :meth:`tallies` per patient."""
 
+    offset_unit: float = 1.0  # how much of an offset is 1 on the scale of F
     largest_predictor: float = LARGEST_PREDICTOR
     """No |F| is larger that a site is asked for."""
 

@@ -149,6 +149,7 @@ class Number(Family):
     ) -> None:
         self.low, self.high, self.unit_name = low, high, unit
         self.middle, self.half = (low + high) / 2, (high - low) / 2
+        self.offset_unit = self.half
         own = (high - low) / 20 if outlier is None else outlier
         self.delta = own / self.half if robust else None
         self.averages = robust

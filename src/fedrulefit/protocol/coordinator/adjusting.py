@@ -27,7 +27,8 @@ def adjust(asker: Asker, model: Model, terms: Ints, coef: Floats, public: Public
     if not m.AdjustRequest.asked_in(asker.settings) or len(terms) > MOST_TERMS:
         return model
     asker.progress = replace(asker.progress, step="adjusted")
-    refit = Adjustment(layout, coef)
+    signs = None if public.signs is None else public.signs.take(terms)
+    refit = Adjustment(layout, coef, signs)
     while not refit.done:
         query = refit.query()
         asked = partial(m.AdjustRequest, terms=terms, start=query.start, end=query.end)

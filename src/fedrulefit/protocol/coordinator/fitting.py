@@ -12,14 +12,15 @@ import numpy as np
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.curvature import CurvatureSums, Query
 from fedrulefit.core.fedda import server_update, soft_threshold
-from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import Newton, Point
 from fedrulefit.core.path import Path, PathSearch
+from fedrulefit.core.signs import count_terms
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Candidates
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk, diverged
 from fedrulefit.protocol.coordinator.pruning import Choose, Pruning, prune
+from fedrulefit.protocol.public import Public
 from fedrulefit.protocol.solver_settings import make_schedule
 from fedrulefit.study import Settings
 
@@ -153,14 +154,15 @@ def _solve_on_path(
     back = [(path.penalties[k], path.points[k]) for k in range(path.chosen, -1, -1)]
     for at, start in (*back, (1.05 * path.penalties[0], path.points[0])):
         solution = yield from solve_at(asker, candidates, choose, float(at), start, history)
-        if _keeps_to(settings, public.layout, solution.coef):
+        if _keeps_to(settings, public, solution.coef):
             break
     return replace(solution, path=path)
 
 
-def _keeps_to(settings: Settings, layout: Layout, coef: Floats) -> bool:
+def _keeps_to(settings: Settings, public: Public, coef: Floats) -> bool:
     """Whether a fit has no more rules and terms than the study wants."""
-    rules, terms = (int((coef[own] != 0).sum()) for own in (layout.rules, layout.effects))
+    blocks = public.layout.rules, public.layout.effects
+    rules, terms = (count_terms(coef, own, public.signs) for own in blocks)
     most_rules, most_terms = settings.max_rules, settings.max_terms
     few = most_rules is None or rules <= most_rules
     return few and (most_terms is None or terms <= most_terms)

@@ -257,6 +257,7 @@ class Work:
             rng=site_rng(settings.seed, self._name, purpose=fold + 2),
             n_threads=self._n_threads,
             limits=patients.public.limits,
+            offset=patients.find_offset(grid),
         )
         grown: Iterable[Rule] = extract_rules(trees, grid)
         if patients.public.limits is not None:
