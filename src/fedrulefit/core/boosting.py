@@ -198,9 +198,7 @@ def grow_trees(
     if not _varies(matrix):
         return []
     outcome = family.prepare(outcome)
-    moved = np.zeros(len(codes))
-    if offset is not None:
-        moved = offset[counted] + _find_level(family, outcome, weights, start, offset[counted])
+    moved = _make_up(family, outcome, weights, start, offset if offset is None else offset[counted])
     units = Units.of(family, outcome, weights, start + moved[:, None])
     booster = _make_booster(
         matrix,
@@ -218,16 +216,17 @@ def grow_trees(
     )
     seen = None if place is None else _draw_patients(place, subsample, bagging_seed)
     _boost(booster, leaf_counts, partial(_slope, family, outcome, start, units), weights, seen)
-    # Boosted trees repeat their splits.
-    read = cache(partial(_read_split, columns, grid))
+    read = cache(partial(_read_split, columns, grid))  # boosted trees repeat their splits
     dumped = booster.dump_model()["tree_info"]
     return [Tree(_read_node(tree["tree_structure"], read)) for tree in dumped]
 
 
-def _find_level(
-    family: Family, outcome: Floats, weights: Floats, start: Floats, offset: Floats
-) -> float:
-    """Return what makes up for an offset: the constant of least loss beside it."""
+def _make_up(
+    family: Family, outcome: Any, weights: Floats, start: Floats, offset: Floats | None
+) -> Floats:
+    """Return an offset, and the constant of least loss beside it, shape (n_rows,); 0 without."""
+    if offset is None:
+        return np.zeros(len(weights))
     level = 0.0
     for _ in range(LEVEL_STEPS):
         predictor = start + (offset + level)[:, None]
@@ -237,7 +236,7 @@ def _find_level(
         )
         step = -slope / curvature if curvature > 0 else 0.0
         level += max(-1.0, min(step, 1.0))
-    return level
+    return offset + level
 
 
 def _share_trees(

@@ -156,6 +156,8 @@ def tell_fates(
             told.append(replace(wish, fate=fate))
         elif wish.kind == "keep":
             told.append(replace(wish, fate=_fate_of_kept(study, wish.text, rules, linear)))
+        elif wish.kind == "offset":
+            told.append(replace(wish, fate=IN_MODEL))
         else:
             told.append(wish)
     return tuple(told)

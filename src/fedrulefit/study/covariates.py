@@ -80,9 +80,8 @@ class Number(_Covariate):
     offset: bool = Field(
         default=False,
         description="True: added to the linear predictor of each patient as it is, with weight 1 "
-        "that is not learnt, and used nowhere else: an existing score on the log-odds scale (of a "
-        "time the log hazard, of a count the log rate, of a number the outcome's own unit). Needs "
-        "`complete = true`.",
+        "that is not learnt, and used nowhere else, such as an existing score on its scale (that "
+        "of a number outcome is the outcome's own unit). Needs `complete = true`.",
     )
 
     @model_validator(mode="after")
