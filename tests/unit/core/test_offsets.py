@@ -25,6 +25,7 @@ from fedrulefit.core.certificate import (
 from fedrulefit.core.cutoffs import estimate_grid, exact_grid
 from fedrulefit.core.families import Family
 from fedrulefit.core.families.number import Number
+from fedrulefit.core.fedda import Schedule, client_update, server_update, soft_threshold
 from fedrulefit.core.grid import Axis, Grid, check_linear, linear_values
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.path import PATH_TOLERANCE, PathSearch, largest_penalty
@@ -189,6 +190,26 @@ def test_a_path_begins_beside_the_offset() -> None:
     for penalty, point in zip(path.penalties, path.points, strict=True):
         _, least = fit_beside(X, y, w, penalty * FACTORS, hold())
         assert least - 1e-9 <= point.objective <= least + PATH_TOLERANCE * penalty
+
+
+def test_the_papers_solver_goes_to_the_same_optimum() -> None:
+    X, y, _ = make_patients(5)
+    sites, signs = split(X, 5, y, np.ones(300), [200, 100]), hold()
+    schedule = Schedule(rounds=400, local_steps=10, server_step=1.0, client_step=0.05, penalty=0.01)
+    factors, dual = np.array([0, *[1.0] * 6, 0.0]), np.zeros(8)
+    for round_ in range(schedule.rounds):
+        parts = [
+            client_update(
+                YES_NO, *site, factors, dual, round_, schedule, counts=len(site[1]), signs=signs
+            )
+            for site in sites
+        ]
+        increment = np.sum([part.increment for part in parts], axis=0) / 300
+        dual = server_update(dual, increment, schedule.server_step)
+    coef = soft_threshold(dual, schedule.threshold(schedule.rounds), factors, signs)
+    oracle, _ = fit_beside(X, y, np.ones(300), 0.01 * factors, signs)
+    assert coef[LAST] == 1
+    np.testing.assert_allclose(coef, oracle, atol=0.02)
 
 
 # --- The certificate ----------------------------------------------------------------------------
