@@ -55,7 +55,7 @@ MOST_STAGES: Final = 13
 """Prices c: ¼, ½, 1, 2, 4, … in units of the deviance."""
 
 MOST_ROUNDS: Final = 36
-"""Rounds after which the walks end, wherever they are."""
+"""Rounds after which the walks end, wherever they are, unless a most of terms is wanted."""
 
 POLISHED: Final = 20
 """Terms are few enough to be polished: more would need many sums."""

@@ -124,8 +124,10 @@ def prune(
 
 def _walk(asker: Asker, public: Public, walk: PruneSearch, choose: Choose) -> Talk[int]:
     """Ask for sums until all walks are over; return how often."""
-    rounds = 0
-    while not walk.done and rounds < min(MOST_ROUNDS, asker.settings.max_rounds):
+    rounds, most = 0, asker.settings.max_rounds
+    if asker.settings.max_terms is None:  # else they go on until terms are as few as that
+        most = min(most, MOST_ROUNDS)
+    while not walk.done and rounds < most:
         asker.progress = Progress("pruning", rounds)
         question = partial(m.RefitRequest, queries=tuple(choose(walk.tracks)))
         found: list[RefitSums] = yield from asker.sum(question, public)
