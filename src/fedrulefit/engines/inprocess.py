@@ -31,7 +31,8 @@ class InProcess(Engine):
                 answers = (map if pool is None else pool.map)(answer, requests)
                 return dict(zip(requests, answers, strict=True))
 
-            yield Reached(exchange, {name: site.ledger for name, site in sites.items()})
+            ledgers = {name: site.ledger for name, site in sites.items()}
+            yield Reached(exchange, ledgers, sites=sites)
 
 
 EMBEDDED: Final = InProcess()

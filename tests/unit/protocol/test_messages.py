@@ -29,7 +29,9 @@ from fedrulefit.testing.samples import OUTCOMES
 from tests.examples import EXAMPLES
 from tests.samples import SOLVERS, make_sites, make_study, make_tables, record
 
-EVERYTHING: dict[str, Any] = {"spreads": "exact", "holdout": 0.3, "per_site": True}
+EVERYTHING: dict[str, Any] = {
+    "spreads": "exact", "holdout": 0.3, "per_site": True, "adjusted": True,
+}  # fmt: skip
 KINDS_OF_OUTCOME = [kind for kind in OUTCOMES if kind != "yes/no"]
 STUDIES = {
     "fedda": make_study(rounds=2, **EVERYTHING),
@@ -129,7 +131,10 @@ def test_every_question_is_asked_in_some_study_and_every_kind_by_some_question()
     assert of_dispersion == {m.DispersionRequest, m.ShareDispersionRequest}
     for kind in of_dispersion:
         assert [study for study in STUDIES.values() if kind.asked_by(study)] == [dispersed]
-    assert {kind.release for kind in m.REQUESTS} - {None} == {*KINDS} - {"exact-histograms"}
+    assert {kind.release for kind in m.REQUESTS} - {None} == {*KINDS} - {
+        "exact-histograms",
+        "own-baselines",
+    }
 
 
 def test_what_is_masked_and_what_is_handed_out() -> None:

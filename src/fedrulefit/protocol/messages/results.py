@@ -30,6 +30,9 @@ _EVIDENCE: Final = (
     ", and coarsely, how those inside a rule differ from those outside it within sites"
 )
 
+MANY_RULES: Final = 10
+"""From so many rules on, or with a number's linear term, a model has many different predictions."""
+
 _TWICE: Final = " (once with sites' own baselines, once without)"
 
 
@@ -83,7 +86,7 @@ class EvaluateRequest(SumRequest):
         new hospitals, and, last, with them.
         """
         family, n_rules = public.family, public.among(self.terms).n_rules
-        judge, twice = family.judge, public.settings.own_spread is not None
+        judge, twice = family.judge, self._judges_own(public)
         return (
             judge.packing(),
             Packing(judge.within_sums),
@@ -92,6 +95,18 @@ class EvaluateRequest(SumRequest):
             ElsewhereSums.packing(n_rules, family.evidence, public.n_sites),
             *([judge.packing()] * twice),
         )
+
+    def _judges_own(self, public: Public) -> bool:
+        """Whether patients are judged with their sites' own baselines, too.
+
+        Not by a model that has few different predictions: each site's would stand apart in sums of
+        few sites, and tell its baseline.
+        """
+        numbers = [
+            public.grid.axes[feature].kind == "number" for feature in public.linear_of(self.terms)
+        ]
+        spread = any(numbers) or public.among(self.terms).n_rules >= MANY_RULES
+        return public.settings.own_spread is not None and spread
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's."""

@@ -19,5 +19,5 @@ def find_baseline(patients: Patients, model: m.ShareModelRequest) -> OwnBaseline
     n_baseline = public.layout.n_baseline
     effects = zip(public.keys_of(terms), coef[n_baseline:].tolist(), strict=True)
     named = [(*key, effect) for key, effect in effects]
-    own = hash_predictor(public.study, public.grid, coef[:n_baseline], named)
+    own = hash_predictor(public.study, public.grid, coef[:n_baseline], named, public.dispersion)
     return OwnBaseline.of(public.family, own, patients.estimate_own(terms, coef, spread))
