@@ -30,6 +30,7 @@ from fedrulefit.model import Explanation, LinearTerm, Model, PathPoint, Provenan
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Contribution
 from fedrulefit.model.validation import SiteValidation
+from fedrulefit.model.wishes import Edit, Wish
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.report.specification import list_specification
 from fedrulefit.testing.samples import OUTCOMES
@@ -150,6 +151,8 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "SiteValidation.summary_frame": lambda: columns(left_out().summary_frame()),
     "Provenance": lambda: numbers(Provenance),
     "Certificate": lambda: numbers(Certificate),
+    "Wish": lambda: numbers(Wish),
+    "Edit": lambda: numbers(Edit),
     "PrivacyBill": lambda: numbers(PrivacyBill),
     "Explanation": lambda: numbers(Explanation) | numbers(Contribution),
     "report: the whole model in numbers": lambda: {

@@ -180,7 +180,7 @@ class Track:
         for _ in range(MOST_STAGES):
             fit = yield from self._stage(fit, price)
             self._note(price, fit)
-            if self._problem.count(fit.terms) == 0:
+            if self._problem.is_kept(fit.terms).sum() == self._problem.count(fit.terms):
                 return
             price *= PRICE_RATIO
 
@@ -214,7 +214,8 @@ class Track:
         self, start: Floats, price: float, worth: float
     ) -> Generator[RefitQuery, RefitSums, Fitted]:
         """Look whether the terms that `start` has are worth more; soon enough if they are not."""
-        own, old, new = self._problem.supported(start), self._confine(start), self._confine(start)
+        own, new = self._begin(start)
+        old = new
         for _ in range(MOST_TRIES):
             sums = yield self._ask(old, new, own)
             old, new = self._ends(sums.query)
@@ -258,8 +259,8 @@ class Track:
 
         On the way terms are dropped that are not worth the price where the quadratic leads to.
         """
-        problem = self._problem
-        own, old, new = problem.supported(start), self._confine(start), self._confine(start)
+        problem, own, new = self._problem, *self._begin(start)
+        old = new
         for _ in range(MOST_STEPS):
             sums = yield self._ask(old, new, own)
             old, new = self._ends(sums.query)
@@ -271,12 +272,13 @@ class Track:
             ahead = look_ahead(problem, fit, TOLERANCE)
             left = drop(problem, ahead, price)
             if left is not None:
-                own, old, new = problem.supported(left), self._confine(left), self._confine(left)
+                own, new = self._begin(left)
+                old = new
             elif ahead is fit:
                 break
             else:
                 old, new = new, self._confine(self._dense(ahead))
-        return fit.without_zeros(problem.layout)
+        return fit.without_zeros(problem)
 
     def _ask(self, old: Floats, new: Floats, own: Ints) -> RefitQuery:
         problem = self._problem
@@ -328,6 +330,11 @@ class Track:
             cross=cross / weight,
             squares=sums.squares / weight,
         )
+
+    def _begin(self, coef: Floats) -> tuple[Ints, Floats]:
+        """Return the terms that coefficients have, and coefficients that may be asked about."""
+        obeying = self._problem.obey(coef)
+        return self._problem.supported(obeying), self._confine(obeying)
 
     def _confine(self, coef: Floats) -> Floats:
         """Return coefficients of a size that sites answer."""

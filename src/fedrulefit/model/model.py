@@ -34,6 +34,7 @@ from fedrulefit.model.saying import Said
 from fedrulefit.model.subgroups import Among
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
 from fedrulefit.model.validation import SiteValidation
+from fedrulefit.model.wishes import Edit, Wish
 from fedrulefit.model.wording import describe_term, unit_change
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Study
@@ -76,6 +77,10 @@ class Model(Shown, Said, OverTime):
         less the intercept; empty with one.
     dispersion : float or None
         α = 1/θ of negative binomial counts, 0 where Poisson's do; None of other outcomes.
+    wishes : tuple of Wish
+        What became of the wishes of the study.
+    edits : tuple of Edit
+        By which it was made of another model, the last one last.
     """
 
     study: Study
@@ -90,6 +95,8 @@ class Model(Shown, Said, OverTime):
     distribution: tuple[Floats, ...] | None = None
     baseline: tuple[float, ...] = ()
     dispersion: float | None = None
+    wishes: tuple[Wish, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:
@@ -215,16 +222,6 @@ class Model(Shown, Said, OverTime):
         Then it says which hospital a patient is in, more than anything else of the patient.
         """
         return self.between_sites(term) > MOSTLY
-
-    @property
-    def tells_between(self) -> bool:
-        """Whether it is told of any term which share of its variance lies between sites."""
-        return any(term.between_sites is not None for term in self.terms)
-
-    @property
-    def stand_ins(self) -> tuple[Term, ...]:
-        """The terms that stand for the hospital, most important first."""
-        return tuple(term for term in self.terms if self.stands_for_site(term))
 
     def shares(self, feature: int) -> Floats:
         """Return the share of patients with each code of a covariate; they add up to 1.
