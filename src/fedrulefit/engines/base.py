@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from threadpoolctl import threadpool_limits
 
@@ -18,6 +18,7 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Rule
 from fedrulefit.engines.drive import Exchange, drive
 from fedrulefit.model import Model
+from fedrulefit.model.own_file import OwnBaseline
 from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.privacy.mechanisms import Noise
@@ -85,11 +86,15 @@ class Reached:
         What each site records as having left it.
     journal : Memory, optional
         Keeps every step of the run, where an engine can be interrupted.
+    find_baselines : callable
+        Gives the sites' own baselines of the finished model, of those that lie in this process:
+        they leave no site otherwise.
     """
 
     exchange: Exchange
     ledgers: Mapping[str, Ledger]
     journal: Memory | None = None
+    find_baselines: Callable[[], Mapping[str, OwnBaseline]] = dict
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +108,14 @@ class Fitted:
         What each site recorded as having left it.
     candidates : tuple of Rule
         The rules that the fit to all patients could choose from.
+    baselines : mapping of site name to OwnBaseline
+        The sites' own, where the study has such and the sites lie in this process; else empty.
     """
 
     model: Model
     ledgers: Mapping[str, Ledger]
     candidates: tuple[Rule, ...]
+    baselines: Mapping[str, OwnBaseline] = field(default_factory=dict)
 
 
 class Engine(ABC):
@@ -163,4 +171,5 @@ class Engine(ABC):
                 journal=reached.journal,
                 on_status=on_progress and (lambda status: on_progress(status.progress)),
             )
-        return Fitted(model, reached.ledgers, coordinator.candidates)
+            baselines = reached.find_baselines()
+        return Fitted(model, reached.ledgers, coordinator.candidates, baselines)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from onnx import ModelProto
 
+    from fedrulefit.model.at_hospital import Hospital
     from fedrulefit.model.prediction import Patients
     from fedrulefit.table.sources import Source
 
@@ -76,6 +77,8 @@ class Model(Shown, Said, OverTime):
         less the intercept; empty with one.
     dispersion : float or None
         α = 1/θ of negative binomial counts, 0 where Poisson's do; None of other outcomes.
+    hospital : Hospital or None
+        Where it predicts, if it is :meth:`at` one; never in its file.
     """
 
     study: Study
@@ -90,6 +93,7 @@ class Model(Shown, Said, OverTime):
     distribution: tuple[Floats, ...] | None = None
     baseline: tuple[float, ...] = ()
     dispersion: float | None = None
+    hospital: Hospital | None = None
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:
@@ -125,6 +129,7 @@ class Model(Shown, Said, OverTime):
         study does not foresee counts as its ``unusual`` says, patient by patient: NaN where
         that leaves no prediction. :meth:`predict_frame` tells which.
         """
+        self._warn_of_hospital()
         patients = self._read(source)
         return patients.hide(self.linear_predictor(patients.values))
 
@@ -151,6 +156,7 @@ class Model(Shown, Said, OverTime):
             return self.predict(source)
         from fedrulefit.model.prediction import predict_levels
 
+        self._warn_of_hospital()
         return predict_levels(self, source)
 
     def predict_frame(self, source: Source | Floats) -> pd.DataFrame:
@@ -163,10 +169,12 @@ class Model(Shown, Said, OverTime):
         """
         from fedrulefit.model.prediction import predict_frame
 
+        self._warn_of_hospital()
         return predict_frame(self, source)
 
     def explain(self, source: Source | Floats) -> list[Explanation]:
         """Take every patient's prediction apart."""
+        self._warn_of_hospital()
         return explain_rows(self, self._read(source))
 
     def read_values(self, source: Source | Floats) -> Floats:
@@ -421,12 +429,7 @@ class Model(Shown, Said, OverTime):
     ) -> Model:
         """Return the model to publish, no finer than it is (``fedrulefit.model.publish``).
 
-        Parameters
-        ----------
-        multiple : int
-            Counts become multiples of this.
-        smallest : int
-            Smaller counts are not told.
+        Counts become multiples of `multiple`, and those below `smallest` are not told.
         """
         from fedrulefit.model.publish import round_model
 

@@ -50,6 +50,7 @@ class _Read(BaseModel):
 
     format: Literal[1] = Field(description="Version of the file's format.")
     model: str = Field(pattern="^[0-9a-f]{64}$", description="The model's fingerprint.")
+    site: str = Field(default="", max_length=200, description="Whose it is, if that is told.")
     date: datetime.date = Field(description="When it was estimated.")
     patients: float = Field(ge=0, description="Patients that tell it, of equal weight.")
     names: list[str] = Field(min_length=1, description="What each number is added to.")
@@ -81,6 +82,8 @@ class OwnBaseline:
         How many patients of equal weight tell it.
     date : date
         When it was estimated.
+    site : str
+        Whose it is; empty if that is not told.
     """
 
     model: str
@@ -89,10 +92,17 @@ class OwnBaseline:
     errors: tuple[float, ...]
     patients: float
     date: datetime.date
+    site: str = ""
 
     @classmethod
     def of(
-        cls, family: Family, model: str, found: Estimate, date: datetime.date | None = None
+        cls,
+        family: Family,
+        model: str,
+        found: Estimate,
+        date: datetime.date | None = None,
+        *,
+        site: str = "",
     ) -> OwnBaseline:
         """Return the baseline that a site estimated, of the model with this fingerprint."""
         return cls(
@@ -102,6 +112,7 @@ class OwnBaseline:
             errors=tuple(found.errors.tolist()),
             patients=found.patients,
             date=datetime.datetime.now(tz=datetime.UTC).date() if date is None else date,
+            site=site,
         )
 
     @property
@@ -135,6 +146,7 @@ class OwnBaseline:
         facts = {
             "format": FORMAT,
             "model": self.model,
+            "site": self.site,
             "date": self.date,
             "patients": self.patients,
             "names": self.names,
@@ -159,7 +171,7 @@ class OwnBaseline:
         ModelFileError
             If it cannot be read, or is no such file.
         """
-        advice = "it is written at the hospital, at the end of a run"
+        advice = "it is written at the hospital at the end of a run, or by 'fedrulefit baseline'"
         read = load_toml(path, _Read, "baseline", ModelFileError, advice)
         return cls(
             model=read.model,
@@ -168,6 +180,7 @@ class OwnBaseline:
             errors=tuple(read.errors),
             patients=read.patients,
             date=read.date,
+            site=read.site,
         )
 
 
