@@ -118,7 +118,7 @@ class RuleFitBase(TermsMixin, BaseEstimator):
     ledgers_ : dict of str to tuple of Release
         What left each site.
     baselines_ : dict of str to OwnBaseline
-        Each site's own baseline, with the setting ``baseline="site"``; else empty.
+        Each site's own baseline, with ``baseline="afterwards"`` or ``"site"``; else empty.
     study_ : Study
     n_iter_ : int
         Rounds of communication.
@@ -380,7 +380,8 @@ class RuleFitBase(TermsMixin, BaseEstimator):
     def at(self, baseline: str | OwnBaseline) -> Self:
         """Return a copy that predicts for patients of one hospital, with its own baseline.
 
-        Without it predictions are for a new hospital, where the setting `baseline` is "site".
+        Without it predictions are for a new hospital, where the setting `baseline` is "afterwards"
+        or "site".
 
         Parameters
         ----------
@@ -391,7 +392,7 @@ class RuleFitBase(TermsMixin, BaseEstimator):
         check_is_fitted(self)
         if isinstance(baseline, str):
             if baseline not in self.baselines_:
-                known = ", ".join(self.baselines_) or "none: fit with baseline='site'"
+                known = ", ".join(self.baselines_) or "none: fit with baseline='afterwards'"
                 raise DataError(f"no own baseline of a site {baseline!r}; there are: {known}")
             baseline = self.baselines_[baseline]
         placed = copy(self)

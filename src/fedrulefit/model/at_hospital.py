@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from fedrulefit.table.sources import Source
 
 LACKING: Final = (
-    "No hospital's own baseline was given: these are predictions for a new hospital, and at a "
-    "hospital that has patients of its own worse than those of one baseline for all. Give the "
-    "hospital's own (--baseline FILE, Model.at), or estimate it (fedrulefit baseline)."
+    "No hospital's own baseline was given: these are predictions for a new hospital, worse than "
+    "with it at a hospital that has patients of its own{}. Give the hospital's own (--baseline "
+    "FILE, Model.at), or estimate it (fedrulefit baseline)."
 )
 """What is said wherever a model predicts without the baseline that it expects."""
+
+FITTED: Final = ", and there worse even than of a model with one baseline for all"
+"""What it says besides where coefficients were fitted together with such baselines."""
 
 IN_FILE: Final = (
     "It is part of this file, which so is the hospital's own: it tells how its patients differ "
@@ -119,7 +122,7 @@ class AtHospital:
     def of_hospital(self: Model) -> str:  # type: ignore[misc]
         """Whose own baseline it has, or that it lacks one; empty where all hospitals share one."""
         if self.lacks_baseline:
-            return LACKING
+            return LACKING.format(FITTED * self.study.settings.fits_own)
         if self.hospital is None or self.hospital.own is None:
             return ""
         own = self.hospital.own
@@ -135,4 +138,4 @@ class AtHospital:
     def _warn_of_hospital(self: Model) -> None:  # type: ignore[misc]
         """Warn where a baseline lacks, unless that was said to be known."""
         if self.lacks_baseline and self.hospital is None:
-            warnings.warn(LACKING, BaselineWarning, stacklevel=3)
+            warnings.warn(self.of_hospital, BaselineWarning, stacklevel=3)

@@ -71,7 +71,7 @@ def estimate_own(model: Model, table: Table, *, site: str = "") -> OwnBaseline:
     if spread is None:
         raise ModelFileError(
             "this model has one baseline for all hospitals, and expects none of a hospital's own: "
-            "a study whose settings say baseline = 'site' makes such models"
+            "a study whose settings say baseline = 'afterwards' (or 'site') makes such models"
         )
     shared = model if model.hospital is None else model.hospital.shared
     outcome = _check_enough(shared, table)

@@ -210,7 +210,8 @@ def fingerprint(model: Model) -> str:
     of software do not matter.
     """
     terms = [(*term.key, term.coefficient) for term in model.terms]
-    return hash_predictor(model.study, model.grid, list_baseline(model), terms)
+    baseline = list_baseline(model)
+    return hash_predictor(model.study, model.grid, baseline, terms, model.dispersion)
 
 
 def list_baseline(model: Model) -> Floats:
@@ -226,6 +227,7 @@ def hash_predictor(
     grid: Grid,
     baseline: Floats,
     terms: Iterable[tuple[Rule | int, str | None, float]],
+    dispersion: float | None = None,
 ) -> str:
     """Return the :func:`fingerprint` of a model with these parts.
 
@@ -233,6 +235,8 @@ def hash_predictor(
     ----------
     terms : iterable of (Rule or int, str or None, float)
         Rule or covariate, level, and coefficient; of 0 none.
+    dispersion : float or None
+        Of negative binomial counts.
     """
     facts = {
         "study": study.digest,
@@ -241,6 +245,7 @@ def hash_predictor(
             for axis in grid.axes
         ],
         "baseline": baseline.tolist(),
+        "dispersion": dispersion,
         "terms": sorted(
             [_name_term(key), level or "", coef] for key, level, coef in terms if coef != 0
         ),

@@ -27,6 +27,7 @@ ReleaseKind = Literal[
     "votes",
     "dual",
     "curvature",
+    "own-baselines",
     "slopes",
     "summary",
     "between-sites",
@@ -43,6 +44,9 @@ KINDS: Final[dict[ReleaseKind, str]] = {
     "dual": "rounds of the paper's solver: a gradient sum, a loss, the number of patients; a "
     "coordinator that chooses its questions can take these sums apart",
     "curvature": "rounds of the exact solver: gradients, second derivatives and losses",
+    "own-baselines": "rounds of the exact solver where each site has a baseline of its own: who "
+    "knows such a total, and all sites but two, can work out these two's outcome rates and "
+    "baselines, though not whose is which",
     "slopes": "the gradient at the final coefficients, for the certificate",
     "summary": "patients and outcomes in all and inside each rule of the model",
     "between-sites": "how far this site's means of the model's terms lie from the mean of all, in "
@@ -53,7 +57,7 @@ KINDS: Final[dict[ReleaseKind, str]] = {
     "site-results": "this site's own results, by name and without masks: patients and outcomes in "
     "all and inside rules of the model, and how well it predicts them",
 }
-"""Every kind of release, in words; all but four that a hospital must choose are allowed."""
+"""Every kind of release, in words; all but five that a hospital must choose are allowed."""
 
 MIN_COUNT: Final = 5
 """Fewest patients that anything told about a group may rest on, where nobody says otherwise.
@@ -62,7 +66,7 @@ Two numbers of the same size say something else: ``FEWEST`` of :mod:`fedrulefit.
 is no hospital's choice, and ``PUBLISHED`` of :mod:`fedrulefit.core.rounding` is how coarse the
 counts of all sites together become."""
 
-_BY_CHOICE: Final = ("exact-histograms", "spreads", "dual", "site-results")
+_BY_CHOICE: Final = ("exact-histograms", "spreads", "dual", "own-baselines", "site-results")
 _ALLOWED: Final = tuple(kind for kind in KINDS if kind not in _BY_CHOICE)
 
 EXAMPLE: Final = """\
@@ -81,7 +85,8 @@ min_changed = 10           # a table in which fewer patients changed since an ea
 
 # Kinds of release. Not here: "spreads" and "exact-histograms", which leave without noise;
 # "dual", the paper's solver, whose sums depend on how each hospital walks by itself, so that a
-# coordinator can take them apart; and "site-results", which leave under the hospital's name.
+# coordinator can take them apart; "own-baselines", of fits with hospitals' own baselines, which
+# few hospitals' sums give away; and "site-results", which leave under the hospital's name.
 allow = [
     "histograms", "rules", "votes", "curvature", "slopes", "summary", "between-sites", "evaluation",
 ]

@@ -98,7 +98,7 @@ class Public:
     def family(self) -> Family:
         """What the linear predictor means."""
         family = self.study.family.with_dispersion(self.dispersion)
-        return family if self.settings.own_spread is None else with_room(family)
+        return family if self.settings.fit_spread is None else with_room(family)
 
     @cached_property
     def owners(self) -> Owners | None:
@@ -141,7 +141,7 @@ class Public:
         """How large the numbers of a patient's row can be: a term, and what the row counts."""
         weight = self.study.most_row if self.by_patients else SITE_WEIGHT
         sizes, unit = self._spread(self.column_bounds), self.family.unit
-        return Bounds(sizes, weight, unit, self.settings.own_spread)
+        return Bounds(sizes, weight, unit, self.settings.fit_spread)
 
     @cached_property
     def column_bounds(self) -> Floats:

@@ -255,13 +255,14 @@ class Settings(Frozen):
         meaning="λ of the ℓ1 penalty, for the mean loss (erratum 2): larger means fewer rules. "
         "`cv` chooses it by federated cross-validation (exact solver only).",
     )
-    baseline: Literal["shared", "site"] = setting(
+    baseline: Literal["shared", "afterwards", "site"] = setting(
         "shared",
         paper="shared",
         group="Fit",
-        meaning="`shared`: one baseline (intercept) for all sites. `site`: each site adds one of "
-        "its own, which it finds by itself and which never leaves it; predictions elsewhere go "
-        "without (exact solver only).",
+        meaning="`shared`: one baseline (intercept) for all sites. `afterwards`: the same model, "
+        "of which each site then finds a baseline of its own, for itself; it never leaves the site, "
+        "and predictions elsewhere go without. `site`: such baselines take part in the fit (exact "
+        "solver only); of few sites, sums then tell them.",
     )
     baseline_spread: float = setting(
         0.5,
@@ -424,9 +425,19 @@ class Settings(Frozen):
         return self.selection == "pruned" and self.penalty == "cv" and self.solver == "exact"
 
     @property
+    def fits_own(self) -> bool:
+        """Whether coefficients are fitted together with sites' own baselines."""
+        return self.baseline == "site"
+
+    @property
+    def fit_spread(self) -> float | None:
+        """τ, where coefficients are fitted together with sites' own baselines; else None."""
+        return self.baseline_spread if self.fits_own else None
+
+    @property
     def own_spread(self) -> float | None:
         """τ, where each site has a baseline of its own; None where they share one."""
-        return self.baseline_spread if self.baseline == "site" else None
+        return None if self.baseline == "shared" else self.baseline_spread
 
     @model_validator(mode="after")
     def _check(self) -> Settings:

@@ -117,7 +117,7 @@ class Study(Frozen):
                 "terms of negative binomial counts cannot be pruned yet, since their dispersion is "
                 "learnt in turns with the coefficients: choose another 'selection'"
             )
-        if self.settings.own_spread is not None:
+        if self.settings.fits_own:
             self._check_own(spread)
         if self.settings.per_site and not (self.outcome.counts_events or self.settings.holdout):
             raise ValueError(

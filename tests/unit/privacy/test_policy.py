@@ -47,7 +47,7 @@ def test_the_defaults_are_the_careful_ones() -> None:
     assert policy.epsilon_study is not None
     assert policy.epsilon_dataset is not None
     # What is exact by choice, or under its name, needs the hospital's own word.
-    chosen = {"exact-histograms", "spreads", "dual", "site-results"}
+    chosen = {"exact-histograms", "spreads", "dual", "own-baselines", "site-results"}
     assert set(KINDS) - set(policy.allow) == chosen
     assert set(KINDS) == set(get_args(ReleaseKind)) == set(OPEN.allow)
 

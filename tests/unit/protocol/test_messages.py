@@ -129,7 +129,10 @@ def test_every_question_is_asked_in_some_study_and_every_kind_by_some_question()
     assert of_dispersion == {m.DispersionRequest, m.ShareDispersionRequest}
     for kind in of_dispersion:
         assert [study for study in STUDIES.values() if kind.asked_by(study)] == [dispersed]
-    assert {kind.release for kind in m.REQUESTS} - {None} == {*KINDS} - {"exact-histograms"}
+    assert {kind.release for kind in m.REQUESTS} - {None} == {*KINDS} - {
+        "exact-histograms",
+        "own-baselines",
+    }
 
 
 def test_what_is_masked_and_what_is_handed_out() -> None:

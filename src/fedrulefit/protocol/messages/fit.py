@@ -40,6 +40,12 @@ MAX_NUMBERS = 2**25
 """Most numbers of one answer: 256 MB."""
 
 
+def _tell_own(study: Study) -> str:
+    """Return of what sums are told besides, where they are taken at sites' own baselines."""
+    told = ", at each site's own best baseline: of few sites these can be worked out from it"
+    return told * study.settings.fits_own
+
+
 @dataclass(frozen=True, eq=False)
 class SpreadsRequest(SumRequest):
     """Ask for exact spreads, where the study wants them."""
@@ -153,7 +159,7 @@ class CurvatureRequest(SumRequest):
         """Return what the total tells."""
         return (
             "gradients, second derivatives, losses and the number of patients (from which "
-            f"{study.family.tells.inside} inside candidate rules follow)"
+            f"{study.family.tells.inside} inside candidate rules follow){_tell_own(study)}"
         )
 
     @classmethod
@@ -227,7 +233,7 @@ class RefitRequest(SumRequest):
         """Return what the total tells."""
         return (
             "gradients, second derivatives and losses of few terms and of their variants (from "
-            f"which {study.family.tells.inside} inside these follow)"
+            f"which {study.family.tells.inside} inside these follow){_tell_own(study)}"
         )
 
     @classmethod

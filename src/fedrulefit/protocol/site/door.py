@@ -115,6 +115,8 @@ class Door:
         """Return which kind of release a request asks for; None if nothing of patients."""
         if request.release == "histograms" and not self._private:
             return "exact-histograms"
+        if request.release == "curvature" and self._study.settings.fits_own:
+            return "own-baselines"
         return request.release
 
     def check_budget(self, cost: float, ledger: Ledger) -> None:

@@ -77,7 +77,7 @@ def _check_capacity(
             "policy",
         )
     n_sites = masking.most_sites(request)
-    most = capacity(study.family, n_sites, own=study.settings.own_spread is not None)
+    most = capacity(study.family, n_sites, own=study.settings.fits_own)
     rows = sum(table.n_rows for table in tables)
     if max(rows, sum(float(table.weights.sum()) for table in tables)) > most:
         raise ProtocolError(

@@ -21,6 +21,6 @@ def find_baseline(
     n_baseline = public.layout.n_baseline
     effects = zip(public.keys_of(terms), coef[n_baseline:].tolist(), strict=True)
     named = [(*key, effect) for key, effect in effects]
-    own = hash_predictor(public.study, public.grid, coef[:n_baseline], named)
+    own = hash_predictor(public.study, public.grid, coef[:n_baseline], named, public.dispersion)
     found = patients.estimate_own(terms, coef, spread)
     return OwnBaseline.of(public.family, own, found, site=site)

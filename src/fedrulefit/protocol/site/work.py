@@ -158,14 +158,14 @@ class Work:
                 return self._count(header)
             case m.RulesRequest():
                 return self._grow(request, patients)
-            case m.VoteRequest(header) | m.VariantVoteRequest(header):
+            case m.VoteRequest(header):
+                return self._vote(header, request.rules, patients)
+            case m.VariantVoteRequest(header):
                 return self._vote(header, known.candidates, patients)
             case m.TermsRequest(header) | m.VariantsRequest(header):
                 return m.TermsReply(header, patients.design.n_terms)
-            case m.ShareDispersionRequest(header):
-                return m.ShareDispersionReply(header, request.dispersion)
-            case m.ShareModelRequest(header):
-                return m.ShareModelReply(header, len(request.terms))
+            case m.ShareDispersionRequest() | m.ShareModelRequest():
+                return _take(request)
             case m.ResultsRequest():
                 return self._tell_results(request, patients)
         raise ProtocolError(f"no answer to a {type(request).__name__}")
@@ -326,3 +326,10 @@ class Work:
         if scores is None:
             raise ProtocolError("the site keeps these results of its own back", "policy")
         return np.array(list(vars(judge.measure(scores).rounded(base)).values()))
+
+
+def _take(request: m.ShareDispersionRequest | m.ShareModelRequest) -> m.Reply:
+    """Return that the site has what was handed out."""
+    if isinstance(request, m.ShareModelRequest):
+        return m.ShareModelReply(request.header, len(request.terms))
+    return m.ShareDispersionReply(request.header, request.dispersion)

@@ -34,6 +34,7 @@ NEEDED = {
     "fedda": ("exact-histograms", "rules", "votes", "dual", *LATER),
     "exact": ("exact-histograms", "rules", "votes", "curvature", *LATER),
     "cv": ("exact-histograms", "rules", "votes", "curvature", *LATER),
+    "own": ("exact-histograms", "rules", "votes", "own-baselines", *LATER),
     "pruned": ("exact-histograms", "rules", "votes", "curvature", *LATER),
 }
 

@@ -116,7 +116,7 @@ LATER = ("slopes", "summary", "between-sites")
 @pytest.mark.parametrize("secure", [False, True])
 def test_a_person_is_asked_once_for_each_kind_in_words(solver: str, secure: bool) -> None:
     people, seen, (study, tables, model) = words_of_run(solver, secure)
-    rounds = "dual" if solver == "fedda" else "curvature"
+    rounds = {"fedda": "dual", "own": "own-baselines"}.get(solver, "curvature")
     for name, person in people.items():
         kinds = [kind for kind, _ in person.shown]
         votes = ["votes"] * secure
@@ -204,6 +204,9 @@ SHOWN: dict[str, tuple[ReleaseKind, m.Request, m.Reply, list[str]]] = {
         UNDER, "Up to 40 rounds.", "They are of 2 rules.",
     ]),
     "curvature": ("curvature", m.CurvatureRequest(HEAD, ()), SUM, [
+        UNDER, "Up to 40 rounds.", "They are of 2 rules.",
+    ]),
+    "own-baselines": ("own-baselines", m.CurvatureRequest(HEAD, ()), SUM, [
         UNDER, "Up to 40 rounds.", "They are of 2 rules.",
     ]),
     "slopes": ("slopes", m.SlopesRequest(HEAD, PLACES, COEF), SUM, [UNDER]),
