@@ -29,6 +29,7 @@ from fedrulefit.core.families.count_spread import SPREAD_WORDS
 from fedrulefit.core.grid import Grid
 from fedrulefit.experiments.markdown import make_table
 from fedrulefit.model.file import parts as modelfile
+from fedrulefit.model.file import term_parts
 from fedrulefit.privacy import ledger, policy
 from fedrulefit.protocol import messages
 from fedrulefit.study.fields import Key, describe_keys
@@ -313,11 +314,13 @@ def make_model_fields() -> str:
     parts = {
         "top level": modelfile.FilePart,
         "`grid[]`": modelfile.AxisPart,
-        '`terms[]` of `kind = "rule"`': modelfile.RulePart,
-        "`terms[].conditions[]`": modelfile.ConditionPart,
-        "`terms[].held_out_sides`": modelfile.SidesPart,
-        "`terms[].held_out_sides.inside`, `….outside`": modelfile.SidePart,
-        '`terms[]` of `kind = "linear"`': modelfile.LinearPart,
+        '`terms[]` of `kind = "rule"`': term_parts.RulePart,
+        "`terms[].conditions[]`": term_parts.ConditionPart,
+        "`terms[].held_out_sides`": term_parts.SidesPart,
+        "`terms[].held_out_sides.inside`, `….outside`": term_parts.SidePart,
+        "`terms[].held_out_effect`": term_parts.EffectPart,
+        "`terms[].elsewhere`": term_parts.ElsewherePart,
+        '`terms[]` of `kind = "linear"`': term_parts.LinearPart,
         "`rounding`": modelfile.RoundingPart,
         "`privacy`": modelfile.PrivacyPart,
         "`provenance`": modelfile.ProvenancePart,

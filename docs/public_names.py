@@ -165,6 +165,7 @@ API: Final[Sequence[tuple[str, Sequence[str]]]] = (
         (
             "fedrulefit.engines.inprocess.fit",
             "fedrulefit.engines.leaveout.leave_one_site_out",
+            "fedrulefit.engines.halves.find_in_halves",
             "fedrulefit.engines.base.Fitted",
             "fedrulefit.engines.base.Engine",
             "fedrulefit.engines.base.Engine.open",

@@ -488,13 +488,13 @@ class Stuffing(Work):
 
     everywhere = False
 
-    def _vote(self, request: m.VoteRequest, patients: Patients) -> m.VoteReply:
-        enough = np.ones(len(request.rules), dtype=np.bool_)
+    def _vote(self, header: m.Header, rules: tuple[Rule, ...], patients: Patients) -> m.VoteReply:
+        enough = np.ones(len(rules), dtype=np.bool_)
         ballot = agreed.fill_ballot(enough, [True, True], self._name, self._masking.sites)
-        ballot[: len(request.rules)] = 3
+        ballot[: len(rules)] = 3
         if self.everywhere:
-            ballot[len(request.rules) + agreed.FLAGS :] = 5
-        return m.VoteReply(request.header, agreed.pack_votes(ballot), b"")
+            ballot[len(rules) + agreed.FLAGS :] = 5
+        return m.VoteReply(header, agreed.pack_votes(ballot), b"")
 
 
 @pytest.mark.parametrize("weak", [True, False])

@@ -28,6 +28,7 @@ from fedrulefit.errors import FitError
 from fedrulefit.privacy.policy import OPEN, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.messages.results import MANY_RULES
 from fedrulefit.protocol.site import Site
 from fedrulefit.study import Study
 from fedrulefit.table.patients import Table
@@ -195,3 +196,16 @@ def test_no_policy_lets_such_a_fit_begin_unless_it_says_so() -> None:
         sites = make_sites(study, tables, policy=allowed)
         record(Coordinator(study, list(sites), secure=True), sites)
     assert "own-baselines" in OPEN.allow, "of tables in one process nobody is asked"
+
+
+def test_own_baselines_are_not_judged_where_predictions_are_few() -> None:
+    """Of a model of few rules each hospital's own predictions would stand apart in histograms."""
+    for terms, judged in (({"linear_terms": False, "penalty": 0.08}, False), ({}, True)):
+        settings = {**SOLVERS["exact"], "holdout": 0.3, **terms}
+        study = make_study(**settings, baseline="afterwards")
+        sites = make_sites(study, make_tables(study, sizes=SIZES), secure=False)
+        model, _ = record(Coordinator(study, list(sites)), sites)
+        assert model.evaluation is not None
+        assert judged or 0 < len(model.rule_terms) < MANY_RULES
+        assert bool(model.linear_terms) == judged
+        assert (model.evaluation.own is not None) == judged

@@ -263,7 +263,7 @@ def test_everything_works_by_keyboard(open_report: Open) -> None:
             page.keyboard.press("ArrowRight")
         elif focus == "f-text":
             page.keyboard.type("gcs")
-        elif focus == "Odds ratio":
+        elif focus == "Weight (shrunk), odds ratio":
             page.keyboard.press("Enter")
         elif focus.startswith("Show all"):
             page.keyboard.press("Space")

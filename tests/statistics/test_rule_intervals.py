@@ -46,7 +46,7 @@ def test_intervals_of_learnt_rules_hold_and_give_few_false_alarms() -> None:
     rng, held, alarms = np.random.default_rng(7), [], []
     for seed in range(MODELS):
         study = make_study(seed=seed, **QUICK)
-        known = [told for told in judge_rules(3, 600, 1.0, rng, study) if told.known]
+        known = [told for told in judge_rules(3, 700, 1.0, rng, study) if told.known]
         idle = [told.alarm for told in known if told.idle]
         held += [known[int(rng.integers(len(known)))].held] if known else []
         alarms += [idle[int(rng.integers(len(idle)))]] if idle else []

@@ -27,6 +27,7 @@ from fedrulefit.cli.report import (
 )
 from fedrulefit.engines import DEFAULT, ENGINES
 from fedrulefit.engines.base import Engine, Fitted
+from fedrulefit.engines.halves import check_halves, find_in_halves
 from fedrulefit.engines.leaveout import leave_one_site_out as leave_out
 from fedrulefit.errors import DataError, StudyError, did_you_mean
 from fedrulefit.model import Model
@@ -66,6 +67,10 @@ LeaveOutOption = Annotated[
     bool,
     typer.Option("--leave-one-site-out", help="Also learn without each site, and judge on it."),
 ]
+HalvesOption = Annotated[
+    int | None,
+    typer.Option(help="Also learn from so many random halves; tell which terms come again."),
+]
 
 
 @friendly_errors()
@@ -78,6 +83,7 @@ def fit(
     setting: SettingOption = None,
     ledgers: LedgersOption = None,
     leave_one_site_out: LeaveOutOption = False,
+    halves: HalvesOption = None,
     report: ReportOption = None,
     no_report: NoReportOption = False,
     engine: Annotated[str, typer.Option(help="What carries the messages.")] = DEFAULT,
@@ -95,6 +101,8 @@ def fit(
     agreed = Study.load(study).with_settings(preset, **_parse_settings(setting or []))
     chosen = ENGINES.load(engine)()
     check_writable(output)
+    if halves is not None:
+        check_halves(halves)
     page = choose_page(output, report, no_report=no_report)
     if agreed.plan.problem:
         raise StudyError(agreed.plan.problem)
@@ -116,6 +124,8 @@ def fit(
         model = fitted.model
         if leave_one_site_out:
             model = _validate(fitted, chosen, agreed, tables, n_threads=jobs)
+        if halves is not None:
+            model = find_in_halves(model, tables, n_halves=halves, engine=chosen, n_threads=jobs)
     model.save(output)
     written = write_page(model, output, page)
     if as_json:

@@ -22,13 +22,17 @@ from fedrulefit.model import Model
 from fedrulefit.model.display import fold_little, is_pruned, tell_little
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.evidence import (
+    ELSEWHERE,
     WEIGHT,
+    tell_again,
     tell_effects,
     tell_folds,
+    tells_again,
     tells_effects,
-    tells_folds,
+    tells_elsewhere,
 )
 from fedrulefit.model.frames import name_held_out
+from fedrulefit.model.ideas import MARK, tell_variants
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.model.subgroups import (
     NAMES,
@@ -98,11 +102,13 @@ def print_rules(console: Console, model: Model, frame: pd.DataFrame) -> None:
         return
     family = model.study.family
     folded = fold_little(family, frame[family.words.effect_column])
-    console.print(rules_table(model, frame[~folded]))
+    shown = frame[~folded].sort_values("idea", kind="stable")
+    console.print(rules_table(model, shown))
     if folded.any():
         told = tell_little(model, frame.loc[folded, "importance"].to_numpy())
         console.print(line(f"{told} (rules --json lists them)"))
-    notes = [words for words in (tell_effects(model), tell_folds(model)) if words]
+    variants = tell_variants(bool(shown["idea"].duplicated().any()))
+    notes = [words for words in (variants, tell_effects(model), tell_folds(model)) if words]
     if notes:
         console.print()
     for words in notes:
@@ -123,18 +129,21 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     table.add_column("rule", overflow="fold", ratio=1, min_width=_LEAST_RULE)
     family, words = model.study.family, model.study.family.words
     between = ["between sites"] if model.tells_between else []
-    again = ["found again"] if tells_folds(model) else []
+    again = ["found again"] if tells_again(model) else []
     effects = [f"held-out\n{words.effect}\n(95 %)"] if tells_effects(model) else []
-    for name in (*effects, WEIGHT, "importance", "support", *again, *between):
+    others = [ELSEWHERE] if tells_elsewhere(model) else []
+    for name in (*effects, *others, WEIGHT, "importance", "support", *again, *between):
         stacked = name.replace(" ", "\n") if effects and name not in effects else name
         table.add_column(stacked, justify="right", no_wrap=True)
     largest = max((term.importance for term in model.terms), default=1.0) or 1.0
-    for row in frame.to_dict("records"):
+    variants = frame["idea"].duplicated().tolist()
+    for row, is_variant in zip(frame.to_dict("records"), variants, strict=True):
         style = "red" if row["coefficient"] > 0 else "blue"
         support = "linear" if row["kind"] == "linear" else _tell(100 * row["support"], ".0f", " %")
         table.add_row(
-            printable(row["rule"]),
+            MARK * is_variant + printable(row["rule"]),
             *[_write_effect(model, row) for _ in effects],
+            *[_write_elsewhere(model, row) for _ in others],
             Text(family.tell_effect(row[words.effect_column]), style=style),
             f"{100 * row['importance'] / largest:.0f}",
             support,
@@ -155,10 +164,20 @@ def _write_effect(model: Model, row: Mapping[Hashable, Any]) -> str:
     return _stack(tell(effect), " to ".join(tell(end, unit=False) for end in (low, high)))
 
 
+def _write_elsewhere(model: Model, row: Mapping[Hashable, Any]) -> str:
+    """Return where a rule's effect may lie in a further hospital."""
+    if row["kind"] == "linear":
+        return ""
+    low, high = float(row["low_elsewhere"]), float(row["high_elsewhere"])
+    if math.isnan(low):
+        return _TOO_FEW
+    return " to ".join(model.study.family.tell_effect(end, unit=False) for end in (low, high))
+
+
 def _write_found_again(model: Model, row: Mapping[Hashable, Any]) -> str:
-    """Return in how many folds a term is found again."""
-    found, folds = row["found_again"], model.study.settings.folds
-    return "" if math.isnan(found) else f"{found:.0f} of {folds}"
+    """Return in how many folds, and which share of halves, a term is found again."""
+    found, halves = float(row["found_again"]), float(row["in_halves"])
+    return tell_again(found, halves, model.study.settings.folds)
 
 
 def print_subgroups(console: Console, model: Model, frame: pd.DataFrame, among: Among) -> None:
@@ -310,6 +329,8 @@ def print_evaluation(console: Console, model: Model) -> None:
             console.print(Text(BEFORE_ROUNDING))
         if model.evaluation.sites:
             console.print(_metrics_table(model.evaluation, "Held-out patients by site", "site"))
+        elif model.evaluation.own is not None:
+            console.print(_metrics_table(model.evaluation, "Held-out patients", "judged"))
         _print_unknown(console, model.evaluation)
         console.print()
     if model.validation is not None:

@@ -136,7 +136,7 @@ def _find_spreads(estimates: Floats, errors: Floats, targets: Floats) -> Floats:
 
 
 @cache
-def _ranks() -> tuple[Floats, Floats]:
+def list_ranks() -> tuple[Floats, Floats]:
     """Return places between 0 and 1, denser at 1 where τ² is large, and their weights."""
     middles = (np.arange(_NODES) + 0.5) / _NODES
     return 1 - (1 - middles) ** 2, 2 * (1 - middles) / _NODES
@@ -153,7 +153,7 @@ def _normal() -> tuple[Floats, Floats]:
 def _find_intervals(estimates: Floats, errors: Floats) -> tuple[Interval, Interval]:
     """Return the 95 % interval of the mean, and that of a new hospital."""
     freedom = len(estimates) - 1
-    (ranks, shares), (places, weights) = _ranks(), _normal()
+    (ranks, shares), (places, weights) = list_ranks(), _normal()
     spreads = _find_spreads(estimates, errors, chdtri(freedom, 1 - ranks))
     means, widths = (part[:, None] for part in _centre(estimates, errors, spreads))
     centres, one = means + np.sqrt(spreads)[:, None] * places, np.ones(1)

@@ -21,15 +21,19 @@ from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.families import Family
 from fedrulefit.errors import printable
 from fedrulefit.model.evidence import (
+    ELSEWHERE,
     WEIGHT,
     name_effect,
     tell_effects,
     tell_folds,
+    tells_again,
     tells_effects,
-    tells_folds,
+    tells_elsewhere,
     write_effect,
+    write_elsewhere,
     write_found_again,
 )
+from fedrulefit.model.ideas import MARK, group_ideas, tell_variants
 from fedrulefit.model.terms import LinearTerm, Term
 from fedrulefit.model.wording import name_rows, tell_rows
 from fedrulefit.numerals import name_count
@@ -98,7 +102,9 @@ def write_html(model: Model) -> str:
         [term for term, fold in zip(model.terms, folded, strict=True) if fold is away]
         for away in (False, True)
     )
-    open_rows, more = main[:MOST_ROWS], main[MOST_ROWS:]
+    ideas = group_ideas(model, main)
+    rows = [(term, term is not idea.leader) for idea in ideas for term in idea]
+    open_rows, more = rows[:MOST_ROWS], rows[MOST_ROWS:]
     parts = [
         "<div>",
         f"<p><strong>Model of {_safe(label.label or label.column)}</strong>: "
@@ -109,9 +115,10 @@ def write_html(model: Model) -> str:
         parts.append(_fold(f"and {name_count(len(more), 'further term')}", _table(model, more)))
     if little:
         summary = tell_little(model, np.array([term.importance for term in little]))
-        parts.append(_fold(summary, _table(model, little)))
+        parts.append(_fold(summary, _table(model, [(term, False) for term in little])))
     parts.append(f"<p>{_safe(words.effect_meaning)}</p>")
-    parts.extend(f"<p>{_safe(note)}</p>" for note in _notes(model) if note)
+    notes = tell_variants(any(idea.variants for idea in ideas)), *_notes(model)
+    parts.extend(f"<p>{_safe(note)}</p>" for note in notes if note)
     return "\n".join([*parts, "</div>"])
 
 
@@ -121,19 +128,24 @@ def _notes(model: Model) -> tuple[str, ...]:
     return model.of_missing, model.of_dispersion, *evidence, judged, tell_rows(model.study)
 
 
-def _table(model: Model, terms: Sequence[Term]) -> str:
-    """Return rows of terms; importance is scaled so that the largest of the model is 100."""
+def _table(model: Model, terms: Sequence[tuple[Term, bool]]) -> str:
+    """Return rows of terms, and whether each is a variant of the one above it.
+
+    Importance is scaled so that the largest of the model is 100.
+    """
     words, largest = model.study.family.words, model.importance.max(initial=0.0) or 1.0
     between = ["between sites"] if model.tells_between else []
     effects = [name_effect(model.study.family), "95 % interval"] if tells_effects(model) else []
-    folds = ["found again"] if tells_folds(model) else []
+    effects += [ELSEWHERE] if tells_elsewhere(model) else []
+    folds = ["found again"] if tells_again(model) else []
     weight = f"{WEIGHT}, {words.effect}"
     heads = ["rule or linear term", *effects, weight, "importance", "support", *folds, *between]
     lines = ["<table>", f"<thead>{_row(heads, 'th')}</thead>", "<tbody>"]
-    for term in terms:
+    for term, is_variant in terms:
         cells = [
-            model.describe(term),
+            MARK * is_variant + model.describe(term),
             *(write_effect(model, term) if effects else ()),
+            *([write_elsewhere(model, term)] if ELSEWHERE in effects else ()),
             model.study.family.tell_effect(model.effect(term)),
             f"{100 * term.importance / largest:.0f}",
             "linear" if isinstance(term, LinearTerm) else _percent(model.support(term)),

@@ -23,6 +23,15 @@ WEIGHT: Final = "weight (shrunk)"
 TOO_FEW: Final = "too few"
 
 
+ELSEWHERE: Final = "in another hospital"
+"""The heading of where a rule's effect may lie in a hospital that is none of the model's."""
+
+_ELSEWHERE: Final = (
+    " “In another hospital” is where the effect may lie, 19 times of 20, in a hospital like these "
+    "that is none of them: so far do these differ from each other."
+)
+
+
 def name_effect(family: Family) -> str:
     """Return the heading of effects on held-out patients."""
     return f"held-out {family.words.effect}"
@@ -38,12 +47,44 @@ def tells_folds(model: Model) -> bool:
     return any(term.found_again is not None for term in model.terms)
 
 
+def tells_again(model: Model) -> bool:
+    """Whether it is told in how many folds, or halves, terms are found again."""
+    return tells_folds(model) or any(term.in_halves is not None for term in model.terms)
+
+
+def tells_elsewhere(model: Model) -> bool:
+    """Whether it is told of any rule what it may do in a hospital that is none of these."""
+    return any(term.elsewhere is not None for term in model.rule_terms)
+
+
 def find_effect(model: Model, term: Term) -> tuple[float, float, float]:
     """Return a rule's effect on held-out patients and the ends of its interval; NaN if untold."""
     if isinstance(term, LinearTerm) or term.within is None:
         return math.nan, math.nan, math.nan
     found, effect = term.within, model.study.family.effect
     return effect(found.estimate), effect(found.low), effect(found.high)
+
+
+def find_elsewhere(model: Model, term: Term) -> tuple[float, float, float]:
+    """Return how far a rule's effect differs between hospitals, and its range in a further one.
+
+    The spread is on the scale of F, the range as :func:`find_effect`; all are NaN where untold.
+    """
+    if isinstance(term, LinearTerm) or term.elsewhere is None:
+        return math.nan, math.nan, math.nan
+    found, effect = term.elsewhere, model.study.family.effect
+    return found.spread, effect(found.low), effect(found.high)
+
+
+def write_elsewhere(model: Model, term: Term, write: Callable[[str], str] = str) -> str:
+    """Return between what a rule's effect may lie in a further hospital, as text."""
+    _, low, high = find_elsewhere(model, term)
+    if isinstance(term, LinearTerm):
+        return ""
+    if math.isnan(low):
+        return TOO_FEW
+    tell = model.study.family.tell_effect
+    return " to ".join(write(tell(end, unit=False)) for end in (low, high))
 
 
 def write_effect(model: Model, term: Term, write: Callable[[str], str] = str) -> tuple[str, str]:
@@ -58,10 +99,17 @@ def write_effect(model: Model, term: Term, write: Callable[[str], str] = str) ->
 
 
 def write_found_again(model: Model, term: Term) -> str:
-    """Return in how many folds a term is found again, as text; empty if that is not told."""
-    if term.found_again is None:
-        return ""
-    return f"{term.found_again} of {model.study.settings.folds}"
+    """Return in how many folds, and which share of halves, a term is found again, as text."""
+    folds = math.nan if term.found_again is None else term.found_again
+    halves = math.nan if term.in_halves is None else term.in_halves
+    return tell_again(folds, halves, model.study.settings.folds)
+
+
+def tell_again(found: float, halves: float, n_folds: int) -> str:
+    """Return the same from numbers, NaN where they are not told."""
+    folds = "" if math.isnan(found) else f"{found:.0f} of {n_folds}"
+    share = "" if math.isnan(halves) else f"{100 * halves:.0f} % of halves"
+    return ", ".join(filter(None, (folds, share)))
 
 
 def tell_effects(model: Model) -> str:
@@ -75,6 +123,7 @@ def tell_effects(model: Model) -> str:
             f"The {name} compares patients inside a rule with those outside, within hospitals, on "
             "patients that the rules were not learnt from, and not adjusted for the other terms "
             f"({family.evidence.method}); each 95 % interval is for its own rule."
+            f"{_ELSEWHERE * tells_elsewhere(model)}"
         )
     if model.study.settings.holdout > 0:
         return (
@@ -89,10 +138,13 @@ def tell_effects(model: Model) -> str:
 
 def tell_folds(model: Model) -> str:
     """Return what it means that a term is found again, in a sentence; empty if it is not told."""
-    if not tells_folds(model):
+    if not tells_again(model):
         return ""
+    folds = f"the {model.study.settings.folds} folds of the cross-validation in which a fit without"
+    told = [f"{folds} the fold's patients"] * tells_folds(model)
+    halves = any(term.in_halves is not None for term in model.terms)
+    told += ["the random halves of the patients in which a fit to that half"] * halves
     return (
-        f"“Found again” counts the {model.study.settings.folds} folds of the cross-validation in "
-        "which a fit without the fold's patients has a rule for nearly the same patients, in the "
-        "same direction."
+        f"“Found again” counts {', and '.join(told)} has a rule for nearly the same patients, in "
+        "the same direction."
     )

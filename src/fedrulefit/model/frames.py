@@ -19,7 +19,8 @@ from fedrulefit.core.families.side_risks import RiskLevels
 from fedrulefit.core.families.sides import Moment
 from fedrulefit.core.heterogeneity import Across
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.model.evidence import find_effect
+from fedrulefit.model.evidence import find_effect, find_elsewhere
+from fedrulefit.model.ideas import number_ideas
 from fedrulefit.model.subgroups import NAMES, Among, Subgroup, choose_patients, list_subgroups
 from fedrulefit.model.terms import RuleTerm
 
@@ -38,11 +39,13 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
     effect = model.study.family.words.effect_column
     held_out = name_held_out(model)
     within, own_terms = model.importance_within.tolist(), model.study.family.own_terms
+    ideas = number_ideas(model)
     rows = [
         {
             "rule": model.describe(term),
             **({"level": term.level} if own_terms else {}),
             "importance": term.importance,
+            "idea": ideas[place],
             "kind": "rule" if isinstance(term, RuleTerm) else "linear",
             "coefficient": term.coefficient,
             "between_sites": model.between_sites(term),
@@ -50,16 +53,21 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
             "stands_for_site": model.stands_for_site(term),
             "support": model.support(term),
             "found_again": math.nan if term.found_again is None else term.found_again,
+            "in_halves": math.nan if term.in_halves is None else term.in_halves,
             **dict(zip(held_out, find_effect(model, term), strict=True)),
+            **dict(zip(_ELSEWHERE, find_elsewhere(model, term), strict=True)),
             effect: model.effect(term),
         }
-        for term, size in zip(model.terms, within, strict=True)
+        for place, (term, size) in enumerate(zip(model.terms, within, strict=True))
         if model.is_supported(term, min_support)
     ]
     first, *others = _OF_A_TERM
     return pd.DataFrame(
-        rows[:top], columns=[first, *["level"] * own_terms, *others, *held_out, effect]
+        rows[:top], columns=[first, *["level"] * own_terms, *others, *_ELSEWHERE, *held_out, effect]
     )
+
+
+_ELSEWHERE = ("spread_between_hospitals", "low_elsewhere", "high_elsewhere")
 
 
 def name_held_out(model: Model) -> tuple[str, str, str]:
@@ -72,6 +80,7 @@ def name_held_out(model: Model) -> tuple[str, str, str]:
 _OF_A_TERM = (
     "rule",
     "importance",
+    "idea",
     "kind",
     "coefficient",
     "between_sites",
@@ -79,6 +88,7 @@ _OF_A_TERM = (
     "stands_for_site",
     "support",
     "found_again",
+    "in_halves",
 )
 
 

@@ -269,15 +269,19 @@ class Model(Shown, Said, OverTime):
         """Return the terms as a data frame, most important first.
 
         Columns ``rule``, of classes ``level`` (the class for which it counts), ``importance``,
-        ``kind``, ``coefficient``; ``between_sites``, roughly the share of its variance that lies
-        between sites, NaN where that is not told; ``importance_within``, its importance by its
-        spread within sites, as the paper has it; ``stands_for_site``, whether ``between_sites`` is
-        more than half;
+        ``idea`` (rules for nearly the same patients have one number), ``kind``, ``coefficient``;
+        ``between_sites``, roughly the share of its variance that lies between sites, NaN where
+        untold; ``importance_within``, its importance by its spread within sites, as the paper has
+        it; ``stands_for_site``, whether ``between_sites`` is more than half;
         ``support`` (the share of training patients who satisfy the rule); ``found_again``, in how
-        many folds of the cross-validation; ``held_out_odds_ratio``, of held-out patients within
+        many folds of the cross-validation; ``in_halves``, in which share of random halves, NaN if
+        untold; ``held_out_odds_ratio``, of held-out patients within
         hospitals, and its 95 % interval, ``low_held_out`` and ``high_held_out``, NaN where too
-        few tell it; and last its weight, shrunk by the penalty, as an effect (``odds_ratio``; of
-        other outcomes both have the names of their effects).
+        few tell it; ``spread_between_hospitals``, the standard deviation of hospitals' own effects
+        beyond chance on the scale of F, and ``low_elsewhere`` and ``high_elsewhere``, between what
+        the effect may lie in a further hospital, NaN where fewer than five hospitals tell it; and
+        last its weight, shrunk by the penalty, as an effect (``odds_ratio``; of other outcomes both
+        have the names of their effects).
 
         Parameters
         ----------

@@ -244,7 +244,15 @@ def _hide_few_held_out(model: Model, rounding: Rounding, unit: float) -> Model:
         sides = None if told is None else _publish_sides(term, model.study.family, rounding, unit)
         few = found is None and sides is None
         within = None if few or term.within is None else term.within.rounded(rounding)
-        return replace(term, held_out=found, held_out_by_site=by_site, sides=sides, within=within)
+        elsewhere = None if within is None else term.elsewhere
+        return replace(
+            term,
+            held_out=found,
+            held_out_by_site=by_site,
+            sides=sides,
+            within=within,
+            elsewhere=elsewhere and elsewhere.rounded(rounding),
+        )
 
     terms = (hide(term) if isinstance(term, RuleTerm) else term for term in model.terms)
     return replace(model, terms=tuple(terms))

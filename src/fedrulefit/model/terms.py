@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fedrulefit.core.certificate import Certificate
+from fedrulefit.core.families.elsewhere import Elsewhere
 from fedrulefit.core.families.evidence import Effect
 from fedrulefit.core.families.sides import Sides
 from fedrulefit.core.rules import Rule
@@ -83,10 +84,16 @@ class RuleTerm:
     within : Effect or None
         How held-out patients inside the rule differ from those outside, within hospitals; None
         where too few tell it, or none were held out.
+    elsewhere : Elsewhere or None
+        How far hospitals differ in that, and what a further one may see; None where fewer than
+        five tell it.
     found_again : int or None
         In how many folds of the cross-validation the fit without the fold's patients has a rule
         that holds for nearly the same patients (``fedrulefit.core.refinding``); None without
         a cross-validation.
+    in_halves : float or None
+        In which share of random halves of the patients it is found again; None where that was not
+        asked for.
     """
 
     rule: Rule
@@ -102,7 +109,9 @@ class RuleTerm:
     sides: Sides | None = None
     level: str | None = None
     within: Effect | None = None
+    elsewhere: Elsewhere | None = None
     found_again: int | None = None
+    in_halves: float | None = None
 
     @property
     def key(self) -> TermKey:
@@ -120,7 +129,8 @@ class LinearTerm:
     """A linear term of the model; its coefficient is for 0.4·x/s*.
 
     Its ``level`` is that of the outcome for which it counts, as of a rule; ``found_again`` counts
-    folds that have a linear term of the same covariate in the same direction.
+    folds that have a linear term of the same covariate in the same direction, and ``in_halves`` is
+    the share of random halves that do.
     """
 
     feature: int
@@ -130,6 +140,7 @@ class LinearTerm:
     between_sites: float | None = None
     level: str | None = None
     found_again: int | None = None
+    in_halves: float | None = None
 
     @property
     def key(self) -> TermKey:

@@ -14,6 +14,7 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Codes, Floats, Ints
 from fedrulefit.core.class_design import AnyDesign, ClassDesign
 from fedrulefit.core.design import Design, build_design
+from fedrulefit.core.families.elsewhere import FEWEST, NOWHERE, ElsewhereSums, add_own_effects
 from fedrulefit.core.families.evidence import NOTHING, EvidenceSums, add_stratum, find_grain
 from fedrulefit.core.fixed import round_units
 from fedrulefit.core.grid import encode, linear_values
@@ -234,6 +235,13 @@ class Patients:
         least = self.fewest * self.public.study.most_weight * find_grain(self.public.n_sites)
         starts = draw_starts(self.public.settings.seed, site)
         return add_stratum(family.evidence, stratum, self._have_enough(terms), least, starts)
+
+    def count_elsewhere(self, effects: EvidenceSums) -> ElsewhereSums:
+        """Return what tells how hospitals differ, from what the site adds to effects."""
+        evidence = self.public.family.evidence
+        if evidence is None or self.public.n_sites < FEWEST:
+            return NOWHERE
+        return add_own_effects(evidence, effects)
 
     def _have_enough(self, terms: Ints) -> Bools:
         """Return of which rules enough held-out patients are inside and outside, (n_rules,).

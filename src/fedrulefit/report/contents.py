@@ -19,7 +19,8 @@ from fedrulefit.core.families.judge import Summary
 from fedrulefit.model import Model, RuleTerm, Term
 from fedrulefit.model.display import is_pruned, tell_choice
 from fedrulefit.model.evaluation import Evaluation
-from fedrulefit.model.evidence import find_effect, write_effect, write_found_again
+from fedrulefit.model.evidence import find_effect, write_effect, write_elsewhere, write_found_again
+from fedrulefit.model.ideas import group_ideas
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import name_rows, tell_rows, tell_stand_ins
@@ -34,6 +35,8 @@ class TermRow:
     Parameters
     ----------
     words : str
+    variant_of : str
+        The rule that says nearly the same and is more important; empty for most.
     kind : str
         ``rule`` or ``linear``.
     raises : bool
@@ -55,12 +58,15 @@ class TermRow:
         empty.
     held_out_size : float
         The same as a number, to sort by; −1 where it is not told.
+    elsewhere : str
+        Where that effect may lie in a further hospital.
     found_again : str
     level : str
         The class for which it counts, where each has terms of its own; else empty.
     """
 
     words: str
+    variant_of: str
     kind: str
     raises: bool
     effect: str
@@ -72,6 +78,7 @@ class TermRow:
     held_out: str
     interval: str
     held_out_size: float
+    elsewhere: str
     found_again: str
     level: str = ""
 
@@ -127,33 +134,55 @@ class Field:
 
 
 Fact = tuple[str, str]
+_BESIDE: Final = 3
+"""Rules whose evidence stands beside a curve of partial dependence."""
+
 NOT_TOLD: Final = "not told"
 """What stands for a count of too few."""
 
 
 def list_terms(model: Model) -> list[TermRow]:
-    """Return all terms, most important first."""
+    """Return all terms, most important first, variants below the rule that they are variants of."""
     largest = max((term.importance for term in model.terms), default=0.0) or 1.0
-    effects = [write_effect(model, term, write_minus) for term in model.terms]
-    sizes = [find_effect(model, term)[0] for term in model.terms]
+    rows = []
+    for idea in group_ideas(model):
+        rows.append(_list_term(model, idea.leader, "", largest))
+        leader = name_term(model, idea.leader)
+        rows += [_list_term(model, term, leader, largest) for term in idea.variants]
+    return rows
+
+
+def _list_term(model: Model, term: Term, variant_of: str, largest: float) -> TermRow:
+    effect, ends = write_effect(model, term, write_minus)
+    size = find_effect(model, term)[0]
+    return TermRow(
+        words=name_term(model, term),
+        variant_of=variant_of,
+        kind="rule" if isinstance(term, RuleTerm) else "linear",
+        raises=term.coefficient > 0,
+        effect=write_minus(model.study.family.tell_effect(model.effect(term))),
+        size=model.effect(term),
+        importance=100 * term.importance / largest,
+        support=_told(model.support(term)),
+        between=_told(model.between_sites(term)),
+        stands_for_site=model.stands_for_site(term),
+        held_out=effect,
+        interval=ends,
+        held_out_size=-1.0 if math.isnan(size) else size,
+        elsewhere=write_elsewhere(model, term, write_minus),
+        found_again=write_found_again(model, term),
+        level=term.level or "",
+    )
+
+
+def list_beside(model: Model, feature: int) -> list[tuple[str, str]]:
+    """Return the most important rules that name a covariate, and what held-out patients say."""
+    rules = [term for term in model.rule_terms if feature in term.features]
+    told = [(name_term(model, term), write_effect(model, term, write_minus)) for term in rules]
     return [
-        TermRow(
-            words=name_term(model, term),
-            kind="rule" if isinstance(term, RuleTerm) else "linear",
-            raises=term.coefficient > 0,
-            effect=write_minus(model.study.family.tell_effect(model.effect(term))),
-            size=model.effect(term),
-            importance=100 * term.importance / largest,
-            support=_told(model.support(term)),
-            between=_told(model.between_sites(term)),
-            stands_for_site=model.stands_for_site(term),
-            held_out=effect,
-            interval=ends,
-            held_out_size=-1.0 if math.isnan(size) else size,
-            found_again=write_found_again(model, term),
-            level=term.level or "",
-        )
-        for term, (effect, ends), size in zip(model.terms, effects, sizes, strict=True)
+        (words, f"{effect} ({ends})" if ends else effect)
+        for words, (effect, ends) in told[:_BESIDE]
+        if effect
     ]
 
 

@@ -24,12 +24,14 @@ from fedrulefit.files import write_whole
 from fedrulefit.model import Model
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.evidence import (
+    ELSEWHERE,
     WEIGHT,
     name_effect,
     tell_effects,
     tell_folds,
+    tells_again,
     tells_effects,
-    tells_folds,
+    tells_elsewhere,
 )
 from fedrulefit.model.file import digest_model
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
@@ -127,8 +129,9 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "between": model.tells_between,
         "weight": WEIGHT,
         "held_out_effect": name_effect(model.study.family) if tells_effects(model) else "",
+        "elsewhere": ELSEWHERE if tells_elsewhere(model) else "",
         "evidence": " ".join(filter(None, (tell_effects(model), tell_folds(model)))),
-        "again": tells_folds(model),
+        "again": tells_again(model),
         "stands_for_site": STANDS_FOR_SITE,
         "fields": facts.list_fields(model),
         "performance": _list_judged(model),
@@ -156,6 +159,9 @@ def _drawn(model: Model) -> dict[str, Any]:
     return {
         "variables": variables,
         "effects": charts.draw_effects(model, shown),
+        "beside": {model.study.names[j]: facts.list_beside(model, j) for j in shown}
+        if tells_effects(model)
+        else {},
         "pairs": charts.tabulate_pairs(model, _PAIRS),
     }
 

@@ -232,7 +232,18 @@ def _within(model: Model) -> str:
 def _sites_in_fit(model: Model) -> str:
     by_patients = model.study.settings.weighting == "patients"
     weight = "A site counts by its patients." if by_patients else "All sites count equally."
-    return f"All sites share one intercept and one coefficient per term. {weight}"
+    shared = f"All sites share one intercept and one coefficient per term. {weight}"
+    own = {
+        "site": " In the fit each had a baseline of its own beside",
+        "afterwards": " Each found a baseline of its own beside, of the finished model",
+    }.get(model.study.settings.baseline)
+    if own is None:
+        return shared
+    return (
+        f"{shared}{own}, with a normal prior of standard deviation "
+        f"{model.study.settings.baseline_spread:g}. It is not in this model, and known to the site "
+        "alone; without one, predictions are for a new hospital."
+    )
 
 
 def _performance(model: Model) -> str:

@@ -260,8 +260,8 @@ class Settings(Frozen):
         paper="shared",
         group="Fit",
         meaning="`shared`: one baseline (intercept) for all sites. `afterwards`: the same model, "
-        "of which each site then finds a baseline of its own, for itself; it never leaves the site, "
-        "and predictions elsewhere go without. `site`: such baselines take part in the fit (exact "
+        "of which each site then finds a baseline of its own, for itself; it never leaves it, and "
+        "predictions elsewhere go without. `site`: such baselines take part in the fit (exact "
         "solver only); of few sites, sums then tell them.",
     )
     baseline_spread: float = setting(

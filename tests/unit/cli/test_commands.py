@@ -625,3 +625,14 @@ def test_the_module_is_the_command() -> None:
         check=True,
     )
     assert done.stdout == succeed("--version").stdout
+
+
+def test_halves_tell_which_terms_come_again(tables: Path, tmp_path: Path) -> None:
+    out = tmp_path / "halved.json"
+    options = ["-s", tables / "study.toml", *sites(tables), "-o", out, *QUICK, "--no-report"]
+    text = succeed("fit", *options, "--halves", 2).stdout
+    assert "% of halves" in " ".join(text.split())
+    assert {term.in_halves for term in Model.load(out).terms} <= {0.0, 0.5, 1.0}
+    out.unlink()
+    assert "halves come in pairs" in " ".join(fail("fit", *options, "--halves", 3).split())
+    assert not out.exists()

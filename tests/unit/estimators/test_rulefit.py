@@ -162,8 +162,10 @@ def test_attributes(make: Make) -> None:
     fitted = make().fit(pd.DataFrame(X, columns=list("abcd")), Y)
     rules = fitted.rules_
     assert isinstance(rules, pd.DataFrame)
-    columns = ["rule", "importance", "kind", "coefficient", "between_sites", "importance_within"]
-    columns += ["stands_for_site", "support", "odds_ratio"]
+    columns = ["rule", "importance", "idea", "kind", "coefficient", "between_sites"]
+    columns += ["importance_within", "stands_for_site", "support", "found_again", "in_halves"]
+    columns += ["spread_between_hospitals", "low_elsewhere", "high_elsewhere"]
+    columns += ["held_out_odds_ratio", "low_held_out", "high_held_out", "odds_ratio"]
     assert list(rules.columns) == columns
     assert len(rules) == len(fitted.model_.terms) > 0
     importance = fitted.variable_importance_

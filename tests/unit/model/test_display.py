@@ -15,6 +15,7 @@ import pytest
 
 from fedrulefit import Model
 from fedrulefit.model.display import MOST_ROWS, fold_little, tell_little
+from fedrulefit.model.ideas import MARK
 from fedrulefit.model.terms import LinearTerm, RuleTerm
 from fedrulefit.numerals import format_effect
 from fedrulefit.study import Study
@@ -79,8 +80,8 @@ def test_the_table_of_a_notebook_is_that_of_the_rules(model: Model) -> None:
     weight = "weight (shrunk), odds ratio"
     assert head[:4] == ["rule or linear term", weight, "importance", "support"]
     frame = model.rules_frame()
-    assert sorted(row[0] for row in rows) == sorted(frame["rule"])
-    shown = {row[0]: row for row in rows}
+    assert sorted(row[0].removeprefix(MARK) for row in rows) == sorted(frame["rule"])
+    shown = {row[0].removeprefix(MARK): row for row in rows}
     for line in frame.itertuples():
         assert float(shown[line.rule][1]) == pytest.approx(line.odds_ratio, abs=0.005)
         support = "linear" if line.kind == "linear" else f"{100 * line.support:.0f} %"

@@ -17,7 +17,7 @@ from fedrulefit.core.rounding import EXACT, PUBLISHED
 from fedrulefit.core.shares import Z95
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model import LinearTerm, Model
-from fedrulefit.model.evidence import tell_effects, tell_folds, write_effect
+from fedrulefit.model.evidence import tell_effects, tell_folds, write_effect, write_elsewhere
 from fedrulefit.model.file.reading import build_model
 from fedrulefit.model.file.writing import model_facts
 from fedrulefit.model.publish import round_model
@@ -59,6 +59,35 @@ def test_a_file_tells_it_and_is_the_same_again() -> None:
         assert [t.found_again for t in again.terms] == [t.found_again for t in model.terms]
         assert [t.within for t in again.rule_terms] == [t.within for t in model.rule_terms]
         assert model_facts(again) == facts
+
+
+def test_five_hospitals_tell_how_they_differ_wherever_the_effect_stands() -> None:
+    study = make_study(**{**SOLVERS["exact"], "holdout": 0.4})
+    model = fit_model(study, make_tables(study, sizes=(500, 420, 380, 460, 300))).rounded()
+    terms = [term for term in model.rule_terms if term.elsewhere is not None]
+    assert terms
+    again = build_model(model_facts(model))
+    assert [t.elsewhere for t in again.rule_terms] == [t.elsewhere for t in model.rule_terms]
+    frame, text = model.rules_frame().set_index("rule"), printed(model)
+    for term in terms:
+        row, found = frame.loc[model.describe(term)], term.elsewhere
+        assert found is not None
+        assert row.spread_between_hospitals == found.spread
+        ends = math.exp(found.low), math.exp(found.high)
+        assert (row.low_elsewhere, row.high_elsewhere) == pytest.approx(ends)
+        for words in (text, model._repr_html_(), render_report(model)):
+            assert write_elsewhere(model, term) in words
+    assert "In another hospital" in tell_effects(model)
+    assert "In another hospital" not in tell_effects(learnt())
+    assert learnt().rules_frame()["spread_between_hospitals"].isna().all()
+    facts = model_facts(model)
+    rule = next(part for part in facts["terms"] if "elsewhere" in part)
+    rule["elsewhere"]["low"] = rule["elsewhere"]["high"]
+    with pytest.raises(ModelFileError, match="elsewhere"):
+        build_model(facts)
+    rule["elsewhere"] |= {"low": -1.0, "high": 1.0, "sites": 6}
+    with pytest.raises(ModelFileError, match="more sites tell how sites differ"):
+        build_model(facts)
 
 
 @pytest.mark.parametrize(

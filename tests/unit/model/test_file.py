@@ -20,7 +20,8 @@ from fedrulefit.core.rounding import Rounding
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model import Model
 from fedrulefit.model.file import build_model, load_model, model_facts, reading, save_model
-from fedrulefit.study import Study, Unusual
+from fedrulefit.study import Settings, Study, Unusual
+from fedrulefit.study.settings import LATER as LATER_SETTINGS
 from tests.reports import evaluated_model
 from tests.samples import fit_model, make_frame, make_study
 
@@ -446,7 +447,9 @@ def say_later_keys(study: dict[str, Any]) -> dict[str, Any]:
     assert "patient" not in study
     assert "max_candidates" not in study["settings"]
     assert "cutoff_style" not in study["settings"]
-    later = {"max_candidates": 10_000, "cutoff_style": "quantile"}
+    assert not {*LATER_SETTINGS} & {*study["settings"]}
+    later = {name: Settings.model_fields[name].default for name in LATER_SETTINGS}
+    later |= {"max_candidates": 10_000, "cutoff_style": "quantile"}
     return {
         **study,
         "settings": {**study["settings"], **later},

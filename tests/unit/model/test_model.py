@@ -179,8 +179,9 @@ def test_subgroup_rates(model: Model) -> None:
 
 def test_rules_frame(model: Model) -> None:
     frame = model.rules_frame()
-    columns = ["rule", "importance", "kind", "coefficient", "between_sites", "importance_within"]
-    columns += ["stands_for_site", "support", "found_again"]
+    columns = ["rule", "importance", "idea", "kind", "coefficient", "between_sites"]
+    columns += ["importance_within", "stands_for_site", "support", "found_again", "in_halves"]
+    columns += ["spread_between_hospitals", "low_elsewhere", "high_elsewhere"]
     columns += ["held_out_odds_ratio", "low_held_out", "high_held_out", "odds_ratio"]
     assert list(frame.columns) == columns
     assert list(frame["rule"]) == [model.describe(t) for t in model.terms]

@@ -14,6 +14,7 @@ from fedrulefit.core.grid import encode
 from fedrulefit.core.rounding import PUBLISHED
 from fedrulefit.model import Model
 from fedrulefit.model.file import model_text
+from fedrulefit.model.ideas import group_ideas
 from fedrulefit.model.publish import round_model
 from fedrulefit.report import render_report
 from fedrulefit.report.charts import draw_effects, tabulate_pairs
@@ -63,7 +64,8 @@ def test_it_starts_from_the_levels_of_patients_without_any_term(kind: str) -> No
 def test_terms_of_classes_say_whose_they_are() -> None:
     model = outcome_model("classes")
     rows = list_terms(model)
-    assert [f"{row.level}: {row.words}" for row in rows] == [model.describe(t) for t in model.terms]
+    terms = [term for idea in group_ideas(model) for term in idea]
+    assert [f"{row.level}: {row.words}" for row in rows] == [model.describe(t) for t in terms]
     assert {row.level for row in rows} == {*model.study.family.names}
     assert {row.level for row in list_terms(outcome_model("ordered"))} == {""}
 

@@ -12,6 +12,7 @@ import numpy as np
 from fedrulefit.core.arrays import MISSING, Floats
 from fedrulefit.core.certificate import Certificate
 from fedrulefit.core.families import Family
+from fedrulefit.core.families.elsewhere import Elsewhere
 from fedrulefit.core.families.evidence import Effect
 from fedrulefit.core.families.judge import Judge
 from fedrulefit.core.families.sides import MeasuredLevels, Moment, Side, Sides
@@ -23,16 +24,19 @@ from fedrulefit.errors import ModelFileError
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file.parts import (
     AxisPart,
-    ConditionPart,
     EvaluationPart,
     FilePart,
-    LinearPart,
     OverTimePart,
     RoundingPart,
+    ValidationPart,
+)
+from fedrulefit.model.file.term_parts import (
+    ConditionPart,
+    ElsewherePart,
+    LinearPart,
     RulePart,
     SidePart,
     SidesPart,
-    ValidationPart,
 )
 from fedrulefit.model.model import Model
 from fedrulefit.model.terms import Counts, LinearTerm, PathPoint, Provenance, RuleTerm, Term
@@ -286,6 +290,9 @@ def _check_evidence(model: Model) -> None:
         raise ModelFileError("a rule has an effect on held-out patients, and none were judged")
     if any(effect.sites > len(origin.sites) for effect in effects):
         raise ModelFileError("an effect within more sites than the model names")
+    told = [(term.elsewhere, term.within) for term in model.rule_terms]
+    if any(far and (near is None or far.sites > near.sites) for far, near in told):
+        raise ModelFileError("more sites tell how sites differ than tell the effect within them")
     if any((term.found_again or 0) > folds for term in model.terms):
         raise ModelFileError("a term is found again in more folds than there are")
 
@@ -311,6 +318,7 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
             part.between_sites,
             part.level,
             part.found_again,
+            part.in_halves,
         )
     conditions = (_condition(c, places) for c in part.conditions)
     return RuleTerm(
@@ -327,8 +335,17 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
         None if part.held_out_sides is None else _sides(part.held_out_sides),
         part.level,
         None if part.held_out_effect is None else Effect(**part.held_out_effect.model_dump()),
+        None if part.elsewhere is None else _elsewhere(part.elsewhere),
         part.found_again,
+        part.in_halves,
     )
+
+
+def _elsewhere(part: ElsewherePart) -> Elsewhere:
+    try:
+        return Elsewhere(**part.model_dump())
+    except ValueError as error:
+        raise ModelFileError(f"elsewhere: {error}") from None
 
 
 def _sides(part: SidesPart) -> Sides:

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model.file.building import assemble
-from fedrulefit.model.file.parts import FORMAT, VERSION, FilePart, RulePart
+from fedrulefit.model.file.parts import FORMAT, VERSION, FilePart
+from fedrulefit.model.file.term_parts import RulePart
 from fedrulefit.model.file.upgrading import OLD_BINS, unpool, upgrade, upgrade_study
 from fedrulefit.model.model import Model
 from fedrulefit.study import Study

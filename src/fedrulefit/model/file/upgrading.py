@@ -20,7 +20,8 @@ from fedrulefit.core.families.yesno_sums import EDGES, N_BINS, ScoreSums, sum_lo
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file.building import read_measures
-from fedrulefit.model.file.parts import VERSION, EvaluationPart, Numbers, Part
+from fedrulefit.model.file.part import Numbers, Part
+from fedrulefit.model.file.parts import VERSION, EvaluationPart
 from fedrulefit.model.file.writing import evaluation_facts
 
 OLD_BINS: Final = 514

@@ -169,6 +169,7 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
         "held_out_by_site": [list(counts) for counts in term.held_out_by_site],
         **_sides_facts(term),
         **({} if term.within is None else {"held_out_effect": asdict(term.within)}),
+        **({} if term.elsewhere is None else {"elsewhere": asdict(term.elsewhere)}),
         **_found_again_facts(term),
         "path": list(term.path),
     }
@@ -181,7 +182,8 @@ def _level_facts(term: Term) -> dict[str, Any]:
 
 def _found_again_facts(term: Term) -> dict[str, Any]:
     """Return in how many folds a term is found again, where that is told."""
-    return {} if term.found_again is None else {"found_again": term.found_again}
+    again = {"found_again": term.found_again, "in_halves": term.in_halves}
+    return {name: value for name, value in again.items() if value is not None}
 
 
 def _sides_facts(term: RuleTerm) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def collect_rules(
     """
     asker.progress = Progress("rules")
     settings, grid = asker.settings, counted.grid
-    public = Public(asker.study).with_grid(grid)
+    public = Public(asker.study).with_sites(asker.n_joined).with_grid(grid)
     replies = yield from asker.ask(
         m.RulesReply, partial(m.RulesRequest, grid=grid, histograms=counted.histograms)
     )

@@ -81,6 +81,8 @@ class Asker:
     ) -> None:
         self.study = study
         self.sites = sites
+        self.n_joined = len(sites)
+        """How many sites the run began with: sites know no other number."""
         self.run = run
         self.secure = secure
         self.dropouts = dropouts

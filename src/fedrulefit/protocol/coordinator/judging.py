@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.families.elsewhere import Elsewhere, find_elsewhere
 from fedrulefit.core.families.evidence import Effect, find_effects
 from fedrulefit.core.families.sides import MeasuredLevels
 from fedrulefit.core.rounding import Rounding
@@ -47,7 +48,8 @@ def judge(
     if m.EvaluateRequest.asked_in(asker.settings):
         asker.progress = replace(asker.progress, step="evaluation")
         question = partial(m.EvaluateRequest, terms=terms, coef=coef)
-        scores, placed, subgroups, apart, *with_own = yield from asker.sum(question, public)
+        told_of = yield from asker.sum(question, public)
+        scores, placed, subgroups, apart, elsewhere, *with_own = told_of
         within = public.family.judge.measure_within(placed)
         evaluation = Evaluation(
             scores,
@@ -62,7 +64,7 @@ def judge(
         rules = public.rules_of(terms)
         model = _with_subgroups(model, rules, subgroups)
         effects = find_effects(public.family.evidence, apart, len(asker.sites))
-        model = _with_effects(model, rules, effects)
+        model = _with_effects(model, rules, effects, find_elsewhere(elsewhere))
         model = replace(model, evaluation=evaluation)
     if m.ResultsRequest.asked_in(asker.settings):
         model = yield from _add_results(asker, model, terms, coef, public)
@@ -136,10 +138,22 @@ def _with_subgroups(model: Model, rules: Sequence[Rule], subgroups: SubgroupSums
     return _change_rules(model, lambda term: replace(term, held_out=held_out.get(term.rule)))
 
 
-def _with_effects(model: Model, rules: Sequence[Rule], effects: Sequence[Effect | None]) -> Model:
-    """Return the model with what its rules do within hospitals."""
-    found = dict(zip(rules, effects, strict=False))  # of some outcomes none is told
-    return _change_rules(model, lambda term: replace(term, within=found.get(term.rule)))
+def _with_effects(
+    model: Model,
+    rules: Sequence[Rule],
+    effects: Sequence[Effect | None],
+    elsewhere: Sequence[Elsewhere | None],
+) -> Model:
+    """Return the model with what its rules do within hospitals, and how hospitals differ."""
+    # Of some outcomes, and of few hospitals, none is told.
+    found = dict(zip(rules, effects, strict=False))
+    others = dict(zip(rules, elsewhere, strict=False))
+
+    def change(term: RuleTerm) -> RuleTerm:
+        within = found.get(term.rule)
+        return replace(term, within=within, elsewhere=others.get(term.rule) if within else None)
+
+    return _change_rules(model, change)
 
 
 def _with_sites(

@@ -11,6 +11,7 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.class_design import columns_of
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.families.elsewhere import ElsewhereSums
 from fedrulefit.core.families.evidence import EvidenceSums
 from fedrulefit.core.people import count_cells
 from fedrulefit.core.subgroups import SubgroupSums
@@ -28,6 +29,9 @@ __all__ = ["EvaluateRequest", "OfferRequest", "OfferSums", "ResultsReply", "Resu
 _EVIDENCE: Final = (
     ", and coarsely, how those inside a rule differ from those outside it within sites"
 )
+
+MANY_RULES: Final = 10
+"""From so many rules on, or with a number's linear term, a model has many different predictions."""
 
 _TWICE: Final = " (once with sites' own baselines, once without)"
 
@@ -54,6 +58,7 @@ class EvaluateRequest(SumRequest):
         ),
         SubgroupSums,
         EvidenceSums,
+        ElsewhereSums,
     )
 
     terms: Ints
@@ -81,14 +86,27 @@ class EvaluateRequest(SumRequest):
         new hospitals, and, last, with them.
         """
         family, n_rules = public.family, public.among(self.terms).n_rules
-        judge, twice = family.judge, public.settings.own_spread is not None
+        judge, twice = family.judge, self._judges_own(public)
         return (
             judge.packing(),
             Packing(judge.within_sums),
             SubgroupSums.packing(n_rules, family),
             EvidenceSums.packing(n_rules, family.evidence),
+            ElsewhereSums.packing(n_rules, family.evidence, public.n_sites),
             *([judge.packing()] * twice),
         )
+
+    def _judges_own(self, public: Public) -> bool:
+        """Whether patients are judged with their sites' own baselines, too.
+
+        Not by a model that has few different predictions: each site's would stand apart in sums of
+        few sites, and tell its baseline.
+        """
+        numbers = [
+            public.grid.axes[feature].kind == "number" for feature in public.linear_of(self.terms)
+        ]
+        spread = any(numbers) or public.among(self.terms).n_rules >= MANY_RULES
+        return public.settings.own_spread is not None and spread
 
     def check(self, public: Public) -> None:
         """Refuse coefficients that are none of this fit's."""
@@ -96,15 +114,16 @@ class EvaluateRequest(SumRequest):
 
     def add_up(self, patients: Patients) -> tuple[Ints, ...]:
         """Return the site's sums over the patients that it holds out."""
-        over_all, within, by_rule, apart, *twice = self.packings(patients.public)
+        over_all, within, by_rule, apart, elsewhere, *twice = self.packings(patients.public)
         scores = patients.count_scores(self.terms, self.coef)
         units = patients.count_subgroups(self.terms)
-        inside = by_rule.read(units)
+        effects = patients.count_evidence(self.terms, by_rule.read(units), self.header.site)
         return (
             over_all.round(scores),
             within.round(patients.place_within(scores)),
             units,
-            apart.round(patients.count_evidence(self.terms, inside, self.header.site)),
+            apart.round(effects),
+            elsewhere.round(patients.count_elsewhere(effects)),
             *(packing.round(self._count_with_own(patients)) for packing in twice),
         )
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import os
+import stat
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,11 @@ from fedrulefit.federation.coordinator import runs, serving
 from fedrulefit.federation.envelope import Letter, read_signed, sign_letter
 from fedrulefit.federation.site import approvals, remembered
 from fedrulefit.federation.site import host as hosts
+from fedrulefit.federation.site.baselines import baseline_path, keep_baseline
 from fedrulefit.federation.site.source import SourceFile
 from fedrulefit.federation.site.status import read_site_status
+from fedrulefit.model import Model
+from fedrulefit.model.own_file import OwnBaseline
 from fedrulefit.privacy.identity import Trust
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.wire import from_bytes, to_bytes
@@ -310,4 +315,46 @@ def test_every_file_of_every_folder_is_private_whatever_the_umask(
         "run.json", "study.toml", "status.json", "model.json", "stop", "sites.json", "approvals",
     }  # fmt: skip
     assert [p for p in found if p.stat().st_mode & 0o077] == []
+    net.close()
+
+
+# --- Its own baseline -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("baseline", ["afterwards", "site"])
+def test_its_own_baseline_is_written_for_itself_alone(tmp_path: Path, baseline: str) -> None:
+    path = tmp_path / "own.toml"
+    write_study(study_facts(epsilon=1.0, **SOLVERS["exact"], baseline=baseline), path)
+    net = Loopback(tmp_path, FRAMES, Study.load(path))
+    assert carry_out(net, path, "first")["state"] == "done"
+    model = Model.load(net.state / "runs" / "first" / "model.json")
+    found = set()
+    for name, host in net.hosts.items():
+        kept = baseline_path(tmp_path / name, "first")
+        own = OwnBaseline.load(kept)
+        own.check(model)
+        found.add(own.values)
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+        text = kept.read_bytes()
+        keep_baseline(tmp_path / name, "first", replace(own, patients=1.0))
+        assert kept.read_bytes() == text, "what is there stays"
+        ledger = (tmp_path / name / "ledger.jsonl").read_text(encoding="utf-8")
+        assert "ShareModelReply" not in ledger, "it tells nothing of patients"
+        assert host.ledger.releases
+    assert len(found) == len(net.hosts), "each has another"
+    net.close()
+
+
+def test_a_baseline_that_cannot_be_written_does_not_end_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "own.toml"
+    write_study(study_facts(epsilon=1.0, **SOLVERS["exact"], baseline="afterwards"), path)
+    net = Loopback(tmp_path, FRAMES, Study.load(path))
+    (tmp_path / "a" / "runs").write_text("in the way", encoding="utf-8")
+    with caplog.at_level(logging.ERROR):
+        assert carry_out(net, path, "first")["state"] == "done"
+    assert "could not be written" in caplog.text
+    assert baseline_path(tmp_path / "b", "first").exists()
     net.close()

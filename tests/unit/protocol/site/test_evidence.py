@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from statsmodels.stats.contingency_tables import StratifiedTable
+from statsmodels.stats.meta_analysis import combine_effects
 
 from fedrulefit.core.families.evidence import find_grain
 from fedrulefit.core.grid import encode
@@ -32,9 +33,11 @@ def held_out(study: Any, tables: Any) -> dict[str, Table]:
     return {name: Site(name, table, study).patients.held_out for name, table in tables.items()}
 
 
-def fit(kind: str, *, secure: bool = False, **changes: Any) -> tuple[Model, dict[str, Table]]:
+def fit(
+    kind: str, *, secure: bool = False, sizes: Any = SIZES, **changes: Any
+) -> tuple[Model, dict[str, Table]]:
     study = make_study(kind, **{**SOLVERS["exact"], "holdout": 0.4, **changes})
-    tables = make_tables(study, sizes=SIZES)
+    tables = make_tables(study, sizes=sizes)
     return inprocess.fit(study, tables, secure=secure).model, held_out(study, tables)
 
 
@@ -99,6 +102,47 @@ def test_nothing_is_told_without_held_out_patients_and_of_levels(kind: str) -> N
         model, _ = fit(kind)
         assert model.evaluation is not None
         assert all(term.within is None for term in model.rule_terms)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_hospitals_differ_by_what_each_of_them_tells(secure: bool) -> None:
+    """Five hospitals: the spread is that of their own effects, as coarse as each tells them."""
+    sizes = (500, 420, 380, 460, 300)
+    model, held = fit("yes/no", secure=secure, sizes=sizes)
+    found = [term for term in model.rule_terms if term.elsewhere is not None]
+    assert len(found) >= 2
+    for term in found:
+        own = []
+        for site, table in held.items():
+            (a, b), (c, d) = cells_of(model, term, table).tolist()
+            n, k = a + b + c + d, MIN_COUNT * find_grain(len(sizes))
+            starts = draw_starts(model.study.settings.seed, site)
+            widths = [
+                k * 2.0 ** (math.ceil(2 * math.log2(reach / n)) / 2)
+                for reach in (max(a, d), max(b, c))
+            ]
+            above, below = (
+                width * (round(exact / n / width - start) + start)
+                for exact, width, start in zip((a * d, b * c), widths, starts, strict=True)
+            )
+            p = round(32 * (a + d) / n) / 32
+            x = p * above + 2 * widths[0] ** 2 / 12
+            y, z = p * below + (1 - p) * above, (1 - p) * below + 2 * widths[1] ** 2 / 12
+            variance = (x / above**2 + y / (above * below) + z / below**2) / 2
+            own.append((math.log(above / below), math.sqrt(variance)))
+        effects, errors = np.array(own).T
+        theirs = combine_effects(effects, errors**2, method_re="chi2")
+        assert term.elsewhere is not None
+        assert term.elsewhere.sites == len(sizes)
+        assert term.elsewhere.spread == pytest.approx(math.sqrt(max(theirs.tau2, 0.0)), abs=1e-3)
+        middle = (term.elsewhere.low + term.elsewhere.high) / 2
+        assert middle == pytest.approx(theirs.mean_effect_fe, abs=1e-4)
+
+
+def test_four_hospitals_do_not_tell_how_they_differ() -> None:
+    model, _ = fit("yes/no", sizes=(600, 500, 500, 500))
+    assert any(term.within is not None for term in model.rule_terms)
+    assert all(term.elsewhere is None for term in model.rule_terms)
 
 
 # --- who adds nothing ---------------------------------------------------------------------------
