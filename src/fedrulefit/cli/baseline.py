@@ -67,16 +67,29 @@ def baseline(
     console = stdout()
     _print_own(console, loaded, own, table.take(table.weights > 0).n_patients)
     _print_in_the_large(console, loaded, before, after)
-    if is_far(loaded, own):
-        stderr().print(
-            Text(
-                f"This is farther from 0 than {FAR:g}·τ, with the study's spread τ = "
-                f"{loaded.own_baselines:g} of hospitals' baselines: look whether the outcome and "
-                "all units mean here what the study says.",
-                style="yellow",
-            )
-        )
+    for told in _list_doubts(loaded, own, before, after):
+        stderr().print(Text(told, style="yellow"))
     console.print(line(f"Wrote {output}: keep it here, nothing was sent. Use it as --baseline."))
+
+
+def _list_doubts(
+    model: Model, own: OwnBaseline, before: InTheLarge, after: InTheLarge
+) -> list[str]:
+    """Return what should be looked at before the baseline is used, in sentences."""
+    doubts = []
+    if is_far(model, own):
+        doubts.append(
+            f"This is farther from 0 than {FAR:g}·τ, with the study's spread τ = "
+            f"{model.own_baselines:g} of hospitals' baselines: look whether the outcome and all "
+            "units mean here what the study says."
+        )
+    if after.off > before.off:
+        doubts.append(
+            "With this baseline the mean prediction is farther from what was observed than "
+            "without: the model's terms count for too much here, or for too little, and no "
+            "baseline mends that. Look how well it predicts these patients before you use it."
+        )
+    return doubts
 
 
 def _print_own(console: Console, model: Model, own: OwnBaseline, n_patients: int) -> None:

@@ -14,7 +14,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from fedrulefit.errors import BaselineWarning, ModelFileError
+from fedrulefit.errors import BaselineWarning
 from fedrulefit.model.own_file import OwnBaseline, list_baseline
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class AtHospital:
     def at(self: Model, baseline: OwnBaseline | None) -> Model:  # type: ignore[misc]
         """Return the model for patients of one hospital, with its own baseline.
 
+        From a model that is at one already, that one's is left behind.
+
         Parameters
         ----------
         baseline : OwnBaseline or None
@@ -69,12 +71,8 @@ class AtHospital:
         Raises
         ------
         ModelFileError
-            If it is of another model, or this model expects none, or has one already.
+            If it is of another model, or this model expects none.
         """
-        if self.hospital is not None and self.hospital.own is not None:
-            raise ModelFileError(
-                "this model has a hospital's own baseline already: begin with the model itself"
-            )
         shared = self if self.hospital is None else self.hospital.shared
         if baseline is None:
             known = shared.own_baselines is None

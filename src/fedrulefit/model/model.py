@@ -126,8 +126,7 @@ class Model(Shown, Said, OverTime):
 
         `source` is a table with the study's columns (file or data frame), or an array of the
         covariates in the study's order with categories as positions of their levels. What the
-        study does not foresee counts as its ``unusual`` says, patient by patient: NaN where
-        that leaves no prediction. :meth:`predict_frame` tells which.
+        study does not foresee counts as its ``unusual`` says: NaN where that leaves no prediction.
         """
         self._warn_of_hospital()
         patients = self._read(source)
@@ -218,10 +217,7 @@ class Model(Shown, Said, OverTime):
         return float("nan") if term.between_sites is None else term.between_sites
 
     def stands_for_site(self, term: Term) -> bool:
-        """Whether more than half of a term's variance lies between the sites.
-
-        Then it says which hospital a patient is in, more than anything else of the patient.
-        """
+        """Whether more than half of a term's variance lies between the sites: it stands for one."""
         return self.between_sites(term) > MOSTLY
 
     @property

@@ -14,6 +14,7 @@ Oracles: a dense minimum and statsmodels (``tests/unit/model/test_own_estimate.p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -55,6 +56,12 @@ class InTheLarge:
 
     observed: Mapping[str, float]
     expected: Mapping[str, float]
+
+    @property
+    def off(self) -> float:
+        """The largest distance between the two; NaN where none is known."""
+        gaps = [abs(seen - self.expected[name]) for name, seen in self.observed.items()]
+        return max((gap for gap in gaps if not math.isnan(gap)), default=math.nan)
 
 
 def estimate_own(model: Model, table: Table, *, site: str = "") -> OwnBaseline:

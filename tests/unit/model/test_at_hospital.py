@@ -58,10 +58,17 @@ def test_what_is_refused() -> None:
         replace(model, intercept=model.intercept + 1e-9).at(own)
     with pytest.raises(ModelFileError, match="one baseline for all hospitals"):
         replace(model, study=model.study.with_settings(baseline="shared")).at(own)
-    with pytest.raises(ModelFileError, match="has a hospital's own baseline already"):
-        model.at(own).at(own)
-    again = model.at(None).at(own)
-    assert again.intercept == model.at(own).intercept, "from a new hospital to a known one"
+
+
+def test_from_one_hospital_to_another_nothing_of_the_first_stays() -> None:
+    model = own_model()
+    first, second = make_own(model), make_own(model, seed=4)
+    for begin in (model, model.at(None), model.at(first)):
+        moved = begin.at(second)
+        assert moved.intercept == model.intercept + second.values[0] != begin.intercept
+        assert moved.hospital is not None
+        assert moved.hospital.shared is model
+        assert begin.at(None).intercept == model.intercept
 
 
 def test_a_model_at_a_hospital_is_not_saved(tmp_path: Path) -> None:
