@@ -105,10 +105,9 @@ class AtHospital:
         DataError
             If the table does not fit the study, or too few patients tell a baseline.
         """
-        from fedrulefit.model.own_estimate import estimate_own
-        from fedrulefit.table.check import load_table
+        from fedrulefit.model.own_estimate import estimate_from
 
-        return estimate_own(self, load_table(source, self.study), site=site)
+        return estimate_from(self, source, site=site)
 
     @property
     def lacks_baseline(self: Model) -> bool:  # type: ignore[misc]

@@ -26,10 +26,12 @@ from fedrulefit.core.own import estimate
 from fedrulefit.errors import DataError, ModelFileError
 from fedrulefit.model.matrix import judge_values
 from fedrulefit.model.own_file import OwnBaseline, fingerprint
+from fedrulefit.table.check import load_table
 from fedrulefit.table.patients import Table
 
 if TYPE_CHECKING:
     from fedrulefit.model.model import Model
+    from fedrulefit.table.sources import Source
 
 FEWEST_PATIENTS: Final = 200
 """Of fewer no baseline is estimated."""
@@ -62,6 +64,11 @@ class InTheLarge:
         """The largest distance between the two; NaN where none is known."""
         gaps = [abs(seen - self.expected[name]) for name, seen in self.observed.items()]
         return max((gap for gap in gaps if not math.isnan(gap)), default=math.nan)
+
+
+def estimate_from(model: Model, source: Source, *, site: str = "") -> OwnBaseline:
+    """Return :func:`estimate_own` of the patients in a table, checked against the study."""
+    return estimate_own(model, load_table(source, model.study), site=site)
 
 
 def estimate_own(model: Model, table: Table, *, site: str = "") -> OwnBaseline:
@@ -120,9 +127,9 @@ def judge_in_the_large(model: Model, table: Table) -> InTheLarge:
     """Return how far a model, as it is, is off in the mean over these patients."""
     if table.outcome is None:
         raise DataError("only patients whose outcomes are known tell how far predictions are off")
-    judge, counted = model.family.judge, table.take(table.weights > 0)
-    prediction = judge_values(model, counted.values)
-    sums = judge.count(prediction, counted.outcome, counted.weights)
+    judge, counted = model.family.judge, table.weights > 0
+    prediction = judge_values(model, table.values[counted])
+    sums = judge.count(prediction, table.outcome[counted], table.weights[counted])
     levels = judge.levels_of(sums)
     if levels:
         told = {level.level: (level.observed, level.expected) for level in levels}
