@@ -22,6 +22,7 @@ from fedrulefit.core.fixed import (
     capacity,
     most_units,
 )
+from fedrulefit.core.own import settle, with_room
 
 FAMILIES: dict[str, Family] = {
     "yes/no": YesNo(),
@@ -124,3 +125,30 @@ def test_so_do_rounds_of_fedda(name: str) -> None:
     assert family.most_slope <= 1
     assert most_units(family) >= LARGEST_MEAN * 2.0**UNIT_BITS
     assert most_units(family) >= family.most_value(LARGEST_MEAN) * 2.0**UNIT_BITS
+
+
+OWN = [name for name in FAMILIES if not {"dispersed", "many"} & {*name.split()}]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_nor_with_a_baseline_of_the_site_s_own(name: str) -> None:
+    """Its price is in the loss, and its conjugate beside; predictors leave room for it."""
+    whole, weight, spread = FAMILIES[name], 1024.0, 4.0  # the largest
+    family = with_room(whole)
+    k, n = family.n_baseline, family.n_baseline + 2
+    bounds = Bounds(np.array([*[1.0] * (k + 1), LARGEST_TERM]), weight, family.unit, spread)
+    found, terms = 0, np.arange(n)
+    for design, y, w, coef in patients_at(family, weight):
+        query = Query(-1, terms, np.zeros(n), coef, terms)
+        predictor, folds = design.predictor(coef), np.zeros(1, int)
+        found = max(
+            found,
+            worst(sum_curvature(family, design, y, w, folds, query, bounds)),
+            worst(sum_slopes(family, design, y, w, predictor, bounds)),
+            worst(sum_gap(family, y, w, predictor, (1.0, 1.0), bounds)),
+            worst(sum_gap(family, y, w, predictor, (0.3, 0.3), bounds)),
+        )
+        own = settle(family, predictor, y, w, spread)
+        assert np.abs(own.shift(predictor)).max() <= whole.largest_predictor
+    assert 2.0**20 < found <= weight * most_units(whole, own=True) * (1 + 1e-9)
+    assert capacity(whole, 3, own=True) <= capacity(whole, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,14 @@ from scipy.special import expit
 from sklearn.metrics import log_loss
 
 from fedrulefit.core.own import settle
+from fedrulefit.core.quadratic import kkt_residual
 from fedrulefit.errors import ModelFileError
 from fedrulefit.model import Model
 from fedrulefit.model.file import build_model, model_facts
 from fedrulefit.model.own_file import fingerprint
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator import Coordinator
+from fedrulefit.protocol.retrace import Retracer
 from fedrulefit.protocol.site import Site
 from fedrulefit.protocol.store import Transient
 from fedrulefit.testing.samples import OUTCOMES
@@ -164,3 +167,60 @@ def test_coefficients_that_are_none_of_the_fit_s_are_refused() -> None:
     huge = m.ShareModelRequest(shared.header, shared.terms, 1e6 * np.ones(len(shared.terms)))
     reply = site.handle(huge)
     assert isinstance(reply, m.Refusal)
+
+
+def lead_again(change: Any, baseline: str) -> set[str]:
+    """Follow a recorded run whose questions were changed; return the kinds that do not follow."""
+    _, sites, seen = play(solver="cv", baseline=baseline)
+    asked = {r.header.step: change(r) for site, r, _ in seen if site == "north"}
+    replies: dict[int, dict[str, Any]] = {}
+    for site, request, reply in seen:
+        replies.setdefault(request.header.step, {})[site] = reply
+    lead = Retracer(asked.get, sites["north"].study, sorted(replies[0]))
+    beside, requests = set(), lead.step()
+    while not isinstance(requests, Model):
+        own = requests["north"]
+        if not lead.follows(own, asked[own.header.step]):
+            beside.add(type(own).__name__)
+        requests = lead.step(replies[own.header.step])
+    return beside
+
+
+@pytest.mark.parametrize("baseline", ["afterwards", "site"])
+def test_an_audit_finds_another_model_than_was_fitted(baseline: str) -> None:
+    def hand_out_another(request: m.Request) -> m.Request:
+        if not isinstance(request, m.ShareModelRequest):
+            return request
+        return dataclasses.replace(request, coef=request.coef + 0.01)
+
+    assert lead_again(lambda request: request, baseline) == set()
+    assert lead_again(hand_out_another, baseline) == {"ShareModelRequest"}
+
+
+@pytest.mark.parametrize("outcome", ["yes/no", "count", "time", "classes", "ordered"])
+def test_a_whole_run_ends_at_the_joint_optimum(outcome: str) -> None:
+    """Slopes of the joint problem, of all coefficients and all baselines, by the sites' tables."""
+    model, sites, _ = play(outcome, baseline="site", holdout=0.0)
+    family, total = model.study.family, 0.0
+    pulls = []
+    for site in sites.values():
+        patients, own = site.patients, site.own_baseline
+        assert own is not None
+        shared = next(k for k in [site._known.model] if k is not None)
+        predictor = patients.design.take(shared.terms).predictor(shared.coef) + own.shift
+        slopes = family.slope(predictor, patients.outcome, patients.weights)
+        flat = slopes.reshape(len(slopes), -1)
+        whole = flat.sum(axis=0) if len(own.values) > 1 else np.array([flat.sum()])
+        np.testing.assert_allclose(whole, -np.array(own.values) / 0.25, atol=1e-8)
+        bounds = patients.public.bounds.terms
+        units = patients.design.sum_columns(np.rint(slopes * 2.0**40), bounds)
+        pulls.append(units * bounds / 2.0**40)
+        total += float(patients.weights.sum())
+    public = sites["north"].patients.public
+    gradient, coef = np.sum(pulls, axis=0) / total, np.zeros(public.n_terms)
+    coef[shared.terms] = shared.coef
+    residual = kkt_residual(gradient, coef, model.provenance.penalty * public.factors)
+    assert residual <= 2e-8
+    assert model.provenance.certificate.residual <= 1e-8
+    assert model.provenance.certificate.gap is not None
+    assert model.provenance.certificate.gap <= 1e-6
