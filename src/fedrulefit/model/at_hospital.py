@@ -32,8 +32,8 @@ FITTED: Final = ", and there worse even than of a model with one baseline for al
 """What it says besides where coefficients were fitted together with such baselines."""
 
 IN_FILE: Final = (
-    "It is part of this file, which so is the hospital's own: it tells how its patients differ "
-    "from those of all hospitals, so think before you share it."
+    "This file holds it, and so is the hospital's own: it tells how its patients differ from those "
+    "of all hospitals. Think before you share it."
 )
 """What is said in whatever is written of a model with a hospital's own baseline."""
 

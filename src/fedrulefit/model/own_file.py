@@ -15,6 +15,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -22,9 +23,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.survival import tell_time
 from fedrulefit.core.own import Estimate, count_own
 from fedrulefit.errors import ModelFileError
 from fedrulefit.files import write_whole
+from fedrulefit.numerals import format_number
 from fedrulefit.toml import load_toml
 
 if TYPE_CHECKING:
@@ -200,7 +203,15 @@ def name_own(family: Family) -> tuple[str, ...]:
     if per_owner == 1:
         return tuple(family.names)
     owners = [f"{name}, " for name in family.names] if family.own_terms else [""]
-    return tuple(f"{owner}interval {k + 1}" for owner in owners for k in range(per_owner))
+    constants = (0.0,) * family.n_baseline
+    curves = family.incidence(constants) or family.timeline(constants)
+    if curves is None:
+        return tuple(f"{owner}part {k + 1}" for owner in owners for k in range(per_owner))
+    spans = [
+        f"{format_number(low)} to {tell_time(high, curves.unit)}"
+        for low, high in pairwise(curves.ends.tolist())
+    ]
+    return tuple(owner + span for owner in owners for span in spans)
 
 
 def fingerprint(model: Model) -> str:
