@@ -386,7 +386,7 @@ class RuleFitBase(TermsMixin, BaseEstimator):
         Parameters
         ----------
         baseline : str or OwnBaseline
-            A site of the fit (:attr:`baselines_`), or another hospital's, of this model
+            A site of the fit (``baselines_``), or another hospital's, of this model
             (:meth:`fedrulefit.Model.estimate_baseline`).
         """
         check_is_fitted(self)

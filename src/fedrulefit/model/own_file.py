@@ -76,9 +76,9 @@ class OwnBaseline:
     Parameters
     ----------
     model : str
-        The model's :func:`fingerprint`.
+        The model's ``fingerprint``.
     names : tuple of str
-        What each number is added to (:func:`name_own`).
+        What each number is added to (``name_own``).
     values, errors : tuple of float
         What is added, on the scale of the linear predictor, and its standard errors.
     patients : float
