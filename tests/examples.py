@@ -77,6 +77,7 @@ EXAMPLES: dict[str, m.Message] = {
         m.SummaryRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2]), np.array([0.5, 1.0])),
         m.BetweenRequest(HEADER, 3, np.array([0, 2]), 150.0, np.array([0.25]), np.empty(0)),
         m.EvaluateRequest(HEADER, np.array([0, 2]), np.array([0.1, 0.2])),
+        m.AdjustRequest(HEADER, np.array([0, 2]), np.zeros(2), np.array([0.1, 0.2])),
         m.OfferRequest(HEADER, np.array([0, 2])),
         m.ResultsRequest(
             HEADER,

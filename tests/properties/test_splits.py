@@ -32,6 +32,7 @@ from fedrulefit.core.certificate import SlopeSums, sum_conjugate, sum_slopes
 from fedrulefit.core.curvature import STEPS, CurvatureSums, Query, sum_curvature
 from fedrulefit.core.cutoffs import estimate_grid
 from fedrulefit.core.families import FAMILIES
+from fedrulefit.core.families.elsewhere import ElsewhereSums
 from fedrulefit.core.families.evidence import EvidenceSums
 from fedrulefit.core.families.yesno_sums import ScoreSums, count_scores
 from fedrulefit.core.families.yesno_within import WithinSums, place_within
@@ -214,8 +215,9 @@ def scores(table: Table, owner: Any, query: Query, kind: str) -> list[bytes]:
         asked = m.EvaluateRequest(talk.header(), **model)
         rings.append((reply.numbers, asked.packings(site.patients.public)))
     total = add_rings([ring for ring, _ in rings], len(rings[0][0]))
-    judged, within, inside, apart = np.split(total, np.cumsum([p.size for p in rings[0][1]])[:-1])
-    del within, apart  # these are made to tell who is where
+    ends = np.cumsum([p.size for p in rings[0][1]])[:-1]
+    judged, within, inside, apart, elsewhere = np.split(total, ends)
+    del within, apart, elsewhere  # these are made to tell who is where
     return [judged.tobytes(), inside.tobytes()]
 
 
@@ -437,5 +439,5 @@ def test_discrimination_within_sites_depends_on_who_is_where_and_nothing_else_do
     judges = [family.judge_type for family in FAMILIES.values()]
     within = {judge.within_sums for judge in judges}
     free = {SubgroupSums, *(judge.sums for judge in judges)}
-    assert {*m.EvaluateRequest.sums} == free | within | {EvidenceSums}
+    assert {*m.EvaluateRequest.sums} == free | within | {EvidenceSums, ElsewhereSums}
     assert {kind: len(totals) for kind, totals in found.items()} == {ScoreSums: 1, WithinSums: 2}

@@ -107,6 +107,8 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
         "core/newton.py": "the solver that takes the sums",
         "core/path.py": "and the one that leads several of it",
         "protocol/retrace.py": "the audit goes on from the points that were asked for",
+        "core/adjusting.py": "a refit to other patients takes the same sums",
+        "protocol/messages/adjust.py": "and asks for them",
     },
     m.RefitRequest: {
         "core/pruning.py": "what drops terms and moves cut-offs takes the sums",
@@ -117,6 +119,13 @@ WIDER_SUMS: dict[type[m.SumRequest], dict[str, str]] = {
         "protocol/site/work.py": "a site's own results are the same sums, over itself alone",
         "core/between.py": "means of all patients follow from these totals",
         "protocol/messages/between.py": "and a site's own means from its own",
+    },
+    m.AdjustRequest: {
+        "core/curvature.py": "the sums are those of a round of the fit, of other patients",
+        "core/newton.py": "which the fit's solver takes",
+        "core/path.py": "and the one that leads several of it",
+        "protocol/messages/fit.py": "and the fit's question asks for",
+        "protocol/coordinator/fitting.py": "and the fit leads",
     },
     m.EvaluateRequest: {
         "experiments/coverage/repetitions.py": "how often intervals of the measures hold",

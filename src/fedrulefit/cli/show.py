@@ -27,11 +27,12 @@ from fedrulefit.model.evidence import (
     tell_again,
     tell_effects,
     tell_folds,
+    tells_adjusted,
     tells_again,
     tells_effects,
     tells_elsewhere,
 )
-from fedrulefit.model.frames import name_held_out
+from fedrulefit.model.frames import name_adjusted_columns, name_held_out
 from fedrulefit.model.ideas import MARK, tell_variants
 from fedrulefit.model.publish import BEFORE_ROUNDING, judged_before, warn_exact
 from fedrulefit.model.subgroups import (
@@ -132,8 +133,10 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
     again = ["found again"] if tells_again(model) else []
     effects = [f"held-out\n{words.effect}\n(95 %)"] if tells_effects(model) else []
     others = [ELSEWHERE] if tells_elsewhere(model) else []
-    for name in (*effects, *others, WEIGHT, "importance", "support", *again, *between):
-        stacked = name.replace(" ", "\n") if effects and name not in effects else name
+    adjusted = [f"adjusted\n{words.effect}\n(95 %)"] if tells_adjusted(model) else []
+    for name in (*effects, *others, *adjusted, WEIGHT, "importance", "support", *again, *between):
+        whole = name in (*effects, *adjusted)
+        stacked = name.replace(" ", "\n") if effects and not whole else name
         table.add_column(stacked, justify="right", no_wrap=True)
     largest = max((term.importance for term in model.terms), default=1.0) or 1.0
     variants = frame["idea"].duplicated().tolist()
@@ -144,6 +147,7 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
             MARK * is_variant + printable(row["rule"]),
             *[_write_effect(model, row) for _ in effects],
             *[_write_elsewhere(model, row) for _ in others],
+            *[_write_range(model, row, name_adjusted_columns(model)) for _ in adjusted],
             Text(family.tell_effect(row[words.effect_column]), style=style),
             f"{100 * row['importance'] / largest:.0f}",
             support,
@@ -155,9 +159,11 @@ def rules_table(model: Model, frame: pd.DataFrame) -> Table:
 
 def _write_effect(model: Model, row: Mapping[Hashable, Any]) -> str:
     """Return a rule's effect on held-out patients, and its interval on a line of its own."""
-    if row["kind"] == "linear":
-        return ""
-    tell, columns = model.study.family.tell_effect, name_held_out(model)
+    return "" if row["kind"] == "linear" else _write_range(model, row, name_held_out(model))
+
+
+def _write_range(model: Model, row: Mapping[Hashable, Any], columns: tuple[str, str, str]) -> str:
+    tell = model.study.family.tell_effect
     effect, low, high = (float(row[name]) for name in columns)
     if math.isnan(effect):
         return _TOO_FEW

@@ -86,15 +86,14 @@ class Reached:
         What each site records as having left it.
     journal : Memory, optional
         Keeps every step of the run, where an engine can be interrupted.
-    find_baselines : callable
-        Gives the sites' own baselines of the finished model, of those that lie in this process:
-        they leave no site otherwise.
+    sites : mapping of site name to Site
+        Those that are in this process themselves.
     """
 
     exchange: Exchange
     ledgers: Mapping[str, Ledger]
     journal: Memory | None = None
-    find_baselines: Callable[[], Mapping[str, OwnBaseline]] = dict
+    sites: Mapping[str, Site] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +107,14 @@ class Fitted:
         What each site recorded as having left it.
     candidates : tuple of Rule
         The rules that the fit to all patients could choose from.
-    baselines : mapping of site name to OwnBaseline
-        The sites' own, where the study has such and the sites lie in this process; else empty.
+    own_baselines : mapping of site name to OwnBaseline
+        Of sites that are in this process, where each has a baseline of its own.
     """
 
     model: Model
     ledgers: Mapping[str, Ledger]
     candidates: tuple[Rule, ...]
-    baselines: Mapping[str, OwnBaseline] = field(default_factory=dict)
+    own_baselines: Mapping[str, OwnBaseline] = field(default_factory=dict)
 
 
 class Engine(ABC):
@@ -171,5 +170,6 @@ class Engine(ABC):
                 journal=reached.journal,
                 on_status=on_progress and (lambda status: on_progress(status.progress)),
             )
-            baselines = reached.find_baselines()
-        return Fitted(model, reached.ledgers, coordinator.candidates, baselines)
+        found = {name: site.own_baseline for name, site in reached.sites.items()}
+        own = {name: baseline for name, baseline in found.items() if baseline is not None}
+        return Fitted(model, reached.ledgers, coordinator.candidates, own)

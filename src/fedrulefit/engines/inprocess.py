@@ -12,7 +12,6 @@ from contextlib import contextmanager, nullcontext
 from typing import Final
 
 from fedrulefit.engines.base import Engine, Reached, SitePlan
-from fedrulefit.model.own_file import OwnBaseline
 
 
 class InProcess(Engine):
@@ -32,12 +31,8 @@ class InProcess(Engine):
                 answers = (map if pool is None else pool.map)(answer, requests)
                 return dict(zip(requests, answers, strict=True))
 
-            def find_baselines() -> dict[str, OwnBaseline]:
-                found = {name: site.own_baseline for name, site in sites.items()}
-                return {name: own for name, own in found.items() if own is not None}
-
             ledgers = {name: site.ledger for name, site in sites.items()}
-            yield Reached(exchange, ledgers, find_baselines=find_baselines)
+            yield Reached(exchange, ledgers, sites=sites)
 
 
 EMBEDDED: Final = InProcess()

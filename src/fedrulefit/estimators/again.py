@@ -78,8 +78,8 @@ class Earlier:
         )
         # Of the model under its own study: that of the refit grows no trees.
         whole = fingerprint(model)
-        baselines = {name: replace(own, model=whole) for name, own in fitted.baselines.items()}
-        return replace(fitted, model=model, baselines=baselines)
+        baselines = {name: replace(own, model=whole) for name, own in fitted.own_baselines.items()}
+        return replace(fitted, model=model, own_baselines=baselines)
 
     def _check_asked(self, study: Study, tables: Mapping[str, Table]) -> None:
         """Refuse other columns, outcomes or sites."""

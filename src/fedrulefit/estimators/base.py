@@ -257,7 +257,7 @@ class RuleFitBase(TermsMixin, BaseEstimator):
             self.model_ = replace(fitted.model, distribution=shares)
         self.ledgers_ = {name: tuple(led.releases) for name, led in fitted.ledgers.items()}
         self.candidates_ = fitted.candidates
-        self.baselines_ = dict(fitted.baselines)
+        self.baselines_ = dict(fitted.own_baselines)
         self.study_ = study
         self.history_ = np.array(self.model_.provenance.history)
         self.n_iter_ = self.model_.provenance.rounds

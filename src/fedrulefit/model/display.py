@@ -23,12 +23,15 @@ from fedrulefit.errors import printable
 from fedrulefit.model.evidence import (
     ELSEWHERE,
     WEIGHT,
+    name_adjusted,
     name_effect,
     tell_effects,
     tell_folds,
+    tells_adjusted,
     tells_again,
     tells_effects,
     tells_elsewhere,
+    write_adjusted,
     write_effect,
     write_elsewhere,
     write_found_again,
@@ -137,15 +140,26 @@ def _table(model: Model, terms: Sequence[tuple[Term, bool]]) -> str:
     between = ["between sites"] if model.tells_between else []
     effects = [name_effect(model.study.family), "95 % interval"] if tells_effects(model) else []
     effects += [ELSEWHERE] if tells_elsewhere(model) else []
+    adjusted = [name_adjusted(model.study.family), "95 % interval"] * tells_adjusted(model)
     folds = ["found again"] if tells_again(model) else []
     weight = f"{WEIGHT}, {words.effect}"
-    heads = ["rule or linear term", *effects, weight, "importance", "support", *folds, *between]
+    heads = [
+        "rule or linear term",
+        *effects,
+        *adjusted,
+        weight,
+        "importance",
+        "support",
+        *folds,
+        *between,
+    ]
     lines = ["<table>", f"<thead>{_row(heads, 'th')}</thead>", "<tbody>"]
     for term, is_variant in terms:
         cells = [
             MARK * is_variant + model.describe(term),
             *(write_effect(model, term) if effects else ()),
             *([write_elsewhere(model, term)] if ELSEWHERE in effects else ()),
+            *(write_adjusted(model, term) if adjusted else ()),
             model.study.family.tell_effect(model.effect(term)),
             f"{100 * term.importance / largest:.0f}",
             "linear" if isinstance(term, LinearTerm) else _percent(model.support(term)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from fedrulefit.core.families import Family
@@ -65,6 +66,28 @@ def find_effect(model: Model, term: Term) -> tuple[float, float, float]:
     return effect(found.estimate), effect(found.low), effect(found.high)
 
 
+def tells_adjusted(model: Model) -> bool:
+    """Whether it is told of any term what it does given all others."""
+    return any(term.adjusted is not None for term in model.terms)
+
+
+def name_adjusted(family: Family) -> str:
+    """Return the heading of adjusted effects."""
+    return f"adjusted {family.words.effect}"
+
+
+def find_adjusted(model: Model, term: Term) -> tuple[float, float, float]:
+    """Return a term's effect given all others and the ends of its interval; NaN if untold."""
+    if term.adjusted is None:
+        return math.nan, math.nan, math.nan
+    found = term.adjusted
+    low, effect, high = (
+        model.effect(replace(term, coefficient=at))
+        for at in (found.low, found.estimate, found.high)
+    )
+    return effect, low, high
+
+
 def find_elsewhere(model: Model, term: Term) -> tuple[float, float, float]:
     """Return how far a rule's effect differs between hospitals, and its range in a further one.
 
@@ -91,7 +114,18 @@ def write_effect(model: Model, term: Term, write: Callable[[str], str] = str) ->
     """Return that effect and its interval as texts; `write` is how numbers are spelled."""
     if isinstance(term, LinearTerm):
         return "", ""
-    tell, (effect, low, high) = model.study.family.tell_effect, find_effect(model, term)
+    return _write(model, find_effect(model, term), write)
+
+
+def write_adjusted(model: Model, term: Term, write: Callable[[str], str] = str) -> tuple[str, str]:
+    """Return the effect given all other terms and its interval as texts."""
+    return _write(model, find_adjusted(model, term), write)
+
+
+def _write(
+    model: Model, found: tuple[float, float, float], write: Callable[[str], str]
+) -> tuple[str, str]:
+    tell, (effect, low, high) = model.study.family.tell_effect, found
     if math.isnan(effect):
         return TOO_FEW, ""
     ends = " to ".join(write(tell(end, unit=False)) for end in (low, high))
@@ -116,14 +150,14 @@ def tell_effects(model: Model) -> str:
     """Return what effects on held-out patients are, or why there are none, in a sentence or two."""
     family = model.study.family
     if family.evidence is None:
-        return ""
+        return _tell_adjusted(model).strip()
     name = name_effect(family)
     if tells_effects(model):
         return (
             f"The {name} compares patients inside a rule with those outside, within hospitals, on "
             "patients that the rules were not learnt from, and not adjusted for the other terms "
             f"({family.evidence.method}); each 95 % interval is for its own rule."
-            f"{_ELSEWHERE * tells_elsewhere(model)}"
+            f"{_ELSEWHERE * tells_elsewhere(model)}{_tell_adjusted(model)}"
         )
     if model.study.settings.holdout > 0:
         return (
@@ -133,6 +167,15 @@ def tell_effects(model: Model) -> str:
     return (
         "No patients were held out, so that no interval is told: with holdout = 0.2 in the study "
         f"the next model tells the {name} of each rule."
+    )
+
+
+def _tell_adjusted(model: Model) -> str:
+    if not tells_adjusted(model):
+        return ""
+    return (
+        f" The {name_adjusted(model.study.family)} is given all other terms: of a refit to the "
+        "same patients, with standard errors as the model has them."
     )
 
 

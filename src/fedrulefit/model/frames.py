@@ -19,7 +19,7 @@ from fedrulefit.core.families.side_risks import RiskLevels
 from fedrulefit.core.families.sides import Moment
 from fedrulefit.core.heterogeneity import Across
 from fedrulefit.errors import FedRuleFitError
-from fedrulefit.model.evidence import find_effect, find_elsewhere
+from fedrulefit.model.evidence import find_adjusted, find_effect, find_elsewhere, tells_adjusted
 from fedrulefit.model.ideas import number_ideas
 from fedrulefit.model.subgroups import NAMES, Among, Subgroup, choose_patients, list_subgroups
 from fedrulefit.model.terms import RuleTerm
@@ -38,6 +38,7 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
 
     effect = model.study.family.words.effect_column
     held_out = name_held_out(model)
+    adjusted = name_adjusted_columns(model) if tells_adjusted(model) else ()
     within, own_terms = model.importance_within.tolist(), model.study.family.own_terms
     ideas = number_ideas(model)
     rows = [
@@ -54,6 +55,7 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
             "support": model.support(term),
             "found_again": math.nan if term.found_again is None else term.found_again,
             "in_halves": math.nan if term.in_halves is None else term.in_halves,
+            **dict(zip(adjusted, find_adjusted(model, term), strict=bool(adjusted))),
             **dict(zip(held_out, find_effect(model, term), strict=True)),
             **dict(zip(_ELSEWHERE, find_elsewhere(model, term), strict=True)),
             effect: model.effect(term),
@@ -62,9 +64,8 @@ def rules_frame(model: Model, top: int | None, min_support: float) -> pd.DataFra
         if model.is_supported(term, min_support)
     ]
     first, *others = _OF_A_TERM
-    return pd.DataFrame(
-        rows[:top], columns=[first, *["level"] * own_terms, *others, *_ELSEWHERE, *held_out, effect]
-    )
+    columns = [first, *["level"] * own_terms, *others, *_ELSEWHERE, *adjusted, *held_out, effect]
+    return pd.DataFrame(rows[:top], columns=columns)
 
 
 _ELSEWHERE = ("spread_between_hospitals", "low_elsewhere", "high_elsewhere")
@@ -73,6 +74,11 @@ _ELSEWHERE = ("spread_between_hospitals", "low_elsewhere", "high_elsewhere")
 def name_held_out(model: Model) -> tuple[str, str, str]:
     """Return the columns of a rule's effect on held-out patients, and of its interval."""
     return f"held_out_{model.study.family.words.effect_column}", "low_held_out", "high_held_out"
+
+
+def name_adjusted_columns(model: Model) -> tuple[str, str, str]:
+    """Return the columns of a term's effect given all others, and of its interval."""
+    return f"adjusted_{model.study.family.words.effect_column}", "low_adjusted", "high_adjusted"
 
 
 # On a narrow screen pandas shows the outermost columns, and leaves out those in between: so the

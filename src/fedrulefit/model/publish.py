@@ -254,7 +254,14 @@ def _hide_few_held_out(model: Model, rounding: Rounding, unit: float) -> Model:
             elsewhere=elsewhere and elsewhere.rounded(rounding),
         )
 
-    terms = (hide(term) if isinstance(term, RuleTerm) else term for term in model.terms)
+    def adjust(term: Term) -> Term:
+        few = told is None
+        if isinstance(term, RuleTerm):
+            few = few or (term.held_out is None and term.sides is None)
+        adjusted = None if few or term.adjusted is None else term.adjusted.rounded(rounding)
+        return replace(term, adjusted=adjusted)
+
+    terms = (adjust(hide(term) if isinstance(term, RuleTerm) else term) for term in model.terms)
     return replace(model, terms=tuple(terms))
 
 

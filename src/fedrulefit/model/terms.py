@@ -94,6 +94,10 @@ class RuleTerm:
     in_halves : float or None
         In which share of random halves of the patients it is found again; None where that was not
         asked for.
+    adjusted : Effect or None
+        What it does given all other terms, of held-out patients: its coefficient
+        in a refit (``fedrulefit.core.adjusting``); None where that was not asked for, or too few
+        tell it.
     """
 
     rule: Rule
@@ -112,6 +116,7 @@ class RuleTerm:
     elsewhere: Elsewhere | None = None
     found_again: int | None = None
     in_halves: float | None = None
+    adjusted: Effect | None = None
 
     @property
     def key(self) -> TermKey:
@@ -141,6 +146,7 @@ class LinearTerm:
     level: str | None = None
     found_again: int | None = None
     in_halves: float | None = None
+    adjusted: Effect | None = None
 
     @property
     def key(self) -> TermKey:

@@ -167,16 +167,13 @@ class Patients:
         With the site's `own` baseline, if that is given: it is of those who are learnt from.
         """
         public, test = self.public, self.held_out
-        rules, linear = public.rules_of(terms), public.linear_of(terms)
         family, n_baseline = public.family, public.layout.n_baseline
         if own is not None:
             coef = np.array([*(coef[:n_baseline] + own), *coef[n_baseline:]])
         if family.names:
-            parts = public.columns.n_baseline
-            columns = evaluate_terms(test.values, public.grid, rules, linear, parts=parts)
-            owners = public.owners and public.owners.take(terms)[0]
-            predictor = (ClassDesign(columns, owners) if owners else columns).predictor(coef)
+            predictor = self.held_terms(terms).predictor(coef)
         else:
+            rules, linear = public.rules_of(terms), public.linear_of(terms)
             joined = np.array([family.join_baseline(coef[:n_baseline]), *coef[n_baseline:]])
             predictor = predict(test.values, public.grid, rules, linear, joined, alone=True)
         prediction, outcome = family.judged(predictor), outcome_of(test)
@@ -202,6 +199,15 @@ class Patients:
         """Return a model's rules for the patients that were held out."""
         rules = self.public.rules_of(terms)
         return evaluate_terms(self.held_out.values, self.public.grid, rules, ())
+
+    def held_terms(self, terms: Ints) -> AnyDesign:
+        """Return a model's terms for the patients that were held out."""
+        public, values = self.public, self.held_out.values
+        rules, linear = public.rules_of(terms), public.linear_of(terms)
+        parts = public.columns.n_baseline
+        columns = evaluate_terms(values, public.grid, rules, linear, parts=parts)
+        owners = public.owners and public.owners.take(terms)[0]
+        return ClassDesign(columns, owners) if owners else columns
 
     @property
     def _held_weights(self) -> Floats:

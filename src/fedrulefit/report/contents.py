@@ -19,7 +19,13 @@ from fedrulefit.core.families.judge import Summary
 from fedrulefit.model import Model, RuleTerm, Term
 from fedrulefit.model.display import is_pruned, tell_choice
 from fedrulefit.model.evaluation import Evaluation
-from fedrulefit.model.evidence import find_effect, write_effect, write_elsewhere, write_found_again
+from fedrulefit.model.evidence import (
+    find_effect,
+    write_adjusted,
+    write_effect,
+    write_elsewhere,
+    write_found_again,
+)
 from fedrulefit.model.ideas import group_ideas
 from fedrulefit.model.publish import warn_exact
 from fedrulefit.model.validation import SiteValidation
@@ -58,6 +64,8 @@ class TermRow:
         empty.
     held_out_size : float
         The same as a number, to sort by; −1 where it is not told.
+    adjusted : str
+        Effect given all other terms, and its interval.
     elsewhere : str
         Where that effect may lie in a further hospital.
     found_again : str
@@ -78,6 +86,7 @@ class TermRow:
     held_out: str
     interval: str
     held_out_size: float
+    adjusted: str
     elsewhere: str
     found_again: str
     level: str = ""
@@ -169,6 +178,7 @@ def _list_term(model: Model, term: Term, variant_of: str, largest: float) -> Ter
         held_out=effect,
         interval=ends,
         held_out_size=-1.0 if math.isnan(size) else size,
+        adjusted=_join(*write_adjusted(model, term, write_minus)),
         elsewhere=write_elsewhere(model, term, write_minus),
         found_again=write_found_again(model, term),
         level=term.level or "",
@@ -179,11 +189,11 @@ def list_beside(model: Model, feature: int) -> list[tuple[str, str]]:
     """Return the most important rules that name a covariate, and what held-out patients say."""
     rules = [term for term in model.rule_terms if feature in term.features]
     told = [(name_term(model, term), write_effect(model, term, write_minus)) for term in rules]
-    return [
-        (words, f"{effect} ({ends})" if ends else effect)
-        for words, (effect, ends) in told[:_BESIDE]
-        if effect
-    ]
+    return [(words, _join(*found)) for words, found in told[:_BESIDE] if found[0]]
+
+
+def _join(effect: str, ends: str) -> str:
+    return f"{effect} ({ends})" if ends else effect
 
 
 def name_term(model: Model, term: Term) -> str:

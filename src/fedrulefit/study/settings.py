@@ -29,7 +29,7 @@ Group = Literal[
 T = TypeVar("T")
 
 
-LATER: Final = ("max_terms", "baseline", "baseline_spread")
+LATER: Final = ("max_terms", "baseline", "baseline_spread", "adjusted")
 """Settings that studies once had not: at their default they leave a study's hash as it was."""
 
 
@@ -393,6 +393,13 @@ class Settings(Frozen):
         "those that rules were learnt from, differences look larger than they are.",
         ge=0,
         le=0.9,
+    )
+    adjusted: bool = setting(
+        False,
+        paper=False,
+        group="Patients and sites",
+        meaning="Whether the model also tells what each term does given all others, of "
+        "held-out patients: some more rounds, with `holdout` above 0.",
     )
     per_site: bool = setting(
         False,

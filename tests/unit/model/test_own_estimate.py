@@ -65,8 +65,8 @@ def test_a_hospital_of_the_run_finds_what_the_run_found_there(outcome: str, base
     if outcome == "count, negative binomial" and baseline == "site":
         pytest.skip("not with a dispersion that is learnt in turns")
     fitted, tables = fit(outcome, baseline)
-    assert set(fitted.baselines) == set(tables)
-    for site, theirs in fitted.baselines.items():
+    assert set(fitted.own_baselines) == set(tables)
+    for site, theirs in fitted.own_baselines.items():
         ours = estimate_own(fitted.model, tables[site], site=site)
         assert (ours.model, ours.site, ours.names) == (theirs.model, site, theirs.names)
         np.testing.assert_allclose(ours.values, theirs.values, rtol=0, atol=1e-10)

@@ -29,7 +29,9 @@ from fedrulefit.testing.samples import OUTCOMES
 from tests.examples import EXAMPLES
 from tests.samples import SOLVERS, make_sites, make_study, make_tables, record
 
-EVERYTHING: dict[str, Any] = {"spreads": "exact", "holdout": 0.3, "per_site": True}
+EVERYTHING: dict[str, Any] = {
+    "spreads": "exact", "holdout": 0.3, "per_site": True, "adjusted": True,
+}  # fmt: skip
 KINDS_OF_OUTCOME = [kind for kind in OUTCOMES if kind != "yes/no"]
 STUDIES = {
     "fedda": make_study(rounds=2, **EVERYTHING),

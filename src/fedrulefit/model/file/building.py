@@ -32,6 +32,7 @@ from fedrulefit.model.file.parts import (
 )
 from fedrulefit.model.file.term_parts import (
     ConditionPart,
+    EffectPart,
     ElsewherePart,
     LinearPart,
     RulePart,
@@ -285,13 +286,14 @@ def _check_evidence(model: Model) -> None:
     own = model.evaluation and model.evaluation.own
     if own is not None and (model.own_baselines is None or own.own or own.sites or own.within):
         raise ModelFileError("evaluation.own: patients are judged again only with own baselines")
-    effects = [term.within for term in model.rule_terms if term.within is not None]
-    if effects and (model.evaluation is None or model.study.family.evidence is None):
+    within = [term.within for term in model.rule_terms if term.within is not None]
+    effects = [*within, *(term.adjusted for term in model.terms if term.adjusted is not None)]
+    if (effects and model.evaluation is None) or (within and model.study.family.evidence is None):
         raise ModelFileError("a rule has an effect on held-out patients, and none were judged")
     if any(effect.sites > len(origin.sites) for effect in effects):
         raise ModelFileError("an effect within more sites than the model names")
-    told = [(term.elsewhere, term.within) for term in model.rule_terms]
-    if any(far and (near is None or far.sites > near.sites) for far, near in told):
+    pairs = [(term.elsewhere, term.within) for term in model.rule_terms]
+    if any(far and (near is None or far.sites > near.sites) for far, near in pairs):
         raise ModelFileError("more sites tell how sites differ than tell the effect within them")
     if any((term.found_again or 0) > folds for term in model.terms):
         raise ModelFileError("a term is found again in more folds than there are")
@@ -319,6 +321,7 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
             part.level,
             part.found_again,
             part.in_halves,
+            _effect(part.adjusted_effect),
         )
     conditions = (_condition(c, places) for c in part.conditions)
     return RuleTerm(
@@ -334,11 +337,16 @@ def _term(part: RulePart | LinearPart, places: dict[str, int], grid: Grid) -> Te
         part.between_sites,
         None if part.held_out_sides is None else _sides(part.held_out_sides),
         part.level,
-        None if part.held_out_effect is None else Effect(**part.held_out_effect.model_dump()),
+        _effect(part.held_out_effect),
         None if part.elsewhere is None else _elsewhere(part.elsewhere),
         part.found_again,
         part.in_halves,
+        _effect(part.adjusted_effect),
     )
+
+
+def _effect(part: EffectPart | None) -> Effect | None:
+    return None if part is None else Effect(**part.model_dump())
 
 
 def _elsewhere(part: ElsewherePart) -> Elsewhere:

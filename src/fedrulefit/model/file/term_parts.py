@@ -149,6 +149,14 @@ def _in_halves() -> Any:
 InHalves = Annotated[float, Field(ge=0, le=1)] | None
 
 
+def _adjusted() -> Any:
+    return Field(
+        default=None,
+        description="What the term does given all others, of held-out patients; left "
+        "out where that was not asked for, or too few tell it, and in older files.",
+    )
+
+
 class RulePart(Part):
     """A rule, its coefficient, and who satisfies it."""
 
@@ -211,6 +219,7 @@ class RulePart(Part):
     )
     found_again: FoundAgain = _found_again()
     in_halves: InHalves = _in_halves()
+    adjusted_effect: EffectPart | None = _adjusted()
 
 
 class LinearPart(Part):
@@ -227,6 +236,7 @@ class LinearPart(Part):
     between_sites: ShareBetween = _between()
     found_again: FoundAgain = _found_again()
     in_halves: InHalves = _in_halves()
+    adjusted_effect: EffectPart | None = _adjusted()
     path: list[float] = Field(
         description="Its coefficient at each λ of the path; empty where λ was given, and in a "
         "rounded model."

@@ -182,7 +182,8 @@ def _level_facts(term: Term) -> dict[str, Any]:
 
 def _found_again_facts(term: Term) -> dict[str, Any]:
     """Return in how many folds a term is found again, where that is told."""
-    again = {"found_again": term.found_again, "in_halves": term.in_halves}
+    again: dict[str, Any] = {"found_again": term.found_again, "in_halves": term.in_halves}
+    again["adjusted_effect"] = None if term.adjusted is None else asdict(term.adjusted)
     return {name: value for name, value in again.items() if value is not None}
 
 

@@ -38,7 +38,9 @@ STEPS: Final = {
     "dispersion": "how much outcomes vary",
     "summary": "supports of the rules",
     "between": "differences between sites",
+    "own baselines": "sites find their own baselines",
     "evaluation": "held-out patients",
+    "adjusted": "each term given all others",
     "results": "each site's own results",
     "done": "done",
 }

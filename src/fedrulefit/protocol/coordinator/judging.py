@@ -24,6 +24,7 @@ from fedrulefit.model import Counts, Model, RuleTerm
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.own_file import list_baseline
 from fedrulefit.protocol import messages as m
+from fedrulefit.protocol.coordinator.adjusting import adjust
 from fedrulefit.protocol.coordinator.asking import Asker, Talk
 from fedrulefit.protocol.public import Public
 
@@ -66,6 +67,7 @@ def judge(
         effects = find_effects(public.family.evidence, apart, len(asker.sites))
         model = _with_effects(model, rules, effects, find_elsewhere(elsewhere))
         model = replace(model, evaluation=evaluation)
+        model = yield from adjust(asker, model, terms, coef, public)
     if m.ResultsRequest.asked_in(asker.settings):
         model = yield from _add_results(asker, model, terms, coef, public)
     return model

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final, TypeVar
 
 # Each module says in its ``__all__`` what it gives to this package, and no list here repeats it.
+from fedrulefit.protocol.messages.adjust import *
 from fedrulefit.protocol.messages.agreement import *
 from fedrulefit.protocol.messages.base import *
 from fedrulefit.protocol.messages.between import *

@@ -53,13 +53,14 @@ class Turn(IntEnum):
     BETWEEN = 14
     MODEL = 15
     EVALUATION = 16
-    OFFER = 17
-    RESULTS = 18
+    ADJUST = 17
+    OFFER = 18
+    RESULTS = 19
 
     @property
     def repeats(self) -> bool:
         """Whether requests of this turn come again and again."""
-        return self in (Turn.FIT, Turn.REFIT)
+        return self in (Turn.FIT, Turn.REFIT, Turn.ADJUST)
 
 
 def released(formula: str, *, shape: str = "", mechanism: str = "exact") -> Any:

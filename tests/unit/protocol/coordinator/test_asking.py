@@ -98,6 +98,7 @@ def test_sums_of_another_length_are_refused(kind: type[m.SumRequest]) -> None:
     solver = SOLVERS[names.get(kind, "exact")]
     outcome = "count, negative binomial" if kind.of_dispersion else "yes/no"
     settings = {**solver, "rounds": 2, "spreads": "exact", "holdout": 0.3, "per_site": True}
+    settings["adjusted"] = True
     study = make_study(outcome, **settings)
     tables = make_tables(study, sizes=(200, 150, 150))
     sites = {name: Site(name, table, study) for name, table in tables.items()}
@@ -193,8 +194,8 @@ def test_a_run_goes_on_without_a_lost_site_only_where_it_may(
 
 
 LATE = [
-    m.Turn.SLOPES, m.Turn.SUMMARY, m.Turn.BETWEEN, m.Turn.MODEL, m.Turn.EVALUATION, m.Turn.OFFER,
-    m.Turn.RESULTS,
+    m.Turn.SLOPES, m.Turn.SUMMARY, m.Turn.BETWEEN, m.Turn.MODEL, m.Turn.EVALUATION, m.Turn.ADJUST,
+    m.Turn.OFFER, m.Turn.RESULTS,
 ]  # fmt: skip
 
 

@@ -55,6 +55,7 @@ ASKED: dict[str, m.Request] = {
     "summary": m.SummaryRequest(HEAD, WHOLE, EMPTY, EMPTY),
     "between": m.BetweenRequest(HEAD, 3, WHOLE, 1.0, EMPTY, EMPTY),
     "scores": m.EvaluateRequest(HEAD, WHOLE, EMPTY),
+    "adjust": m.AdjustRequest(HEAD, WHOLE, EMPTY, EMPTY),
     "offer": m.OfferRequest(HEAD, WHOLE),
     "results": m.ResultsRequest(HEAD, WHOLE, EMPTY, WHOLE, False, False, WHOLE),
     "open": m.OpenRequest(HEAD, 0),
@@ -113,6 +114,7 @@ TABLE = {
     m.Turn.BETWEEN:    "- - - - - - - - - - - - + + + +",
     m.Turn.MODEL:      "- - - - - - - - - - - - + + + +",
     m.Turn.EVALUATION: "- - - - - - - - - - - - - + + +",
+    m.Turn.ADJUST:     "- - - - - - - - - - - - - + + +",
     m.Turn.OFFER:      "- - - - - - - - - - - - - - + +",
     m.Turn.RESULTS:    "- - - - - - - - - - - - - - - +",
 }  # fmt: skip
@@ -202,6 +204,7 @@ def test_what_a_study_never_asks_is_never_let_in(settings: Any, never: set[str])
     door = make_door(make_study(**settings))
     never = never | {"join", "dispersion", "share"}  # a yes/no outcome has no dispersion
     never |= {"variant votes", "variants", "refit"}  # of studies whose terms are pruned
+    never |= {"adjust"}  # of those that ask for it, with patients held out
     never |= {"model"}  # of those whose sites have baselines of their own
     assert let_in(door, Place(step=0, turn=m.Turn.JOIN)) == {*ASKED} - never
 
@@ -255,6 +258,7 @@ KIND_OF = {
     "between": "between-sites", "scores": "evaluation", "offer": "site-results",
     "results": "site-results", "dispersion": "curvature", "share": None,
     "variant votes": "votes", "variants": None, "refit": "curvature", "model": None,
+    "adjust": "evaluation",
 }  # fmt: skip
 
 
@@ -286,7 +290,7 @@ def test_a_kind_that_is_not_allowed_is_refused(kind: Any) -> None:
 
 MASKED = {
     "spreads", "votes", "dual", "curve", "dispersion", "slopes", "summary", "between", "scores",
-    "offer", "variant votes", "refit",
+    "offer", "variant votes", "refit", "adjust",
 }  # fmt: skip
 
 

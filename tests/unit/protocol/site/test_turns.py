@@ -63,6 +63,7 @@ def test_nothing_is_answered_before_joining(grid: Grid) -> None:
         m.SlopesRequest(head(), empty.astype(np.int64), empty),
         m.SummaryRequest(head(), empty.astype(np.int64), empty, empty),
         m.EvaluateRequest(head(), empty.astype(np.int64), empty),
+        m.AdjustRequest(head(), empty.astype(np.int64), empty, empty),
         m.OfferRequest(head(), empty.astype(np.int64)),
         m.ResultsRequest(
             head(),
