@@ -63,6 +63,10 @@ SettingOption = Annotated[
 LedgersOption = Annotated[
     Path | None, typer.Option(help="Folder for each site's ledger of what left it.")
 ]
+BaselinesOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder for each site's own baseline, where the study has such."),
+]
 LeaveOutOption = Annotated[
     bool,
     typer.Option("--leave-one-site-out", help="Also learn without each site, and judge on it."),
@@ -82,6 +86,7 @@ def fit(
     preset: PresetOption = None,
     setting: SettingOption = None,
     ledgers: LedgersOption = None,
+    baselines: BaselinesOption = None,
     leave_one_site_out: LeaveOutOption = False,
     halves: HalvesOption = None,
     report: ReportOption = None,
@@ -113,6 +118,8 @@ def fit(
         print_blur(stderr(), agreed, n_patients, len(tables))
     if ledgers is not None:
         _make_folder(ledgers)
+    if baselines is not None:
+        _prepare_baselines(baselines, agreed)
     with show.progress_bar(stderr(), quiet=quiet or as_json) as tell:
         fitted = chosen.fit(
             agreed,
@@ -127,6 +134,8 @@ def fit(
         if halves is not None:
             model = find_in_halves(model, tables, n_halves=halves, engine=chosen, n_threads=jobs)
     model.save(output)
+    for name, own in fitted.own_baselines.items() if baselines is not None else ():
+        own.save(baselines / f"{_name_file(name)}.toml")
     written = write_page(model, output, page)
     if as_json:
         typer.echo(json.dumps(_facts(model, output), indent=2))
@@ -278,11 +287,26 @@ def _make_folder(folder: Path) -> None:
         raise StudyError(f"cannot make the folder {folder}: {error.strerror}") from None
 
 
+def _prepare_baselines(folder: Path, study: Study) -> None:
+    """Make the folder for sites' own baselines, or say that there will be none."""
+    if study.settings.own_spread is None:
+        raise StudyError(
+            "--baselines: all sites of this study share one baseline; with baseline = "
+            "'afterwards' each has one of its own"
+        )
+    _make_folder(folder)
+
+
 def _ledger(folder: Path | None, site: str) -> Ledger:
     if folder is None:
         return Ledger()
+    return Ledger(path=folder / f"{_name_file(site)}.jsonl", clock=now)
+
+
+def _name_file(site: str) -> str:
+    """Return a site's name as that of a file; no two sites share one."""
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in site)
     if safe != site:
-        # Two names must not share a ledger because a file name cannot hold them.
+        # Two names must not share a file because a file name cannot hold them.
         safe += "-" + hashlib.sha256(site.encode()).hexdigest()[:8]
-    return Ledger(path=folder / f"{safe}.jsonl", clock=now)
+    return safe

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
-from fedrulefit import Model
+from fedrulefit import Model, demo
 from fedrulefit.cli.app import app
 from fedrulefit.model.at_hospital import IN_FILE
 from fedrulefit.model.own_file import OwnBaseline
@@ -220,3 +220,30 @@ def test_a_model_whose_terms_are_wrong_here_is_told(folder: Path, tmp_path: Path
     )
     assert abs(within - seen) > abs(without - seen) + 1
     assert "farther from what was observed" in words(result.stderr)
+
+
+def test_fit_writes_each_site_s(tmp_path: Path) -> None:
+    study = demo.STUDY_TOML
+    (tmp_path / "study.toml").write_text(study, encoding="utf-8")
+    named = []
+    for name, frame in demo.draw_registry().items():
+        frame.head(250).to_csv(tmp_path / f"{name}.csv", index=False)
+        named += ["--site", tmp_path / f"{name}.csv"]
+    command = ["fit", "-s", tmp_path / "study.toml", *named, "-o", tmp_path / "model.json", "-q",
+               "--set", "n_trees=10", "--set", "penalty=0.02"]  # fmt: skip
+    folder = tmp_path / "deep" / "own"
+    assert "share one baseline" in fail(*command, "--baselines", folder)
+    succeed(*command, "--set", "baseline=afterwards", "--baselines", folder)
+    model = Model.load(tmp_path / "model.json")
+    assert {path.name for path in folder.iterdir()} == {
+        "academic.toml", "regional.toml", "rural.toml",
+    }  # fmt: skip
+    for path in folder.iterdir():
+        own = OwnBaseline.load(path)
+        own.check(model)
+        assert own.site == path.stem
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    result = succeed("predict", model_file := tmp_path / "model.json", tmp_path / "rural.csv",
+                     "--baseline", folder / "rural.toml")  # fmt: skip
+    assert "own baseline of rural" in result.stderr
+    assert LACKS in words(succeed("rules", model_file).stdout)
