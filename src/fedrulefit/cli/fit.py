@@ -134,8 +134,9 @@ def fit(
         if halves is not None:
             model = find_in_halves(model, tables, n_halves=halves, engine=chosen, n_threads=jobs)
     model.save(output)
-    for name, own in fitted.own_baselines.items() if baselines is not None else ():
-        own.save(baselines / f"{_name_file(name)}.toml")
+    if baselines is not None:
+        for name, own in fitted.own_baselines.items():
+            own.save(baselines / f"{_name_file(name)}.toml")
     written = write_page(model, output, page)
     if as_json:
         typer.echo(json.dumps(_facts(model, output), indent=2))
