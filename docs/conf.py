@@ -37,7 +37,7 @@ CHAPTERS: Final = {
         "outcomes-ordered",
         "outcomes-classes",
     ],
-    "How to": ["scikit-learn", "howto-consortium", "howto-data-protection", "export"],
+    "How to": ["wishes", "scikit-learn", "howto-consortium", "howto-data-protection", "export"],
     "Reference": ["tables", "api", "protocol", "model-file"],
     "Method": ["method", "statistics", "defaults"],
     "Results": ["real-data", "outcomes-results", "paper-study", "benchmarks", "coverage"],

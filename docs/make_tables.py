@@ -73,6 +73,7 @@ STUDY_PARTS: Final = (
     ('`[covariates.NAME]` with `kind = "yes/no"`', study.YesNo),
     ("`[unusual]`", study.Unusual),
     ("`[weight]`", study.Weight),
+    ("`[wishes]`", study.Wishes),
     ("`[patient]`", study.Patient),
 )
 
@@ -321,6 +322,8 @@ def make_model_fields() -> str:
         "`terms[].held_out_effect`": term_parts.EffectPart,
         "`terms[].elsewhere`": term_parts.ElsewherePart,
         '`terms[]` of `kind = "linear"`': term_parts.LinearPart,
+        "`wishes[]`": modelfile.WishPart,
+        "`edits[]`": modelfile.EditPart,
         "`rounding`": modelfile.RoundingPart,
         "`privacy`": modelfile.PrivacyPart,
         "`provenance`": modelfile.ProvenancePart,

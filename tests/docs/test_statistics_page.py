@@ -30,6 +30,7 @@ from fedrulefit.model import Explanation, LinearTerm, Model, PathPoint, Provenan
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.explanation import Contribution
 from fedrulefit.model.validation import SiteValidation
+from fedrulefit.model.wishes import Edit, Wish
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.report.specification import list_specification
 from fedrulefit.testing.samples import OUTCOMES
@@ -52,7 +53,9 @@ LEVEL: Final = "level"
 @cache
 def shown_model() -> Model:
     """Return a model of which everything is told that can be."""
-    study = make_study(**{**SOLVERS["cv"], "holdout": 0.3, "per_site": True, "epsilon": 1.0})
+    study = make_study(
+        **{**SOLVERS["cv"], "holdout": 0.3, "per_site": True, "epsilon": 1.0, "adjusted": True}
+    )
     tables = make_tables(study, sizes=(400, 350, 300))
     model = fit_model(study, tables)
     return replace(model, validation=leave_one_site_out(study, tables))
@@ -150,6 +153,8 @@ PLACES: Final[Mapping[str, Callable[[], set[str]]]] = {
     "SiteValidation.summary_frame": lambda: columns(left_out().summary_frame()),
     "Provenance": lambda: numbers(Provenance),
     "Certificate": lambda: numbers(Certificate),
+    "Wish": lambda: numbers(Wish),
+    "Edit": lambda: numbers(Edit),
     "PrivacyBill": lambda: numbers(PrivacyBill),
     "Explanation": lambda: numbers(Explanation) | numbers(Contribution),
     "report: the whole model in numbers": lambda: {

@@ -29,6 +29,8 @@ from fedrulefit.engines import DEFAULT, ENGINES
 from fedrulefit.engines.base import Engine, Fitted
 from fedrulefit.engines.halves import check_halves, find_in_halves
 from fedrulefit.engines.leaveout import leave_one_site_out as leave_out
+from fedrulefit.engines.pricing import check_priceable
+from fedrulefit.engines.pricing import price_wishes as find_prices
 from fedrulefit.errors import DataError, StudyError, did_you_mean
 from fedrulefit.model import Model
 from fedrulefit.privacy.ledger import Ledger, now
@@ -71,6 +73,10 @@ LeaveOutOption = Annotated[
     bool,
     typer.Option("--leave-one-site-out", help="Also learn without each site, and judge on it."),
 ]
+PriceOption = Annotated[
+    bool,
+    typer.Option("--price-wishes", help="Also learn without each wish, and tell what it costs."),
+]
 HalvesOption = Annotated[
     int | None,
     typer.Option(help="Also learn from so many random halves; tell which terms come again."),
@@ -88,6 +94,7 @@ def fit(
     ledgers: LedgersOption = None,
     baselines: BaselinesOption = None,
     leave_one_site_out: LeaveOutOption = False,
+    price_wishes: PriceOption = False,
     halves: HalvesOption = None,
     report: ReportOption = None,
     no_report: NoReportOption = False,
@@ -111,7 +118,9 @@ def fit(
     page = choose_page(output, report, no_report=no_report)
     if agreed.plan.problem:
         raise StudyError(agreed.plan.problem)
-    tables = _load_sites(_sources(site, site_column), agreed, quiet=quiet)
+    if price_wishes:
+        check_priceable(agreed)
+    tables = load_sites(name_sources(site, site_column), agreed, quiet=quiet)
     if not quiet:
         print_plan(stderr(), agreed)
         n_patients = sum(float(table.weights.sum()) for table in tables.values())
@@ -129,23 +138,29 @@ def fit(
             on_progress=tell,
         )
         model = fitted.model
+        if price_wishes:
+            model = find_prices(model, tables, engine=chosen, n_threads=jobs, on_progress=tell)
         if leave_one_site_out:
-            model = _validate(fitted, chosen, agreed, tables, n_threads=jobs)
+            model = _validate(model, fitted, chosen, agreed, tables, n_threads=jobs)
         if halves is not None:
             model = find_in_halves(model, tables, n_halves=halves, engine=chosen, n_threads=jobs)
     model.save(output)
-    if baselines is not None:
-        for name, own in fitted.own_baselines.items():
-            own.save(baselines / f"{_name_file(name)}.toml")
+    _save_baselines(fitted, baselines)
     written = write_page(model, output, page)
     if as_json:
-        typer.echo(json.dumps(_facts(model, output), indent=2))
+        typer.echo(json.dumps(tell_facts(model, output), indent=2))
     elif not quiet:
         show.print_model(stdout(), model, output, top=top, written=written)
 
 
 def _validate(
-    fitted: Fitted, engine: Engine, study: Study, tables: dict[str, Table], *, n_threads: int
+    model: Model,
+    fitted: Fitted,
+    engine: Engine,
+    study: Study,
+    tables: dict[str, Table],
+    *,
+    n_threads: int,
 ) -> Model:
     """Learn without each site, too; return the model with what came of it, and its cost."""
     found = leave_out(
@@ -155,11 +170,11 @@ def _validate(
         make_ledger=fitted.ledgers.__getitem__,
         n_threads=n_threads,
     )
-    bill = fitted.model.privacy.with_validation(len(tables))
-    return replace(fitted.model, validation=found, privacy=bill)
+    bill = model.privacy.with_validation(len(tables))
+    return replace(model, validation=found, privacy=bill)
 
 
-def _facts(model: Model, path: Path) -> dict[str, Any]:
+def tell_facts(model: Model, path: Path) -> dict[str, Any]:
     """Return what ``--json`` prints of a model."""
     facts = {
         "model": str(path),
@@ -176,6 +191,10 @@ def _facts(model: Model, path: Path) -> dict[str, Any]:
     if model.dispersion is not None:
         facts["dispersion"] = model.dispersion
         facts["theta"] = None if math.isinf(model.theta) else model.theta
+    if model.wishes:
+        facts["wishes"] = [asdict(wish) for wish in model.wishes]
+    if model.edits:
+        facts["edits"] = [asdict(edit) for edit in model.edits]
     if model.evaluation is not None:
         facts["evaluation"] = _rows(model.evaluation.metrics_frame())
     if model.validation is not None:
@@ -213,7 +232,8 @@ def _parse_settings(pairs: list[str]) -> dict[str, Any]:
     return settings
 
 
-def _sources(sites: list[str], site_column: str | None) -> dict[str, Source]:
+def name_sources(sites: list[str], site_column: str | None) -> dict[str, Source]:
+    """Return the tables by the names of their sites."""
     if site_column is not None:
         if len(sites) != 1:
             raise DataError("--site-column needs exactly one --site with all patients")
@@ -261,7 +281,7 @@ def _site_name(value: Any) -> str:
     return str(value).strip()
 
 
-def _load_sites(sources: dict[str, Source], study: Study, *, quiet: bool) -> dict[str, Table]:
+def load_sites(sources: dict[str, Source], study: Study, *, quiet: bool) -> dict[str, Table]:
     """Check all tables before anything starts; tell every error of every site."""
     tables: dict[str, Table] = {}
     lines: list[str] = []
@@ -296,6 +316,13 @@ def _prepare_baselines(folder: Path, study: Study) -> None:
             "'afterwards' each has one of its own"
         )
     _make_folder(folder)
+
+
+def _save_baselines(fitted: Fitted, folder: Path | None) -> None:
+    """Write each site's own baseline, where a folder is named for them."""
+    for name, own in fitted.own_baselines.items():
+        if folder is not None:
+            own.save(folder / f"{_name_file(name)}.toml")
 
 
 def _ledger(folder: Path | None, site: str) -> Ledger:

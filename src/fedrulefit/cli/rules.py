@@ -69,6 +69,7 @@ def rules(
         console.print()
         console.print(line(loaded.of_missing))
     console.print()
+    show.print_wishes(console, loaded)
     console.print(Text(f"Covariates by importance: {show.importance_line(loaded)}"))
 
 

@@ -44,6 +44,7 @@ from fedrulefit.model.subgroups import (
     tells_levels,
 )
 from fedrulefit.model.validation import SiteValidation
+from fedrulefit.model.wishes import PRICE, PRICE_NOTE, UNPRICED, tell_price
 from fedrulefit.model.wording import STANDS_FOR_SITE, name_rows, tell_rows, tell_stand_ins
 from fedrulefit.numerals import name_count
 from fedrulefit.protocol.coordinator import STEPS, Progress
@@ -301,6 +302,7 @@ def print_model(console: Console, model: Model, file: Path, *, top: int, written
         console.print()
         print_rules(console, model, model.rules_frame(top=top))
     console.print()
+    print_wishes(console, model)
     print_evaluation(console, model)
     console.print(Text(f"Covariates by importance: {importance_line(model)}"))
     console.print(line(f"Privacy: {model.privacy.words()}"))
@@ -315,6 +317,32 @@ def print_hospital(console: Console, model: Model, *, in_file: bool = False) -> 
     told = model.of_hospital_file if in_file else model.of_hospital
     if told:
         console.print(line(told, style="yellow" if model.lacks_baseline or in_file else ""))
+
+
+def print_numbered(console: Console, model: Model) -> None:
+    """Print the terms with the numbers by which they can be dropped."""
+    table = Table("term", "", WEIGHT, box=None, header_style="bold")
+    for k, term in enumerate(model.terms, start=1):
+        table.add_row(str(k), printable(model.describe(term)), f"{term.coefficient:+.3g}")
+    console.print(table)
+
+
+def print_wishes(console: Console, model: Model) -> None:
+    """Print what became of each wish, and what it costs; of edits, what was changed."""
+    priced = any(wish.price is not None for wish in model.wishes)
+    if model.wishes:
+        names = ("wish", "", "what became of it", *[PRICE] * priced)
+        table = Table(*names, title="Wishes", title_justify="left", box=None)
+        for wish in model.wishes:
+            price = [tell_price(wish)] * priced
+            table.add_row(wish.kind, printable(wish.text), wish.fate, *price)
+        console.print(table)
+        console.print(line(PRICE_NOTE) if priced else line(UNPRICED))
+        console.print()
+    for edit in model.edits:
+        console.print(line(edit.words()))
+    if model.edits:
+        console.print()
 
 
 def print_warning(model: Model, file: Path) -> None:

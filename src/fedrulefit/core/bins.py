@@ -36,7 +36,7 @@ Oracles: naive loops and closed forms (``tests/unit/core/test_bins.py``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -67,6 +67,8 @@ class Bins:
         Values are multiples of this, if given.
     complete : bool
         Whether missing values are impossible.
+    added : tuple of float
+        Public cut-offs beside those that are estimated; increasing.
     """
 
     kind: Kind
@@ -74,6 +76,7 @@ class Bins:
     cutoffs: Floats | None
     step: float | None
     complete: bool
+    added: tuple[float, ...] = ()
 
     @classmethod
     def numeric(
@@ -99,6 +102,14 @@ class Bins:
         """Bins of no = 0 and yes = 1, with the cut-off between them."""
         edges = np.array([-0.5, 0.5, 1.5])
         return cls("yes/no", edges, np.array([0.5]), None, complete)
+
+    def with_cutoffs(self, values: Sequence[float]) -> Bins:
+        """Return the bins of a number that has some cut-offs whatever is estimated."""
+        if self.kind != "number":
+            return self
+        if self.cutoffs is not None:
+            return replace(self, cutoffs=np.union1d(self.cutoffs, values))
+        return replace(self, added=tuple(sorted({*self.added, *values})))
 
     @property
     def n_bins(self) -> int:
@@ -236,7 +247,9 @@ def find_spreads(sums: SpreadSums, bins: Sequence[Bins]) -> Floats:
 
 def public_cutoffs(bins: Bins) -> Floats:
     """Return the cut-offs that the study fixes; else all that its bins could give."""
-    return useful_cutoffs(bins.edges, bins) if bins.cutoffs is None else bins.cutoffs
+    if bins.cutoffs is not None:
+        return bins.cutoffs
+    return np.union1d(useful_cutoffs(bins.edges, bins), bins.added)
 
 
 def public_cells(column: Floats, bins: Bins) -> Ints:

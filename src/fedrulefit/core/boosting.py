@@ -49,12 +49,17 @@ import numpy as np
 from fedrulefit.core.arrays import MISSING, Codes, Floats, Ints
 from fedrulefit.core.families import Family
 from fedrulefit.core.grid import Grid
+from fedrulefit.core.limits import Limits
 from fedrulefit.core.rules import Condition, Rule, conjoin, interval
 
 RESIDUAL_STEP: Final = 2.0**-20
 """Residuals in whole steps add up without rounding, so that neither the order
 of the patients nor a weight in place of repeated rows decides between equally
 good splits."""
+
+
+MOST_GROUPS: Final = 64
+"""Groups of covariates that may meet in a tree; what they miss, sifting finds."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,7 @@ def grow_trees(
     rng: np.random.Generator,
     n_threads: int = 1,
     patients: Ints | None = None,
+    limits: Limits | None = None,
 ) -> list[Tree]:
     """Grow `n_trees` boosted trees for the loss of the outcome's family.
 
@@ -151,6 +157,9 @@ def grow_trees(
         Threads of LightGBM; the trees do not depend on it.
     patients : (n_rows,) int64, optional
         Whose each row is: a tree then sees all rows of a patient, or none.
+    limits : Limits, optional
+        What the study wishes: trees then follow its directions, and split on no covariate, nor on
+        several, that it rules out. Rules are sifted afterwards, too.
 
     Returns
     -------
@@ -163,7 +172,7 @@ def grow_trees(
         grow = partial(
             grow_trees, codes=codes, weights=weights, grid=grid, mean_leaves=mean_leaves,
             learning_rate=learning_rate, subsample=subsample, min_leaf=min_leaf, rng=rng,
-            n_threads=n_threads, patients=patients,
+            n_threads=n_threads, patients=patients, limits=limits,
         )  # fmt: skip
         return _share_trees(problems, n_trees, grow)
     leaf_counts = draw_leaf_counts(n_trees, mean_leaves, rng)
@@ -174,7 +183,7 @@ def grow_trees(
     start = family.start(outcome, weights)
     if start is None or weights.sum() < 2 * min_leaf or n_trees == 0:
         return []
-    columns = list(_columns(codes, grid))
+    columns = list(_columns(codes, grid, frozenset() if limits is None else limits.unused))
     matrix = _lightgbm_matrix(codes, columns)
     if not _varies(matrix):
         return []
@@ -189,10 +198,9 @@ def grow_trees(
             "min_sum_hessian_in_leaf": min_leaf * (1 - 1e-6),
             # In a leaf of one class every gain is 0 but for rounding.
             "min_gain_to_split": 1e-9 * float(weights.sum()),
-            "bagging_fraction": subsample if place is None else 1.0,
-            "bagging_freq": int(subsample < 1 and place is None),
-            "bagging_seed": bagging_seed,
+            **_bag(subsample if place is None else 1.0, bagging_seed),
             "num_threads": n_threads,
+            **_constrain(columns, limits),
         },
     )
     seen = None if place is None else _draw_patients(place, subsample, bagging_seed)
@@ -240,12 +248,53 @@ def _node_paths(node: Split, path: tuple[Condition, ...]) -> Iterator[tuple[Cond
             yield from _node_paths(child, here)
 
 
-def _columns(codes: Codes, grid: Grid) -> Iterator[_Column]:
+def _bag(share: float, seed: int) -> dict[str, Any]:
+    """Return what LightGBM is told of the share of patients that each tree sees."""
+    return {"bagging_fraction": share, "bagging_freq": int(share < 1), "bagging_seed": seed}
+
+
+def _columns(codes: Codes, grid: Grid, unused: frozenset[int]) -> Iterator[_Column]:
     for feature, axis in enumerate(grid.axes):
+        if feature in unused:
+            continue
         has_missing = bool((codes[:, feature] == MISSING).any())
         levels = [None] if axis.ordered else range(axis.n_codes)
         for level in levels:
             yield _Column(feature, level, has_missing)
+
+
+def _constrain(columns: Sequence[_Column], limits: Limits | None) -> dict[str, Any]:
+    """Return what LightGBM is told of directions, and of covariates that are not to meet."""
+    told: dict[str, Any] = {}
+    if limits is None:
+        return told
+    if limits.directed:
+        told["monotone_constraints"] = [limits.directions[column.feature] for column in columns]
+    if limits.apart:
+        together = group_apart(range(len(limits.directions)), limits.apart)
+        told["interaction_constraints"] = [
+            [k for k, column in enumerate(columns) if column.feature in group] for group in together
+        ]
+    return told
+
+
+def group_apart(features: Iterable[int], apart: Sequence[frozenset[int]]) -> list[frozenset[int]]:
+    """Return groups of covariates that may meet: the largest that hold none of `apart`.
+
+    Not all of them, if they are more than :data:`MOST_GROUPS`.
+    """
+    groups = {frozenset(features)}
+    for forbidden in apart:
+        split = (
+            group - {feature} if forbidden <= group else group
+            for group in groups
+            for feature in (forbidden if forbidden <= group else (-1,))
+        )
+        distinct = set(split)
+        if len(distinct) > MOST_GROUPS:
+            break
+        groups = {one for one in distinct if not any(one < other for other in distinct)}
+    return sorted(groups, key=sorted)
 
 
 def _lightgbm_matrix(codes: Codes, columns: list[_Column]) -> Any:

@@ -28,6 +28,10 @@ above 0. Shrinking the falling ones by a and the rising ones by b, both in [0, 1
 is finite at every shrunk slope between. So D is a lower bound of the optimum for every
 family with such a loss, and P − D, the *gap*, is at least the distance from it.
 
+Where a coefficient may have one sign only (:mod:`fedrulefit.core.signs`), its limit is one-sided,
+too: :math:`g_j ≥ -λπ_j` where it may be positive, :math:`g_j ≤ λπ_j` where it may be negative. What
+a study keeps unpenalised is paid for as several baseline columns are.
+
 Where sites have baselines of their own (:mod:`fedrulefit.core.own`), each adds its price h(b) to
 the primal objective, and to the dual one :math:`-h^*(S)`, S its summed dual point: at the optimum
 :math:`S = -b/τ^2`, and :math:`h^*(S) = τ^2S^2/2` unless b is at its bound. That needs nothing of
@@ -49,17 +53,19 @@ from typing import Final
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.arrays import Bools, Floats, Ints
 from fedrulefit.core.class_design import AnyDesign
 from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import FINE_BITS, LOSS_BITS, Bounds, add_units, round_units
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.own import Own, price_conjugate, settle
 from fedrulefit.core.quadratic import kkt_residual
+from fedrulefit.core.signs import Signs, pull
 from fedrulefit.core.sums import Packing, Sum, quantity
 
 LARGEST_BASELINE: Final = 20.0
-"""Optima with larger baselines, of several, are left out of account: e²⁰ is 5·10⁸."""
+"""Optima with larger baselines, of several, and with larger coefficients that a study keeps, are
+left out of account: e²⁰ is 5·10⁸."""
 
 FINEST: Final = 1e-9
 """Losses are summed in units of 2⁻³⁰: a mean loss, or a gap, is not known any finer."""
@@ -216,7 +222,13 @@ def _shrink(
 
 
 def choose_scales(
-    layout: Layout, slopes: SlopeSums, weight: float, penalties: Floats
+    layout: Layout,
+    slopes: SlopeSums,
+    weight: float,
+    penalties: Floats,
+    *,
+    signs: Signs | None = None,
+    kept: Bools | None = None,
 ) -> tuple[float, float] | None:
     """Return the scales of a feasible dual point, or None if there is none of this kind.
 
@@ -230,6 +242,10 @@ def choose_scales(
         W, over all sites.
     penalties : (n_terms,) float64
         λ·π; the baseline's is 0.
+    signs : Signs, optional
+        That coefficients may have; any, by default.
+    kept : (n_terms,) bool, optional
+        What the study keeps unpenalised, and :func:`certify` pays for.
 
     Returns
     -------
@@ -242,8 +258,10 @@ def choose_scales(
         if lacking <= 0 or excess <= 0:
             return 0.0, 0.0
         falling, rising = min(1.0, excess / lacking), min(1.0, lacking / excess)
-    size = np.abs(falling * slopes.falling + rising * slopes.rising)[layout.effects] / weight
+    size = pull(falling * slopes.falling + rising * slopes.rising, signs)[layout.effects] / weight
     limit = penalties[layout.effects]
+    if kept is not None:
+        size[kept[layout.effects]] = 0.0
     if (size[limit == 0] > 0).any():
         return None
     ratios = limit[size > 0] / size[size > 0]
@@ -260,11 +278,20 @@ def certify(
     *,
     objective: float,
     conjugate: float | None,
+    signs: Signs | None = None,
+    kept: Bools | None = None,
+    scales: tuple[float, float] | None = None,
 ) -> Certificate:
-    """Put the certificate together; `conjugate` is None without a dual point."""
+    """Put the certificate together; `conjugate` is None without a dual point.
+
+    `signs` and `kept` as for :func:`choose_scales`, which gave the `scales`.
+    """
     gradient = (slopes.falling + slopes.rising) / weight
     gap = None
     if conjugate is not None:
         left = np.abs(gradient[layout.baseline]).sum() if layout.n_baseline > 1 else 0.0
+        if kept is not None and scales is not None:
+            shrunk = (scales[0] * slopes.falling + scales[1] * slopes.rising) / weight
+            left = float(left) + pull(shrunk, signs)[kept].sum()
         gap = max(0.0, objective + conjugate / weight + LARGEST_BASELINE * float(left))
-    return Certificate(kkt_residual(gradient, coef, penalties), gap)
+    return Certificate(kkt_residual(gradient, coef, penalties, signs), gap)

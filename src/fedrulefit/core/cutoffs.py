@@ -39,7 +39,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.arrays import MAX_CODES, Floats, Ints
 from fedrulefit.core.bins import Bins, Style, split_cells, useful_cutoffs
 from fedrulefit.core.fixed import LARGEST_TERM
 from fedrulefit.core.grid import RULE_SPREAD, Axis, Grid
@@ -49,6 +49,7 @@ from fedrulefit.core.ladder import (
     find_roundness,
     roundest_between,
 )
+from fedrulefit.core.plan import thin
 
 
 def estimate_grid(
@@ -100,6 +101,9 @@ def estimate_grid(
             below = share @ (b.samples[:, None] < cutoffs)
             least = fewest / total if total > 0 else np.inf
             cutoffs = _drop_rare(cutoffs, below, max(least, 0.5 / (n_cutoffs + 1)))
+        if b.added:
+            far = fewest / total if total > 0 else np.inf
+            cutoffs = _make_room(cutoffs, b, b.samples, share, far)
         axes.append(_build_axis(b, cutoffs, limits, mean, spread, centre=centre))
     return Grid(tuple(axes))
 
@@ -136,6 +140,8 @@ def exact_grid(
         if not b.complete:
             lower = share @ (distinct[:, None] < cutoffs)
             cutoffs = _drop_rare(cutoffs, lower, 0.5 / (n_cutoffs + 1))
+        if b.added:
+            cutoffs = _make_room(cutoffs, b, distinct, share, 0.0)
         mean = float(share @ distinct)
         spread = _sample_spread(np.clip(values[known, j], *b.edges[[0, -1]]), weights[known])
         axes.append(_build_axis(b, cutoffs, limits, mean, spread, centre=centre))
@@ -194,6 +200,8 @@ def _build_axis(
         limits = (0.0, 1.0)
     if bins.cutoffs is not None:
         cutoffs = bins.cutoffs
+    elif bins.added:
+        cutoffs = np.union1d(cutoffs, bins.added)
     fill = float(np.clip(mean, *limits))
     middle = fill if centre else 0.0
     # A spread that is tiny beside the range would make the term larger than sums can bear.
@@ -311,6 +319,19 @@ def _drop_rare(cutoffs: Floats, below: Floats, least: float) -> Floats:
     """Return the cut-offs with at least this share of the known patients on either side."""
     kept: Floats = cutoffs[np.minimum(below, 1 - below) >= least - 1e-12]
     return kept
+
+
+def _make_room(cutoffs: Floats, bins: Bins, values: Floats, share: Floats, least: float) -> Floats:
+    """Return the estimated cut-offs that stay beside those that the study adds.
+
+    Without those between which and an added one lie hardly any patients: a rule and its neighbour
+    would tell of these. At most so many that all have a code.
+    """
+    added = np.array(bins.added)
+    below, beside = (share @ (values[:, None] < cuts) for cuts in (cutoffs, added))
+    near = (np.abs(below[:, None] - beside) < least).any(axis=1)
+    estimated: Floats = np.setdiff1d(cutoffs[~near], added)
+    return estimated[thin(len(estimated), MAX_CODES - 1 - len(added))]
 
 
 def _sample_spread(values: Floats, weights: Floats) -> float:

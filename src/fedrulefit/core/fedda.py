@@ -38,6 +38,7 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Floats
 from fedrulefit.core.design import Design
 from fedrulefit.core.families import Family
+from fedrulefit.core.signs import Signs
 from fedrulefit.core.sums import Packing, Sum, quantity
 
 FIRST_DRIFT: Final = 0.25
@@ -93,11 +94,16 @@ class RoundSums(Sum):
         return Packing(cls, {"n_terms": n_terms})
 
 
-def soft_threshold(dual: Floats, threshold: float, factors: Floats) -> Floats:
-    """Return argmin_w ⟨−z, w⟩ + threshold·Σ π_j|w_j| + ½‖w‖²; π = 0 for the baseline."""
+def soft_threshold(
+    dual: Floats, threshold: float, factors: Floats, signs: Signs | None = None
+) -> Floats:
+    """Return argmin_w ⟨−z, w⟩ + threshold·Σ π_j|w_j| + ½‖w‖²; π = 0 for the baseline.
+
+    Among the w of the right `signs`, where they are given.
+    """
     limit = threshold * factors
     coef: Floats = dual - np.minimum(np.maximum(dual, -limit), limit)
-    return coef
+    return coef if signs is None else signs.clip(coef)
 
 
 def client_update(
@@ -111,14 +117,15 @@ def client_update(
     schedule: Schedule,
     *,
     counts: float = 1.0,
+    signs: Signs | None = None,
 ) -> RoundSums:
     """Run G local dual-averaging steps from `dual` (algorithm 3).
 
     `factors` are the penalty factors π, 0 for the baseline; the paper's are 1. `counts` is
-    what the site counts among the sites, v_m.
+    what the site counts among the sites, v_m; `signs`, which coefficients may have.
     """
     share = weights / weights.sum()
-    start = soft_threshold(dual, schedule.threshold(round_, 0), factors)
+    start = soft_threshold(dual, schedule.threshold(round_, 0), factors, signs)
     predictor = design.dot(start)
     slope = family.slope(predictor, outcome, share)
     loss = float(family.value(predictor, outcome, share).sum())
@@ -127,7 +134,7 @@ def client_update(
     live = (factors == 0) | reach.may_wake(FIRST_DRIFT)
     while True:
         summed, drift = _local_steps(
-            family, design, outcome, share, factors, dual, live, round_, schedule
+            family, design, outcome, share, factors, dual, live, round_, schedule, signs
         )
         wakes = reach.may_wake(drift) & ~live
         if not wakes.any():
@@ -179,6 +186,7 @@ def _local_steps(
     live: Bools,
     round_: int,
     schedule: Schedule,
+    signs: Signs | None,
 ) -> tuple[Floats, float]:
     """Iterate on the `live` columns only.
 
@@ -192,11 +200,12 @@ def _local_steps(
     """
     columns = design.take(np.flatnonzero(live)).unpacked()
     local, own_factors = dual[live], factors[live]
+    own_signs = None if signs is None else signs.take(np.flatnonzero(live))
     summed = np.zeros(design.n_rows)
     first: Floats | None = None
     drift = 0.0
     for step in range(schedule.local_steps):
-        coef = soft_threshold(local, schedule.threshold(round_, step), own_factors)
+        coef = soft_threshold(local, schedule.threshold(round_, step), own_factors, own_signs)
         slope = family.slope(columns.dot(coef), outcome, share)
         first = slope if first is None else first
         drift = max(drift, float(np.abs(slope - first).sum()))

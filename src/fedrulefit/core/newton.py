@@ -40,6 +40,7 @@ from fedrulefit.core.grid import Grid
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.rules import Rule, tells_missing
+from fedrulefit.core.signs import Signs, pull
 from fedrulefit.errors import FitError
 
 NEAR: Final = 0.7
@@ -143,6 +144,8 @@ class Newton:
     bounds : (n_terms,) float64, optional
         Largest size of each term, from which follows how large a predictor can be; 1 by
         default.
+    signs : Signs, optional
+        That coefficients may have; any, by default.
     """
 
     def __init__(
@@ -157,6 +160,7 @@ class Newton:
         fold: int = -1,
         tolerance: float = 1e-8,
         max_active: int = 300,
+        signs: Signs | None = None,
     ) -> None:
         self.family = family
         self.layout = layout
@@ -168,11 +172,12 @@ class Newton:
         self.rounds = 0
         self.separated = False
         self.confined = False
+        self._signs = signs
         self._bounds = np.ones(len(factors)) if bounds is None else bounds
         self._point: Point | None = None
         self._old = self._new = np.zeros(len(factors)) if start is None else start.coef
         # The first guess needs no data: what is penalised least.
-        near = np.full(len(factors), penalty) if start is None else np.abs(start.gradient)
+        near = np.full(len(factors), penalty) if start is None else pull(start.gradient, signs)
         self._slopes: Floats = near  # by which the active terms were chosen
         self._jumps = start is None and family.jumps  # first of all the baseline, alone
         self._active: Ints = (
@@ -223,7 +228,7 @@ class Newton:
         gradient = sums.gradient / sums.weight
         held = sums.held_loss / sums.held_weight if sums.held_weight > 0 else float("nan")
         self.separated = bool(objectives[-1] < self.family.separated)
-        residual = kkt_residual(gradient, self._new, self.penalty * self.factors)
+        residual = self._residual(gradient, self._new)
         self._point = Point(self._new, float(objectives[-1]), gradient, residual, held)
         self._curved = self._active
         self._hessian = self._hold(unpack_triangle(sums.hessian, len(self._active)) / sums.weight)
@@ -243,12 +248,15 @@ class Newton:
     def continue_at(self, penalty: float) -> None:
         """Go on from here with another λ; the curvature known here is used."""
         point = self.point
-        residual = kkt_residual(point.gradient, point.coef, penalty * self.factors)
         change = (penalty - self.penalty) * float(self.factors @ np.abs(point.coef))
         self.penalty = penalty
+        residual = self._residual(point.gradient, point.coef)
         self._point = replace(point, objective=point.objective + change, residual=residual)
         self.confined = False
         self._step()
+
+    def _residual(self, gradient: Floats, coef: Floats) -> float:
+        return kkt_residual(gradient, coef, self.penalty * self.factors, self._signs)
 
     def could_ask(self, query: Query) -> bool:
         """Whether another machine, whose last digits differ, could ask for this point here.
@@ -315,7 +323,7 @@ class Newton:
         predicted = point.gradient.copy()
         predicted[active] += self._hessian @ change
         self._old, self._new = point.coef, new
-        self._slopes = np.abs(predicted)
+        self._slopes = pull(predicted, self._signs)
         self._active = self._choose_active(self._slopes, new)
 
     def _jump(self) -> None:
@@ -340,6 +348,7 @@ class Newton:
             self.penalty * self.factors[active],
             here,
             tolerance=max(1e-3 * point.residual, 0.01 * self.tolerance),
+            signs=None if self._signs is None else self._signs.take(active),
         )
         return new
 

@@ -28,6 +28,7 @@ from fedrulefit.core.curvature import CurvatureSums, Query
 from fedrulefit.core.families import Family
 from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import Newton, Point
+from fedrulefit.core.signs import Signs, pull
 
 PATH_TOLERANCE: Final = 0.05
 """KKT residual, as a share of λ, that is good enough along the path."""
@@ -90,6 +91,8 @@ class PathSearch:
     max_active : int
     bounds : (n_terms,) float64, optional
         Largest size of each term; 1 by default.
+    signs : Signs, optional
+        That coefficients may have; any, by default.
     """
 
     def __init__(
@@ -102,13 +105,15 @@ class PathSearch:
         ratio: float,
         max_active: int,
         bounds: Floats | None = None,
+        signs: Signs | None = None,
     ) -> None:
         self.rounds = 0
+        self._signs = signs
         self._layout = layout
         self._factors = factors[0]
         self._shape = length, ratio
         self._penalties: Floats | None = None
-        solver = partial(Newton, family, layout, max_active=max_active, bounds=bounds)
+        solver = partial(Newton, family, layout, max_active=max_active, bounds=bounds, signs=signs)
         self._tracks = [
             _Track(solver(own, NULL_PENALTY, fold=fold))
             for fold, own in enumerate(factors, start=-1)
@@ -226,7 +231,8 @@ class PathSearch:
         if not all(solver.converged for solver in solvers):
             return
         length, ratio = self._shape
-        largest = largest_penalty(solvers[0].point.gradient, self._factors)
+        # Where no penalised term may enter, any λ does.
+        largest = largest_penalty(solvers[0].point.gradient, self._factors, self._signs) or 1.0
         self._penalties = largest * np.geomspace(1, ratio, length)
         for track in self._tracks:
             track.begin(self._penalties)
@@ -258,10 +264,10 @@ class _Track:
         self.solver.continue_at(penalty)
 
 
-def largest_penalty(gradient: Floats, factors: Floats) -> float:
+def largest_penalty(gradient: Floats, factors: Floats, signs: Signs | None = None) -> float:
     """Return the least λ at which every penalised term is 0."""
-    penalised = factors > 0
-    return float((np.abs(gradient[penalised]) / factors[penalised]).max(initial=0.0))
+    penalised, slopes = factors > 0, pull(gradient, signs)
+    return float((slopes[penalised] / factors[penalised]).max(initial=0.0))
 
 
 def choose(

@@ -141,9 +141,9 @@ def _count_cutoffs(bins: Bins, n_cutoffs: int) -> int:
     if bins.cutoffs is not None:
         return len(bins.cutoffs)
     if bins.step is None:
-        return n_cutoffs
+        return min(n_cutoffs + len(bins.added), MAX_CODES - 1)
     below, above = np.floor(bins.edges[[0, -1]] / bins.step + 1e-9)
-    return min(n_cutoffs, int(above - below))
+    return min(n_cutoffs + len(bins.added), int(above - below), MAX_CODES - 1)
 
 
 def _say(number: int) -> str:

@@ -28,9 +28,10 @@ from typing import Final
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.arrays import Bools, Floats, Ints
 from fedrulefit.core.families import Family
 from fedrulefit.core.layout import Layout
+from fedrulefit.core.signs import Signs
 
 LINEAR_COST: Final = 0.3
 CONDITION_COST: Final = 0.25
@@ -64,6 +65,10 @@ class Problem:
         The terms that could stand in for a term, increasing.
     spread : float
         Mean losses are divided by it: a difference of 1 is one of the log-likelihood.
+    signs : Signs, optional
+        That coefficients may have; any, by default.
+    kept : (n_terms,) bool, optional
+        Terms that stay whatever they are worth.
     """
 
     family: Family
@@ -73,10 +78,21 @@ class Problem:
     bounds: Floats
     variants: Callable[[int], Ints]
     spread: float = 1.0
+    signs: Signs | None = None
+    kept: Bools | None = None
 
     def supported(self, coef: Floats) -> Ints:
-        """Return the baseline and the terms with a coefficient, increasing."""
-        return self.layout.with_baseline(np.flatnonzero(coef))
+        """Return the baseline, the terms with a coefficient and those kept, increasing."""
+        stands = coef != 0 if self.kept is None else (coef != 0) | self.kept
+        return self.layout.with_baseline(np.flatnonzero(stands))
+
+    def obey(self, coef: Floats) -> Floats:
+        """Return coefficients of the right signs, of all terms."""
+        return coef if self.signs is None else self.signs.clip(coef)
+
+    def is_kept(self, terms: Ints) -> Bools:
+        """Return which terms are neither dropped nor swapped, shape (n,)."""
+        return np.zeros(len(terms), dtype=np.bool_) if self.kept is None else self.kept[terms]
 
     def count(self, terms: Ints) -> int:
         """Return how many of the terms are none of the baseline."""
@@ -156,7 +172,9 @@ def drop(problem: Problem, fit: Fitted, price: float) -> Floats | None:
     """
     coef, inverse = fit.coef, _invert(fit.hessian)
     costs = problem.costs[fit.terms]
-    here = np.arange(problem.layout.n_baseline, len(coef))
+    n_baseline, fast = problem.layout.n_baseline, problem.is_kept(fit.terms)
+    fast[:n_baseline] = True
+    here = np.flatnonzero(~fast)
     left = list(here)
     while left and len(here) - len(left) < max(1, len(here) // MOST_DROPPED):
         rises = fit.weight * coef[left] ** 2 / np.diag(inverse)[left] / problem.spread
@@ -166,7 +184,7 @@ def drop(problem: Problem, fit: Fitted, price: float) -> Floats | None:
         coef, inverse = _drop_one(coef, inverse, int(left.pop(least)))
     if len(left) == len(here):
         return None
-    kept = [*range(problem.layout.n_baseline), *left]
+    kept = np.union1d(np.flatnonzero(fast), left).astype(np.int64)
     dense = np.zeros(len(problem.penalties))
     dense[fit.terms[kept]] = coef[kept]
     return dense
@@ -181,6 +199,8 @@ def find_swaps(problem: Problem, fit: Fitted, price: float) -> list[Swap]:
     found: list[Swap] = []
     for j in range(problem.layout.n_baseline, len(fit.terms)):
         old = int(fit.terms[j])
+        if problem.is_kept(fit.terms[[j]])[0]:
+            continue
         coef, without = _drop_one(fit.coef, inverse, j)
         rise = fit.coef[j] ** 2 / (2 * inverse[j, j])
         for new in problem.variants(old).tolist():
@@ -188,7 +208,8 @@ def find_swaps(problem: Problem, fit: Fitted, price: float) -> list[Swap]:
                 gain, own, shift = _gain(fit, places[new], coef, without)
                 change = 2 * fit.weight * (rise - gain) / problem.spread
                 change += price * (problem.costs[new] - problem.costs[old])
-                if change < 0 and own != 0:
+                allowed = problem.signs is None or problem.signs.allows(new, own)
+                if change < 0 and own != 0 and allowed:
                     found.append(Swap(change, old, new, coef + shift, own))
     return _take_apart(sorted(found, key=lambda swap: (swap.change, swap.old, swap.new)))
 

@@ -39,7 +39,6 @@ import numpy as np
 from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.curvature import STEPS, unpack_triangle
 from fedrulefit.core.fixed import largest_predictor
-from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import ROUNDING, near_coef
 from fedrulefit.core.pricing import Fitted, Problem, Swap, drop, find_swaps
 from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
@@ -177,7 +176,7 @@ class Track:
         for _ in range(MOST_STAGES):
             fit = yield from self._stage(fit, price)
             self._note(price, fit)
-            if self._problem.count(fit.terms) == 0:
+            if self._problem.is_kept(fit.terms).sum() == self._problem.count(fit.terms):
                 return
             price *= PRICE_RATIO
 
@@ -236,6 +235,7 @@ class Track:
     def _refit(self, start: Floats) -> Generator[RefitQuery, RefitSums, Fitted]:
         """Go to the best coefficients of the terms that `start` has."""
         problem = self._problem
+        start = problem.obey(start)
         own = problem.supported(start)
         penalties, largest = problem.penalties[own], float(problem.penalties.max())
         old = new = self._confine(start)
@@ -247,10 +247,11 @@ class Track:
                 new = shorter
                 continue
             fit = self._read(sums, new, own)
-            if kkt_residual(fit.gradient, fit.coef, penalties) <= TOLERANCE * largest:
+            signs = None if problem.signs is None else problem.signs.take(own)
+            if kkt_residual(fit.gradient, fit.coef, penalties, signs) <= TOLERANCE * largest:
                 break
             old, new = new, self._confine(self._solve(fit, penalties, 0.1 * TOLERANCE * largest))
-        return _without_zeros(fit, problem.layout)
+        return _without_zeros(fit, problem)
 
     def _ask(self, old: Floats, new: Floats, own: Ints) -> RefitQuery:
         problem = self._problem
@@ -308,7 +309,12 @@ class Track:
         linear = fit.gradient - fit.hessian @ fit.coef
         following = np.zeros(len(self._problem.penalties))
         following[fit.terms] = solve_quadratic(
-            fit.hessian, linear, penalties, fit.coef, tolerance=tolerance
+            fit.hessian,
+            linear,
+            penalties,
+            fit.coef,
+            tolerance=tolerance,
+            signs=None if self._problem.signs is None else self._problem.signs.take(fit.terms),
         )
         return following
 
@@ -319,9 +325,10 @@ class Track:
         return coef if size <= most else coef * (most / size)
 
 
-def _without_zeros(fit: Fitted, layout: Layout) -> Fitted:
-    """Return a fit without the terms whose coefficient is 0."""
-    kept = np.flatnonzero((fit.coef != 0) | (np.arange(len(fit.coef)) < layout.n_baseline))
+def _without_zeros(fit: Fitted, problem: Problem) -> Fitted:
+    """Return a fit without the terms whose coefficient is 0, but for those that are kept."""
+    baseline = np.arange(len(fit.coef)) < problem.layout.n_baseline
+    kept = np.flatnonzero((fit.coef != 0) | baseline | problem.is_kept(fit.terms))
     return replace(
         fit,
         terms=fit.terms[kept],

@@ -2,7 +2,8 @@ r"""Small ℓ1-penalised quadratics, solved to the last digits.
 
 .. math:: \min_b \tfrac12 b^⊤Hb + c^⊤b + \sum_j π_j|b_j|
 
-with H positive semi-definite and π ≥ 0. This is the coordinator's own work in a
+with H positive semi-definite and π ≥ 0; some b may be allowed one sign only
+(:mod:`fedrulefit.core.signs`). This is the coordinator's own work in a
 round of the exact solver (:mod:`fedrulefit.core.newton`): H has at most a few
 hundred rows.
 
@@ -22,6 +23,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from fedrulefit.core.arrays import Bools, Floats
+from fedrulefit.core.signs import Signs, pull
 
 _SWEEPS = 5
 _RIDGE = 1e-12
@@ -36,6 +38,7 @@ def solve_quadratic(
     *,
     tolerance: float,
     max_rounds: int = 100,
+    signs: Signs | None = None,
 ) -> Floats:
     """Return the minimiser b, shape (n,).
 
@@ -48,14 +51,16 @@ def solve_quadratic(
     tolerance : float
         On the KKT residual. Where rounding keeps it from being reached, the
         best point found is returned.
+    signs : Signs, optional
+        That coefficients may have; `start` has no others.
     """
     coef = start.copy()
-    coef[(np.diag(hessian) == 0) & (np.abs(linear) <= penalty)] = 0.0
+    coef[(np.diag(hessian) == 0) & (pull(linear, signs) <= penalty)] = 0.0
     best, best_residual, idle = coef.copy(), np.inf, 0
     for _ in range(max_rounds):
-        _descend(hessian, linear, penalty, coef)
-        _jump(hessian, linear, penalty, coef)
-        residual = kkt_residual(hessian @ coef + linear, coef, penalty)
+        _descend(hessian, linear, penalty, coef, signs)
+        _jump(hessian, linear, penalty, coef, signs)
+        residual = kkt_residual(hessian @ coef + linear, coef, penalty, signs)
         idle = 0 if residual < 0.5 * best_residual else idle + 1
         if residual < best_residual:
             best, best_residual = coef.copy(), residual
@@ -64,40 +69,51 @@ def solve_quadratic(
     return best
 
 
-def kkt_residual(gradient: Floats, coef: Floats, penalty: Floats) -> float:
+def kkt_residual(
+    gradient: Floats, coef: Floats, penalty: Floats, signs: Signs | None = None
+) -> float:
     """Return how far `coef` is from optimal: the largest entry of the least subgradient."""
     moved = np.abs(gradient + penalty * np.sign(coef))
-    at_zero = np.maximum(np.abs(gradient) - penalty, 0.0)
+    at_zero = np.maximum(pull(gradient, signs) - penalty, 0.0)
     return float(np.where(coef != 0, moved, at_zero).max(initial=0.0))
 
 
-def _descend(hessian: Floats, linear: Floats, penalty: Floats, coef: Floats) -> None:
+def _descend(
+    hessian: Floats, linear: Floats, penalty: Floats, coef: Floats, signs: Signs | None = None
+) -> None:
     """A few sweeps of coordinate descent, in place: all, then those that moved."""
     gradient = hessian @ coef + linear
     diagonal = np.diag(hessian)
     movable = diagonal > 0
     for sweep in range(_SWEEPS):
-        awake = np.abs(gradient) > penalty if sweep == 0 else np.zeros(len(coef), dtype=np.bool_)
+        awake = np.zeros(len(coef), dtype=np.bool_)
+        if sweep == 0:
+            awake = pull(gradient, signs) > penalty
         order = np.flatnonzero(movable & (awake | (coef != 0)))
         for j in order:
             old = coef[j]
             target = old * diagonal[j] - gradient[j]
             size = abs(target) - penalty[j]
             new = 0.0 if size <= 0 else (size if target > 0 else -size) / diagonal[j]
+            if signs is not None and not signs.allows(int(j), new):
+                new = 0.0
             if new != old:
                 coef[j] = new
                 gradient += hessian[j] * (new - old)
 
 
-def _jump(hessian: Floats, linear: Floats, penalty: Floats, coef: Floats) -> None:
+def _jump(
+    hessian: Floats, linear: Floats, penalty: Floats, coef: Floats, signs: Signs | None = None
+) -> None:
     """Go to the minimum of the orthant, in place; drop what would cross zero."""
-    free: Bools = ((coef != 0) | (penalty == 0)) & (np.diag(hessian) > 0)
+    held = penalty > 0 if signs is None else (penalty > 0) | signs.bound
+    free: Bools = ((coef != 0) | ~held) & (np.diag(hessian) > 0)
     for _ in range(int(free.sum())):
         chosen = np.flatnonzero(free)
-        signs = np.sign(coef[chosen])
+        sides = np.sign(coef[chosen])
         goal = _solve(hessian[np.ix_(chosen, chosen)], -(linear + penalty * np.sign(coef))[chosen])
         way = goal - coef[chosen]
-        crosses = (signs * goal < 0) & (penalty[chosen] > 0)
+        crosses = (sides * goal < 0) & held[chosen]
         if not crosses.any():
             coef[chosen] = goal
             return

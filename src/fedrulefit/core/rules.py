@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -176,19 +176,25 @@ def merge_rules(
     *,
     drop_complements: bool,
     by_code: Sequence[Floats] | None = None,
+    preferred: Collection[Rule] = (),
 ) -> tuple[Rule, ...]:
     """Return the distinct rules of all sites in one canonical order.
 
     The order tells nothing of which site sent a rule or of its place in a
     tree. With `drop_complements`, of a rule and its negation (and its other
     :func:`twins`) the one stays that is false for missing values and holds
-    fewer patients (`by_code`, see :func:`cutoff_rules`), or names fewer codes.
+    fewer patients (`by_code`, see :func:`cutoff_rules`), or names fewer codes; before them
+    those that are `preferred`.
     """
     distinct = {rule for rules in rule_sets for rule in rules if len(rule)}
     if drop_complements:
         for rule in sorted(distinct):
             for twin in twins(rule, grid):
-                if twin in distinct and _plainer(rule, twin, grid, by_code) == twin:
+                if (
+                    twin in distinct
+                    and rule not in preferred
+                    and (twin in preferred or _plainer(rule, twin, grid, by_code) == twin)
+                ):
                     distinct.discard(rule)
     return tuple(sorted(distinct, key=lambda rule: (len(rule), rule)))
 

@@ -8,17 +8,20 @@ engine gives the same model, bit for bit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rules import Rule
 from fedrulefit.engines.drive import Exchange, drive
 from fedrulefit.model import Model
 from fedrulefit.model.own_file import OwnBaseline
+from fedrulefit.model.terms import TermKey
 from fedrulefit.privacy.identity import make_consortium
 from fedrulefit.privacy.ledger import Ledger
 from fedrulefit.privacy.mechanisms import Noise
@@ -107,6 +110,9 @@ class Fitted:
         What each site recorded as having left it.
     candidates : tuple of Rule
         The rules that the fit to all patients could choose from.
+    held : (n_folds,) float64 or None
+        Mean losses of the patients of each fold, who were held out, of the chosen fit; None
+        without cross-validation.
     own_baselines : mapping of site name to OwnBaseline
         Of sites that are in this process, where each has a baseline of its own.
     """
@@ -114,6 +120,7 @@ class Fitted:
     model: Model
     ledgers: Mapping[str, Ledger]
     candidates: tuple[Rule, ...]
+    held: Floats | None = None
     own_baselines: Mapping[str, OwnBaseline] = field(default_factory=dict)
 
 
@@ -131,6 +138,7 @@ class Engine(ABC):
         *,
         grid: Grid | None = None,
         rules: Sequence[Rule] | None = None,
+        only: Collection[TermKey] | None = None,
         policy: Policy = OPEN,
         secure: bool = False,
         make_noise: Callable[[str], Noise | None] = lambda site: None,
@@ -148,6 +156,8 @@ class Engine(ABC):
             Known cut-offs: then no histogram is asked for.
         rules : sequence of Rule, optional
             Known candidates, on a known grid: then the sites' own are not used.
+        only : collection of terms, optional
+            What of these, and of the linear terms, the fit may use.
         policy : Policy
             Of every site; open by default, since all tables lie in this process.
         secure : bool
@@ -160,7 +170,8 @@ class Engine(ABC):
             Told where the run is, before every step.
         """
         plan = SitePlan(study, tables, policy, secure, make_noise, make_ledger, n_threads)
-        coordinator = Coordinator(study, list(tables), grid=grid, rules=rules, secure=secure)
+        known: dict[str, Any] = {"grid": grid, "rules": rules, "only": only}
+        coordinator = Coordinator(study, list(tables), **known, secure=secure)
         # One thread of BLAS per site: more would fight over the cores, and could
         # change the order of sums.
         with threadpool_limits(1, "blas"), self.open(plan) as reached:
@@ -172,4 +183,4 @@ class Engine(ABC):
             )
         found = {name: site.own_baseline for name, site in reached.sites.items()}
         own = {name: baseline for name, baseline in found.items() if baseline is not None}
-        return Fitted(model, reached.ledgers, coordinator.candidates, own)
+        return Fitted(model, reached.ledgers, coordinator.candidates, coordinator.held, own)

@@ -30,6 +30,7 @@ from sklearn.utils.validation import (
 from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import Grid
 from fedrulefit.engines import inprocess
+from fedrulefit.engines.pricing import price_wishes
 from fedrulefit.errors import DataError, FitError
 from fedrulefit.estimators.again import Earlier
 from fedrulefit.estimators.grids import pooled_shares
@@ -54,6 +55,7 @@ from fedrulefit.estimators.targets import (
 )
 from fedrulefit.estimators.telling import tell_progress
 from fedrulefit.estimators.weights import PatientWeights, weigh_patients
+from fedrulefit.estimators.wishing import add_wishes
 from fedrulefit.model import Model
 from fedrulefit.model.own_file import OwnBaseline
 from fedrulefit.privacy.mechanisms import Noise
@@ -92,6 +94,13 @@ class RuleFitBase(TermsMixin, BaseEstimator):
     missing : dict of str or int to list, or list, optional
         Codes that stand for a missing value, by column: ``{"gcs": [-9, "unknown"]}``; or of
         all columns: ``[-9]``. NaN, None and empty text always do.
+    wishes : dict, optional
+        Vetoes, and rules of your own, as in a study file: ``{"direction": {"age": "up"}, "keep":
+        ["sex"], "rules": ["age >= 65 & gcs < 9"], "kept_rules": [], "forbidden_rules": [],
+        "never": ["ward", ["age", "sex"]]}``. See ``docs/wishes.md``.
+    price_wishes : bool
+        Whether to tell what each wish costs in cross-validated deviance (``model_.wishes``): that
+        needs a further cross-validation for each, and one for all.
     preset : {"default", "paper"}, optional
         Named settings, see :data:`fedrulefit.study.PRESETS`.
     n_jobs : int, optional
@@ -139,6 +148,8 @@ class RuleFitBase(TermsMixin, BaseEstimator):
         categorical: Sequence[str | int] | None = None,
         ordered: Mapping[str | int, Sequence[Level]] | None = None,
         missing: Mapping[str | int, Sequence[Level]] | Sequence[Level] | None = None,
+        wishes: Mapping[str, Any] | None = None,
+        price_wishes: bool = False,
         preset: str | None = None,
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -149,6 +160,8 @@ class RuleFitBase(TermsMixin, BaseEstimator):
         self.categorical = categorical
         self.ordered = ordered
         self.missing = missing
+        self.wishes = wishes
+        self.price_wishes = price_wishes
         self.preset = preset
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -252,9 +265,12 @@ class RuleFitBase(TermsMixin, BaseEstimator):
                 on_progress=tell,
             )
         self.model_ = fitted.model
+        if self.price_wishes and self._earlier is None:
+            jobs = _threads(self.n_jobs)
+            self.model_ = price_wishes(self.model_, tables, n_threads=jobs, on_progress=tell)
         if fitted.model.distribution is None:
             shares = pooled_shares(table, fitted.model.grid)
-            self.model_ = replace(fitted.model, distribution=shares)
+            self.model_ = replace(self.model_, distribution=shares)
         self.ledgers_ = {name: tuple(led.releases) for name, led in fitted.ledgers.items()}
         self.candidates_ = fitted.candidates
         self.baselines_ = dict(fitted.own_baselines)
@@ -279,7 +295,7 @@ class RuleFitBase(TermsMixin, BaseEstimator):
     def _read_training(self, X: Any, weights: Floats | None) -> Floats:
         asked = {name: getattr(self, name) for name in ("categorical", "ordered", "missing")}
         if self.study is not None:
-            refuse_beside_study(**asked)
+            refuse_beside_study(**asked, wishes=self.wishes)
             return read_declared(X, self.study, asker=self, reset=True)
         rows = None if weights is None else weights > 0
         self._covariates, values = infer_table(X, asker=self, rows=rows, **asked)
@@ -306,7 +322,7 @@ class RuleFitBase(TermsMixin, BaseEstimator):
             if patient is not None and self.study.patient is None:
                 facts |= {"patient": patient, "ranges_from_data": True}
             return Study.model_validate({**facts, "settings": self._resolve(self.study.settings)})
-        return Study(
+        study = Study(
             name=type(self).__name__,
             ranges_from_data=True,
             outcome=self._declare_outcome(unused_name("outcome", covariates), target),
@@ -315,6 +331,7 @@ class RuleFitBase(TermsMixin, BaseEstimator):
             patient=patient,
             settings=self._resolve(None),
         )
+        return study if self.wishes is None else add_wishes(study, self.wishes)
 
     def _resolve(self, base: Settings | None) -> Settings:
         if self._earlier is not None:

@@ -34,6 +34,7 @@ from fedrulefit.model.saying import Said
 from fedrulefit.model.subgroups import Among
 from fedrulefit.model.terms import LinearTerm, Provenance, RuleTerm, Term, rate_of
 from fedrulefit.model.validation import SiteValidation
+from fedrulefit.model.wishes import Edit, Wish
 from fedrulefit.model.wording import describe_term, unit_change
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Study
@@ -79,6 +80,10 @@ class Model(Shown, Said, OverTime):
         α = 1/θ of negative binomial counts, 0 where Poisson's do; None of other outcomes.
     hospital : Hospital or None
         Where it predicts, if it is :meth:`at` one; never in its file.
+    wishes : tuple of Wish
+        What became of the wishes of the study.
+    edits : tuple of Edit
+        By which it was made of another model, the last one last.
     """
 
     study: Study
@@ -94,6 +99,8 @@ class Model(Shown, Said, OverTime):
     baseline: tuple[float, ...] = ()
     dispersion: float | None = None
     hospital: Hospital | None = None
+    wishes: tuple[Wish, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
     @cached_property
     def rule_terms(self) -> tuple[RuleTerm, ...]:
@@ -219,16 +226,6 @@ class Model(Shown, Said, OverTime):
     def stands_for_site(self, term: Term) -> bool:
         """Whether more than half of a term's variance lies between the sites: it stands for one."""
         return self.between_sites(term) > MOSTLY
-
-    @property
-    def tells_between(self) -> bool:
-        """Whether it is told of any term which share of its variance lies between sites."""
-        return any(term.between_sites is not None for term in self.terms)
-
-    @property
-    def stand_ins(self) -> tuple[Term, ...]:
-        """The terms that stand for the hospital, most important first."""
-        return tuple(term for term in self.terms if self.stands_for_site(term))
 
     def shares(self, feature: int) -> Floats:
         """Return the share of patients with each code of a covariate; they add up to 1.

@@ -65,8 +65,10 @@ from fedrulefit.core.rounding import (
 from fedrulefit.errors import FedRuleFitError
 from fedrulefit.model import Counts, LinearTerm, Model, Provenance, RuleTerm, Term
 from fedrulefit.model.evaluation import Evaluation
+from fedrulefit.model.wishes import Edit, Wish
 
 AnyTerm = TypeVar("AnyTerm", RuleTerm, LinearTerm)
+Priced = TypeVar("Priced", Wish, Edit)
 
 DIGITS: Final = 4
 """Most significant digits of a coefficient, a penalty or a mean loss."""
@@ -205,6 +207,8 @@ def round_model(model: Model, rounding: Rounding) -> Model:
         baseline=_round_baseline(model, cells),
         terms=tuple(sorted(kept, key=lambda term: -term.importance)),
         provenance=replace(_round_origin(origin, cells, model), by_site=by_site),
+        wishes=tuple(_round_price(wish, cells, model) for wish in model.wishes),
+        edits=tuple(_round_price(edit, cells, model) for edit in model.edits),
         distribution=model.distribution and tuple(map(cells.round_shares, model.distribution)),
     )
 
@@ -427,6 +431,17 @@ def find_step(value: float, information: float) -> float:
     1, 2 or 5 times a power of ten: the next above 1/`information`, and above its fourth digit.
     """
     return round_up_step(max(1 / information, abs(value) / 10**DIGITS))
+
+
+def _round_price(told: Priced, cells: _Cells, model: Model) -> Priced:
+    """Return a wish, or an edit, with a price as fine as mean losses are told."""
+    if told.price is None:
+        return told
+    loss = abs(model.provenance.objective) or 1.0
+    own = 1.0 if model.study.family.counts_events else min(loss, 1.0)
+    place = math.ceil(math.log10(own * cells.unit / cells.patients))
+    error = None if told.error is None else round_digits(told.error, _ROUGH_DIGITS)
+    return replace(told, price=round_place(told.price, place), error=error)
 
 
 def _round_origin(origin: Provenance, cells: _Cells, model: Model) -> Provenance:

@@ -12,6 +12,7 @@ from fedrulefit.privacy.policy import MIN_COUNT
 
 if TYPE_CHECKING:
     from fedrulefit.model.model import Model
+    from fedrulefit.model.terms import Term
 
 
 class Said(Dispersed, AtHospital):
@@ -25,6 +26,16 @@ class Said(Dispersed, AtHospital):
         for a new hospital, of which nothing is known (:mod:`fedrulefit.model.own_file`).
         """
         return self.study.settings.own_spread
+
+    @property
+    def tells_between(self: Model) -> bool:  # type: ignore[misc]
+        """Whether it is told of any term which share of its variance lies between sites."""
+        return any(term.between_sites is not None for term in self.terms)
+
+    @property
+    def stand_ins(self: Model) -> tuple[Term, ...]:  # type: ignore[misc]
+        """The terms that stand for the hospital, most important first."""
+        return tuple(term for term in self.terms if self.stands_for_site(term))
 
     @property
     def unjudged(self: Model) -> str:  # type: ignore[misc]

@@ -92,6 +92,11 @@ class PrivacyBill:
         )
         return replace(self, n_histograms=n_sites * self.n_histograms, exact=(*self.exact, told))
 
+    def with_further(self, n_fits: int, why: str) -> PrivacyBill:
+        """Return the bill with the rules and sums of further fits to the same patients."""
+        told = f"rules and sums once more in {n_fits} further fit{'s' * (n_fits != 1)}, {why}"
+        return replace(self, exact=(*self.exact, told))
+
     def _histograms(self) -> list[str]:
         each, total = self.epsilon_per_histogram, self.epsilon_histograms
         if self.n_histograms == 0:

@@ -128,7 +128,8 @@ def free_rules(study: Study, grid: Grid, counts: Ints | None) -> set[Rule]:
         free |= set(cutoff_rules(grid, by_code, study.plan.quotas))
     if by_code is not None:
         free = plausible_rules(free, by_code, grid, fewest=FEWEST * study.max_rows)
-    return free
+    wished = study.wished
+    return set(wished.on_grid(grid).sift(free)) if wished.any else free
 
 
 def released_codes(study: Study, grid: Grid, counts: Ints) -> tuple[Floats, ...]:
@@ -218,6 +219,8 @@ def with_variants(request: m.VariantsRequest, public: Public) -> Public:
         elected = count_votes(request.ballots, len(asked)).elect(request.min_votes)
         passes = {rule for rule, stays in zip(asked, elected.tolist(), strict=True) if stays}
     variants = elect_variants(bases, public.grid, passes.__contains__)
+    if public.limits is not None:
+        variants = tuple(public.limits.sift(variants))
     rules = add_variants(public.fitted_rules, variants, public.grid)
     if len(rules) > MAX_RULES:
         raise ProtocolError(f"{len(rules)} rules with their variants, of at most {MAX_RULES}")

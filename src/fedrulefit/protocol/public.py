@@ -14,15 +14,18 @@ from typing import Final
 
 import numpy as np
 
-from fedrulefit.core.arrays import Floats, Ints
+from fedrulefit.core.arrays import Bools, Floats, Ints
 from fedrulefit.core.dispersion import is_step
 from fedrulefit.core.families import Family
 from fedrulefit.core.fixed import Bounds, largest_predictor
 from fedrulefit.core.grid import Grid, term_bounds
 from fedrulefit.core.layout import Layout, Owners
+from fedrulefit.core.limits import Limits
 from fedrulefit.core.own import scale_spread, with_room
 from fedrulefit.core.rules import Rule, check_rules
+from fedrulefit.core.signs import Signs
 from fedrulefit.errors import ProtocolError
+from fedrulefit.model.terms import TermKey
 from fedrulefit.protocol.solver_settings import make_factors
 from fedrulefit.study import Settings, Study
 
@@ -51,6 +54,9 @@ class Public:
         Sites with which the run began.
     dispersion : float or None
         How much outcomes vary about their means, once that is learnt and handed out.
+    only : frozenset of terms, or None
+        What the fit may use beside what the study keeps, if not all: the coordinator's own
+        business.
     """
 
     study: Study
@@ -58,6 +64,7 @@ class Public:
     rules: tuple[Rule, ...] | None = None
     n_sites: int = 1
     dispersion: float | None = None
+    only: frozenset[TermKey] | None = None
 
     def with_sites(self, n_sites: int) -> Public:
         """Return what is known once a run begins among so many sites."""
@@ -153,7 +160,43 @@ class Public:
     @cached_property
     def factors(self) -> Floats:
         """Penalty factors π, shape (n_terms,)."""
-        return self._spread(make_factors(self.settings, self.fitted_rules, self.columns, self.grid))
+        made = make_factors(self.settings, self.fitted_rules, self.columns, self.grid)
+        factors = self._spread(made)
+        if self.kept is not None:
+            factors[self.kept] = 0.0
+        return factors
+
+    @cached_property
+    def limits(self) -> Limits | None:
+        """What the study's wishes leave of the candidates; None without wishes."""
+        if not self.study.wished.any:
+            return None
+        try:
+            return self.study.wished.on_grid(self.grid)
+        except ValueError as error:
+            raise ProtocolError(str(error), "grid") from None
+
+    @cached_property
+    def kept(self) -> Bools | None:
+        """Which terms the study keeps unpenalised, shape (n_terms,); None without any."""
+        if self.limits is None or not (self.limits.kept or self.limits.fixed):
+            return None
+        kept = self.limits.find_kept(self.fitted_rules, self.columns)
+        return kept if self.owners is None else kept[self.owners.at]
+
+    @cached_property
+    def signs(self) -> Signs | None:
+        """The signs that coefficients may have; None where they may have any."""
+        signs: Signs | None = None
+        if self.limits is not None and self.limits.signed:
+            found = self.limits.find_signs(self.fitted_rules, self.columns)
+            signs = found if self.owners is None else found.take(self.owners.at)
+        if self.only is None:
+            return signs
+        stays = np.ones(self.n_terms, dtype=np.bool_)
+        stays[self.layout.effects] = [k in self.only for k in self.keys_of(np.arange(self.n_terms))]
+        stays |= False if self.kept is None else self.kept
+        return Signs(stays, stays) if signs is None else Signs(signs.up & stays, signs.down & stays)
 
     def _spread(self, numbers: Floats) -> Floats:
         return numbers if self.owners is None else self.owners.spread(numbers)

@@ -47,6 +47,7 @@ from fedrulefit.report.side_charts import draw_sides
 from fedrulefit.report.specification import DIGITS, list_covariates, list_specification
 from fedrulefit.report.subgroups import tabulate_subgroups
 from fedrulefit.report.tripod import list_checklist, list_cluster_items
+from fedrulefit.report.wishes import list_wishes, tell_prices
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,6 +143,8 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "bill": model.privacy,
         "certificate": facts.list_certificate(model),
         "path": model.provenance.path,
+        "wishes": list_wishes(model),
+        "prices": tell_prices(model),
         "covariates": list_covariates(model),
         "specification": list_specification(model),
         "settings": facts.list_settings(model),

@@ -30,6 +30,7 @@ from fedrulefit.study.presets import (
 )
 from fedrulefit.study.settings import Settings
 from fedrulefit.study.study import Study
+from fedrulefit.study.wishes import Wishes
 
 __all__ = [
     "PRESETS",
@@ -50,6 +51,7 @@ __all__ = [
     "TimeOutcome",
     "Unusual",
     "Weight",
+    "Wishes",
     "YesNo",
     "YesNoOutcome",
     "as_level",

@@ -7,7 +7,7 @@ Ranges and levels are public: each covariate turns them into the bins of its his
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -15,11 +15,23 @@ from pydantic import Field, model_validator
 from fedrulefit.core.arrays import MAX_CODES
 from fedrulefit.core.bins import Bins, Style
 from fedrulefit.core.ladder import log_round_edges, round_edges
-from fedrulefit.study.fields import Frozen
+from fedrulefit.study.fields import Frozen, Lasting
 from fedrulefit.study.levels import Level, level_key
 
+DIRECTION = Field(
+    default=None,
+    description='`"up"`: the prediction (risk, expected value, hazard) never falls as this rises, '
+    'all other values the same; `"down"`: it never rises. Speaks of known values only. Not for '
+    "classes and competing events, of which none is above the others.",
+)
+"""Of covariates whose values have an order."""
 
-class _Covariate(Frozen):
+Direction = Literal["up", "down"]
+
+
+class _Covariate(Lasting):
+    later: ClassVar[tuple[str, ...]] = ("direction", "keep")
+
     label: str = Field(default="", description="For people.")
     note: str = Field(default="", description="For people.")
     complete: bool = Field(
@@ -31,6 +43,11 @@ class _Covariate(Frozen):
         default=(),
         description='Codes that stand for a missing value, such as `[-9, "unknown"]`. Empty '
         "cells always do.",
+    )
+    keep: bool = Field(
+        default=False,
+        description="True: always in the model, without a penalty: a number's, or yes/no's, "
+        "linear term; of a category, a term for every level but the first.",
     )
 
 
@@ -59,6 +76,7 @@ class Number(_Covariate):
         default=None,
         description="Fixed cut-offs, such as clinical thresholds. They replace estimated ones.",
     )
+    direction: Direction | None = DIRECTION
 
     @model_validator(mode="after")
     def _check(self) -> Number:
@@ -156,6 +174,7 @@ class Ordered(_Named):
     kind: Literal["ordered"] = Field(
         default="ordered", description="Says that these are levels in an order, the lowest first."
     )
+    direction: Direction | None = DIRECTION
 
     def bins(self, n_bins: int, style: Style) -> Bins:
         """Return one bin per level, with a cut-off between each and the next."""
@@ -173,6 +192,7 @@ class YesNo(_Levelled):
         default=None,
         description='Words for no and yes, in this order, such as `["male", "female"]`.',
     )
+    direction: Direction | None = DIRECTION
 
     @model_validator(mode="after")
     def _check(self) -> YesNo:

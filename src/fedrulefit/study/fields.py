@@ -37,7 +37,7 @@ class Lasting(Frozen):
         facts: dict[str, Any] = write(self)
         fields = type(self).model_fields
         for name in self.later:
-            if getattr(self, name) == fields[name].default:
+            if name in fields and getattr(self, name) == fields[name].default:
                 facts.pop(name, None)
         return facts
 
@@ -119,12 +119,21 @@ def describe_type(hint: Any) -> str:
         return " or ".join(dict.fromkeys(describe_type(a) for a in args if a is not type(None)))
     if origin is tuple:
         if args[-1] is Ellipsis:
-            return f"list of {describe_type(args[0])}s"
+            return f"list of {_in_plural(args[0])}"
         return f"{len(args)} {describe_type(args[0])}s"
     if origin is dict or (isinstance(hint, type) and issubclass(hint, BaseModel)):
         return "table"
     names = {float: "number", int: "whole number", bool: "true/false", str: "text"}
     return names[hint]
+
+
+def _in_plural(hint: Any) -> str:
+    """Return several of a type in short words: ``texts or lists of texts``."""
+    several = hint != Level and typing.get_origin(hint) in (Union, types.UnionType)
+    members = typing.get_args(hint) if several else (hint,)
+    told = (describe_type(member) for member in members)
+    words = (f"lists{each[4:]}" if each.startswith("list of") else f"{each}s" for each in told)
+    return " or ".join(dict.fromkeys(words))
 
 
 _BOUNDS = {

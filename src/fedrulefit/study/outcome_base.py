@@ -58,6 +58,11 @@ class OutcomeBase(Lasting):
         return False
 
     @property
+    def has_direction(self) -> bool:
+        """Whether one prediction can be above another for all that it tells."""
+        return True
+
+    @property
     def counts_events(self) -> bool:
         """Whether patients have it or have not, and are told so as counts."""
         return True

@@ -95,6 +95,11 @@ class TimeOutcome(OutcomeBase):
             raise ValueError("'cuts' must hold every horizon but the last")
         return self
 
+    @property
+    def has_direction(self) -> bool:
+        """Whether no event forestalls another: a risk falls as the hazard of others rises."""
+        return not self.competing
+
     def _check_competing(self) -> None:
         values = [self.negative, self.positive, *self.competing.values()]
         if len(set(map(level_key, values))) < len(values):

@@ -278,6 +278,11 @@ class ClassesOutcome(_LevelledOutcome):
         default="classes", description="Says that the outcome has levels in no order."
     )
 
+    @property
+    def has_direction(self) -> bool:
+        """What makes one class more probable makes others less."""
+        return False
+
 
 def _tell_kind(outcome: object) -> str:
     """Return by which class an outcome is read; of an unknown kind, yes/no says what is wrong."""

@@ -29,7 +29,7 @@ Group = Literal[
 T = TypeVar("T")
 
 
-LATER: Final = ("max_terms", "baseline", "baseline_spread", "adjusted")
+LATER: Final = ("max_terms", "max_conditions", "baseline", "baseline_spread", "adjusted")
 """Settings that studies once had not: at their default they leave a study's hash as it was."""
 
 
@@ -240,6 +240,13 @@ class Settings(Frozen):
         meaning="Penalty factor π of rules with two or more conditions; rules with one "
         "condition have 1.",
         ge=0,
+    )
+    max_conditions: int | None = setting(
+        None,
+        paper=None,
+        group="Candidate terms",
+        meaning="Most conditions of a rule; longer ones are not used.",
+        ge=1,
     )
     solver: Literal["exact", "fedda"] = setting(
         "exact",

@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -26,11 +26,12 @@ from fedrulefit.core.grid import Grid, check_linear, on_public_edges
 from fedrulefit.core.plan import Plan, plan_candidates
 from fedrulefit.errors import StudyError, explain
 from fedrulefit.privacy.blur import Blur
-from fedrulefit.study.covariates import Covariate, Patient, Unusual, Weight
-from fedrulefit.study.fields import Frozen
+from fedrulefit.study.covariates import Category, Covariate, Patient, Unusual, Weight
+from fedrulefit.study.fields import Lasting
 from fedrulefit.study.outcomes import AnyOutcome
 from fedrulefit.study.presets import expand_preset, override_settings, resolve_settings
 from fedrulefit.study.settings import LATER, Settings
+from fedrulefit.study.wishes import Wished, Wishes
 from fedrulefit.toml import check_facts, open_toml
 
 if TYPE_CHECKING:
@@ -42,8 +43,10 @@ MOST_EPSILON: Final = 1.0
 """Most ε that a histogram takes of the study's total: more is not worth its price."""
 
 
-class Study(Frozen):
+class Study(Lasting):
     """All that the sites agree on before any table is opened."""
+
+    later: ClassVar[tuple[str, ...]] = ("wishes",)
 
     format: Literal[1] = Field(
         default=STUDY_FORMAT, description="Version of the study file's format."
@@ -76,6 +79,10 @@ class Study(Frozen):
         description="A column that says whose a row is, see below. Leave it out only where no "
         "patient has several rows.",
     )
+    wishes: Wishes = Field(
+        default=Wishes(),
+        description="Vetoes, and rules of your own, see below.",
+    )
     unusual: Unusual = Field(
         default=Unusual(),
         description="What a prediction makes of values that the study does not foresee, see below.",
@@ -106,6 +113,7 @@ class Study(Frozen):
             if column in roles:
                 raise ValueError(f"{roles[column]} and {role} name the same column")
             roles[column] = role
+        self._check_wishes()
         if self.settings.solver == "fedda" and not self.outcome.averages:
             raise ValueError(
                 f"the paper's solver, Federated Dual Averaging, cannot learn an outcome of the "
@@ -125,6 +133,35 @@ class Study(Frozen):
                 "predicted, and no counts: per_site = true needs holdout above 0"
             )
         return self
+
+    def _check_wishes(self) -> None:
+        """Refuse wishes that contradict each other, or that the outcome or the solver cannot."""
+        self.wished.check()
+        directed = [n for n, c in self.covariates.items() if getattr(c, "direction", None)]
+        if directed and not self.outcome.has_direction:
+            raise ValueError(
+                f"'direction' of {directed[0]!r}: of classes without an order, and of competing "
+                "events, no prediction stands for all, since what raises one lowers others; leave "
+                "'direction' out"
+            )
+        kept = [name for name, covariate in self.covariates.items() if covariate.keep]
+        for name in kept:
+            if self.covariates[name].kind != "category" and not self.settings.linear_terms:
+                raise ValueError(
+                    f"'keep' of {name!r} is of its linear term: 'linear_terms' must not be false"
+                )
+        rules = [c for n in kept if isinstance(c := self.covariates[n], Category)]
+        n_rules = sum(len(c.levels) - 1 for c in rules) + len(self.wishes.kept_rules)
+        n_terms = n_rules + len(kept) - len(rules)
+        for key, needed in (("max_rules", n_rules), ("max_terms", n_terms)):
+            most = getattr(self.settings, key)
+            if most is not None and needed > most:
+                raise ValueError(f"{needed} are kept in the model, of at most {most} ({key!r})")
+
+    @cached_property
+    def wished(self) -> Wished:
+        """What clinicians wish, read."""
+        return Wished(self.covariates, self.wishes, self.settings.max_conditions)
 
     def _check_own(self, dispersion: str) -> None:
         """Refuse what does not go with baselines of sites' own."""
@@ -210,7 +247,8 @@ class Study(Frozen):
     def bins(self) -> tuple[Bins, ...]:
         """The public histogram bins of every covariate."""
         n_bins, style = self.settings.n_bins, self.settings.cutoff_style
-        return tuple(c.bins(n_bins, style) for c in self.covariates.values())
+        made = (c.bins(n_bins, style) for c in self.covariates.values())
+        return tuple(self.wished.add_cutoffs(bins, j) for j, bins in enumerate(made))
 
     @property
     def blur(self) -> Blur:
@@ -246,6 +284,8 @@ class Study(Frozen):
                 raise ValueError("the grid does not fit a category's levels")
             if bins.cutoffs is not None and not np.array_equal(axis.cutoffs, bins.cutoffs):
                 raise ValueError("the grid does not have the cut-offs that the study fixes")
+            if not set(bins.added) <= set(axis.cutoffs.tolist()):
+                raise ValueError("the grid lacks a cut-off of the study's own rules")
             if axis.has_linear:
                 check_linear(axis, bins)
 

@@ -474,7 +474,9 @@ def test_the_quadratic_is_solved_finer_than_the_problem(
     """To a thousandth of the residual; never finer than a hundredth of what is asked for."""
     seen: list[float] = []
 
-    def spy(hessian: Any, linear: Any, penalty: Any, here: Any, *, tolerance: float) -> Any:
+    def spy(
+        hessian: Any, linear: Any, penalty: Any, here: Any, *, tolerance: float, signs: None
+    ) -> Any:
         seen.append(tolerance)
         return here
 

@@ -231,7 +231,7 @@ def scripted(residuals: list[float], **options: Any) -> tuple[int, float]:
     """Return the rounds of a solver that finds these residuals, and which one's point it gives."""
     rounds = 0
 
-    def descend(hessian: Any, linear: Any, penalty: Any, coef: Any) -> None:
+    def descend(hessian: Any, linear: Any, penalty: Any, coef: Any, *_: Any) -> None:
         nonlocal rounds
         rounds += 1
         coef[0] = rounds

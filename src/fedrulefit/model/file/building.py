@@ -24,6 +24,7 @@ from fedrulefit.errors import ModelFileError
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.file.parts import (
     AxisPart,
+    EditPart,
     EvaluationPart,
     FilePart,
     OverTimePart,
@@ -42,6 +43,7 @@ from fedrulefit.model.file.term_parts import (
 from fedrulefit.model.model import Model
 from fedrulefit.model.terms import Counts, LinearTerm, PathPoint, Provenance, RuleTerm, Term
 from fedrulefit.model.validation import SiteValidation
+from fedrulefit.model.wishes import Edit, Wish
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.study import Study
 
@@ -89,11 +91,18 @@ def assemble(file: FilePart, study: Study) -> Model:
         validation=_validation(file.validation, study.family),
         rounding=None if file.rounding is None else _rounding(file.rounding),
         distribution=_distribution(file.grid, grid),
+        wishes=tuple(Wish(**part.model_dump()) for part in file.wishes),
+        edits=tuple(_edit(part) for part in file.edits),
     )
     _check_counts(file, model)
     _check_evidence(model)
     _check_effects(model)
     return model
+
+
+def _edit(part: EditPart) -> Edit:
+    facts = part.model_dump()
+    return Edit(**facts | {name: tuple(facts[name]) for name in ("dropped", "added")})
 
 
 def _check_terms(terms: Sequence[Term], family: Family, grid: Grid) -> None:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from fedrulefit.model.file.part import Numbers, Part
 from fedrulefit.model.file.term_parts import CountsPart, LinearPart, RulePart
+from fedrulefit.model.wishes import Kind as WishKind
 
 FORMAT: Final = "fedrulefit-model"
 VERSION: Final = 3
@@ -244,6 +245,39 @@ class ValidationPart(Part):
     )
 
 
+class WishPart(Part):
+    """What became of a wish of the study."""
+
+    kind: WishKind = Field(description="Which sort of wish.")
+    text: str = Field(description="The wish: a rule in words, or covariates.")
+    fate: str = Field(description="What became of it.")
+    price: float | None = Field(
+        default=None,
+        description="By how much the cross-validated deviance of a patient rises with it, beside "
+        "the same fit without; null where nobody asked.",
+    )
+    error: float | None = Field(
+        default=None, ge=0, description="Standard error of that over the folds."
+    )
+
+
+class EditPart(Part):
+    """A change that somebody made to a finished model."""
+
+    parent: str = Field(
+        pattern="^[0-9a-f]{64}$", description="SHA-256 of the file of the model that was changed."
+    )
+    dropped: list[str] = Field(description="Terms that were taken out, in words.")
+    added: list[str] = Field(description="Rules that were put in, in words.")
+    price: float | None = Field(
+        default=None,
+        description="By how much the cross-validated deviance of a patient rose by it.",
+    )
+    error: float | None = Field(
+        default=None, ge=0, description="Standard error of that over the folds."
+    )
+
+
 class FilePart(Part):
     """The whole file."""
 
@@ -268,6 +302,15 @@ class FilePart(Part):
     )
     terms: list[Annotated[RulePart | LinearPart, Field(discriminator="kind")]] = Field(
         description="Terms with a coefficient other than 0, most important first."
+    )
+    wishes: list[WishPart] = Field(
+        default=[],
+        description="What became of the study's [wishes](wishes.md); left out where it has none.",
+    )
+    edits: list[EditPart] = Field(
+        default=[],
+        description="By which changes it was [made of another model](wishes.md#after-the-fit), "
+        "the last one last; left out where by none.",
     )
     rounding: RoundingPart | None = Field(
         description="How coarse its [counts](#what-a-published-model-still-tells) are; null in "

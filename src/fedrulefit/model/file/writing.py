@@ -19,6 +19,7 @@ from fedrulefit.model.file.parts import FORMAT, VERSION
 from fedrulefit.model.model import Model
 from fedrulefit.model.terms import LinearTerm, RuleTerm, Term
 from fedrulefit.model.validation import SiteValidation
+from fedrulefit.model.wishes import Edit
 
 
 def save_model(model: Model, path: Path) -> None:
@@ -81,6 +82,8 @@ def model_facts(model: Model) -> dict[str, Any]:
         **({"baseline": list(model.baseline)} if model.baseline else {}),
         **({} if model.dispersion is None else {"dispersion": model.dispersion}),
         "terms": [_term_facts(term, model) for term in model.terms],
+        **({"wishes": [asdict(wish) for wish in model.wishes]} if model.wishes else {}),
+        **({"edits": [_edit_facts(edit) for edit in model.edits]} if model.edits else {}),
         "rounding": None if model.rounding is None else asdict(model.rounding),
         "privacy": {
             "mechanism": bill.mechanism,
@@ -173,6 +176,11 @@ def _term_facts(term: Term, model: Model) -> dict[str, Any]:
         **_found_again_facts(term),
         "path": list(term.path),
     }
+
+
+def _edit_facts(edit: Edit) -> dict[str, Any]:
+    facts = asdict(edit)
+    return facts | {name: list(facts[name]) for name in ("dropped", "added")}
 
 
 def _level_facts(term: Term) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from fedrulefit.protocol.agreed import (
     released_codes,
 )
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
+from fedrulefit.protocol.own_rules import elect_own, list_own_asked, name_own
 from fedrulefit.protocol.public import MAX_RULES, Public
 from fedrulefit.protocol.solver_settings import most_rules
 from fedrulefit.study import Study
@@ -127,21 +128,24 @@ def collect_rules(
     replies = yield from asker.ask(
         m.RulesReply, partial(m.RulesRequest, grid=grid, histograms=counted.histograms)
     )
+    own = name_own(public)
     for reply in replies:
-        _check_sent(reply, public.n_folds, grid, min(MAX_RULES, most_rules(settings)))
+        most = min(MAX_RULES, most_rules(settings) + len(own))
+        _check_sent(reply, public.n_folds, grid, most)
+    sent = set(own) if min_votes > 0 else set(own) & _all_sent(replies)
     if known is None:
-        free = frozenset(free_rules(asker.study, grid, counted.counts))
-        groups = _gather(free, replies, public.n_folds)
+        free = frozenset(free_rules(asker.study, grid, counted.counts) | sent)
+        groups = _gather(free, replies, public)
         drop, by_code = settings.drop_complements, counted.by_code(asker.study)
-        rules = merge_rules(groups, grid, drop_complements=drop, by_code=by_code)
+        rules = merge_rules(groups, grid, drop_complements=drop, by_code=by_code, preferred=own)
         _check_few(rules, len(free))
     else:
-        groups, rules = [frozenset(known)], tuple(known)
+        few = set(own) - sent
+        rules = tuple(rule for rule in known if rule not in few)
+        groups = [frozenset(rules)] * (1 + public.n_folds)
     ballots: tuple[m.Ballot, ...] = ()
     if min_votes > 0:
-        tally, ballots = yield from _hold_vote(asker, rules, replies)
-        elected = tally.elect(min_votes)
-        rules = tuple(rule for rule, stays in zip(rules, elected, strict=True) if stays)
+        rules, ballots = yield from _elect(asker, public, rules, replies, min_votes)
     asker.progress = Progress("terms")
     built = yield from asker.ask(
         m.TermsReply, partial(m.TermsRequest, rules=rules, ballots=ballots)
@@ -162,14 +166,40 @@ def _check_few(rules: Sequence[Rule], n_free: int) -> None:
         )
 
 
+def _all_sent(replies: Sequence[m.RulesReply]) -> set[Rule]:
+    """Return the rules of the fit to all patients that any site sent."""
+    return set().union(*(reply.rules for reply in replies))
+
+
 def _gather(
-    free: frozenset[Rule], replies: Sequence[m.RulesReply], n_folds: int
+    free: frozenset[Rule], replies: Sequence[m.RulesReply], public: Public
 ) -> list[frozenset[Rule]]:
     """Return one set for the fit to all patients, and one per fold for its cross-validation."""
     groups = [free.union(*(reply.rules for reply in replies))]
-    for fold in range(n_folds):
+    for fold in range(public.n_folds):
         groups.append(free.union(*(reply.fold_rules[fold] for reply in replies)))
-    return groups
+    if public.limits is None:
+        return groups
+    own = set(public.limits.own)
+    sifted = (group - own for group in groups)
+    return [free | set(public.limits.sift(group)) for group in sifted]
+
+
+def _elect(
+    asker: Asker,
+    public: Public,
+    rules: tuple[Rule, ...],
+    replies: Sequence[m.RulesReply],
+    min_votes: int,
+) -> Talk[tuple[tuple[Rule, ...], tuple[m.Ballot, ...]]]:
+    """Return the rules for which enough sites vote, and the votes."""
+    own, known = name_own(public), set(rules)
+    slices = [part for part in list_own_asked(own, public.grid) if part not in known]
+    asked = (*rules, *slices)
+    tally, ballots = yield from _hold_vote(asker, asked, replies)
+    elected = dict(zip(asked, tally.elect(min_votes).tolist(), strict=True))
+    few = set(own) - set(elect_own(own, public.grid, elected.__getitem__))
+    return tuple(rule for rule in rules if elected[rule] and rule not in few), ballots
 
 
 def _hold_vote(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from fedrulefit.core.path import Path
 from fedrulefit.core.refinding import Alike, Kept, count_found_again
 from fedrulefit.errors import FitError
 from fedrulefit.model import LinearTerm, Model, PathPoint, Provenance, RuleTerm, Term
+from fedrulefit.model.wishes import Wish, tell_fates
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Candidates, Counted, Protection
@@ -78,7 +80,8 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
     question = partial(m.SlopesRequest, terms=terms, coef=coef[terms])
     (slopes,) = yield from asker.sum(question, public)
     _check_levels(public, slopes, solution.weight)
-    scales = choose_scales(public.layout, slopes, solution.weight, found.penalties)
+    limits: dict[str, Any] = {"signs": public.signs, "kept": public.kept}
+    scales = choose_scales(public.layout, slopes, solution.weight, found.penalties, **limits)
     summary = partial(
         m.SummaryRequest,
         terms=terms,
@@ -99,6 +102,8 @@ def conclude(asker: Asker, found: Found) -> Talk[Model]:
         found.penalties,
         objective=objective,
         conjugate=None if scales is None else gap.conjugate,
+        scales=scales,
+        **limits,
     )
     between = yield from _find_between(asker, found, sums)
     model = _build_model(asker, found, sums, between, objective, certificate)
@@ -192,7 +197,17 @@ def _build_model(
         ),
         distribution=None if by_code is None else estimate_shares(by_code),
         dispersion=public.dispersion,
+        wishes=_tell_wishes(asker.study, found),
     )
+
+
+def _tell_wishes(study: Study, found: Found) -> tuple[Wish, ...]:
+    """Return what became of the study's wishes."""
+    public, terms = found.public, found.terms
+    if public.limits is None:
+        return ()
+    candidates, rules = set(found.candidates.public.fitted_rules), set(public.rules_of(terms))
+    return tell_fates(study, public.limits, candidates, rules, public.linear_of(terms))
 
 
 def _make_terms(found: Found, sums: TermSums, between: Floats) -> tuple[Term, ...]:

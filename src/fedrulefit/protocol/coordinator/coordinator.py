@@ -11,16 +11,19 @@ The conversation reads top to bottom in :meth:`Coordinator._conversation`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
+from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import Grid
 from fedrulefit.core.rounding import EXACT, Rounding
 from fedrulefit.core.rules import Rule
 from fedrulefit.errors import FitError, ProtocolError
 from fedrulefit.model import Model
 from fedrulefit.model.publish import round_model
+from fedrulefit.model.terms import TermKey
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.coordinator.agreeing import Counted, agree_on_grid, collect_rules
 from fedrulefit.protocol.coordinator.asking import Asker, Progress, Talk
@@ -43,6 +46,9 @@ class Coordinator:
         Known cut-offs: then no histogram is asked for.
     rules : sequence of Rule, optional
         Known candidates, on a known grid: then the sites' own are not used.
+    only : collection of terms, optional
+        What the fit may use beside the rules that the study keeps, of known rules: rules and
+        covariates, and for which level of the outcome each counts.
     run : str, optional
         Name of the run; by default derived from the study and the sites. Runs
         between hospitals need names of their own.
@@ -59,6 +65,7 @@ class Coordinator:
         *,
         grid: Grid | None = None,
         rules: Sequence[Rule] | None = None,
+        only: Collection[TermKey] | None = None,
         run: str | None = None,
         secure: bool = False,
         dropouts: Literal["wait", "continue"] = "wait",
@@ -67,7 +74,7 @@ class Coordinator:
             raise FitError("a run needs at least one site")
         if rules is not None and grid is None:
             raise FitError("known rules need the grid that they are on")
-        if rules is not None and study.settings.penalty == "cv":
+        if rules is not None and only is None and study.settings.penalty == "cv":
             raise FitError("known rules need a number as 'penalty': folds have rules of their own")
         if len(set(sites)) != len(sites):
             raise FitError("two sites have the same name: names must differ")
@@ -80,8 +87,10 @@ class Coordinator:
         self.dropouts = dropouts
         self._asker = Asker(study, listed, self.run, secure=secure, dropouts=dropouts)
         self.candidates: tuple[Rule, ...] = ()
+        self.held: Floats | None = None
         self._grid = grid
         self._rules = rules
+        self._only = only
         self._talk = self._conversation()
         self._started = False
 
@@ -116,6 +125,9 @@ class Coordinator:
             yield from asker.exchange_keys()
         counted = yield from self._agree_on_grid()
         candidates = yield from collect_rules(asker, counted, min_votes, known=self._rules)
+        if self._only is not None:
+            public = replace(candidates.public, only=frozenset(self._only))
+            candidates = replace(candidates, public=public)
         self.candidates = candidates.allowed
         if self.study.settings.solver == "fedda":
             solution = yield from fit_by_averaging(asker, candidates)
@@ -123,6 +135,7 @@ class Coordinator:
             solution, candidates = yield from fit_with_dispersion(asker, candidates, self._choose)
         else:
             solution = yield from fit_exactly(asker, candidates, self._choose, min_votes=min_votes)
+        self.held = solution.held
         found = Found(candidates, solution, counted, min_votes)
         model = yield from conclude(asker, found)
         told = round_model(model, rounding)

@@ -46,7 +46,7 @@ def fit_with_dispersion(
         candidates = yield from _share(asker, candidates, found)
         penalty, start, history = solution.penalty, solution.point, solution.history
         own = yield from solve_at(asker, candidates, choose, penalty, start, history)
-        solution = replace(own, path=solution.path)
+        solution = replace(own, path=solution.path, held=solution.held)
     return solution, candidates
 
 

@@ -45,6 +45,8 @@ class Solution:
         Where the exact solver ended.
     pruning : Pruning or None
         How terms were pruned, where they were: rules are then more than the candidates.
+    held : (n_folds,) float64 or None
+        Mean losses of the held-out patients of each fold, as the terms were chosen.
     """
 
     coef: Floats
@@ -54,11 +56,13 @@ class Solution:
     path: Path | None = None
     point: Point | None = None
     pruning: Pruning | None = None
+    held: Floats | None = None
 
 
 def fit_by_averaging(asker: Asker, candidates: Candidates) -> Talk[Solution]:
     """Paper 2.2.3, algorithm 2."""
     schedule, factors = make_schedule(asker.settings), candidates.factors[0]
+    signs = candidates.public.signs
     dual = np.zeros(len(factors))
     history: list[float] = []
     for round_ in range(schedule.rounds):
@@ -67,11 +71,11 @@ def fit_by_averaging(asker: Asker, candidates: Candidates) -> Talk[Solution]:
         (sums,) = yield from asker.sum(question, candidates.public)
         weight = positive(sums.weight)
         loss = sums.loss / weight
-        coef = soft_threshold(dual, schedule.threshold(round_, 0), factors)
+        coef = soft_threshold(dual, schedule.threshold(round_, 0), factors, signs)
         history.append(loss + schedule.penalty * float(factors @ np.abs(coef)))
         check_converges(history[-1], history[0], round_, asker.settings)
         dual = server_update(dual, sums.increment / weight, schedule.server_step)
-    coef = soft_threshold(dual, schedule.threshold(schedule.rounds), factors)
+    coef = soft_threshold(dual, schedule.threshold(schedule.rounds), factors, signs)
     return Solution(coef, schedule.penalty, weight, history)
 
 
@@ -109,6 +113,7 @@ def fit_exactly(
         length=settings.path_length,
         ratio=settings.path_ratio,
         max_active=settings.max_active,
+        signs=public.signs,
     )
     while not search.done and search.rounds < settings.max_rounds:
         asker.progress = Progress("path", len(history), 0, last_of(history))
@@ -124,16 +129,18 @@ def fit_exactly(
     if settings.prunes:
         most = {}  # pruning keeps to them by itself, from the best start
     path = search.finish(rule=rule, **most)
+    held = search.held(path.chosen)
     if not settings.prunes:
-        return (yield from _solve_on_path(asker, candidates, choose, path, history))
+        solution = yield from _solve_on_path(asker, candidates, choose, path, history)
+        return replace(solution, held=held)
     pruning = yield from prune(asker, candidates, search, path, choose, min_votes)
     if pruning.few is None:
         lasso = pruning.lasso
         solution = yield from _solve_on_path(asker, lasso, choose, pruning.path, history)
     else:
-        fixed, few = pruning.few.candidates, pruning.few
+        fixed, few, held = pruning.few.candidates, pruning.few, pruning.few.held
         solution = yield from solve_at(asker, fixed, choose, few.penalty, few.start, history)
-    return replace(solution, path=pruning.path, pruning=pruning)
+    return replace(solution, path=pruning.path, pruning=pruning, held=held)
 
 
 def _solve_on_path(
@@ -178,6 +185,7 @@ def solve_at(
         start=start,
         tolerance=settings.tolerance,
         max_active=settings.max_active,
+        signs=public.signs,
     )
     weight = 0.0
     while not newton.converged and newton.rounds < settings.max_rounds:

@@ -46,12 +46,15 @@ class Few:
     start : Point
     folds : tuple of (n_terms,) float64
         Coefficients of the fits without each fold.
+    held : (n_folds,) float64
+        Mean losses of their held-out patients.
     """
 
     candidates: Candidates
     penalty: float
     start: Point
     folds: tuple[Floats, ...]
+    held: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,6 +245,8 @@ def _pose(public: Public, penalty: float, held: float) -> Problem:
         bounds=public.bounds.terms,
         variants=variants,
         spread=max(2 * held, LEAST_SPREAD) if public.family.of_errors else 1.0,
+        signs=public.signs,
+        kept=public.kept,
     )
 
 
@@ -256,4 +261,4 @@ def _fix(public: Public, chosen: Pruned, penalty: float) -> Few:
     factors[stage.terms] = public.factors[stage.terms]
     coef, *folds = (_spread(one.coef, one.terms, n_terms) for one in (stage, *chosen.folds))
     start = Point(coef, stage.objective, np.zeros(n_terms), np.inf, float("nan"))
-    return Few(Candidates(public, [factors]), penalty, start, tuple(folds))
+    return Few(Candidates(public, [factors]), penalty, start, tuple(folds), chosen.held)

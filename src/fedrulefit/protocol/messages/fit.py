@@ -113,7 +113,8 @@ class DualRequest(SumRequest):
         schedule = make_schedule(public.settings)
         if not 0 <= self.round < schedule.rounds:
             raise ProtocolError(f"round {self.round} of {schedule.rounds}")
-        start = soft_threshold(self.dual, schedule.threshold(self.round, 0), public.factors)
+        threshold = schedule.threshold(self.round, 0)
+        start = soft_threshold(self.dual, threshold, public.factors, public.signs)
         public.check_size(np.arange(public.n_terms), start, most=LARGEST_MEAN)
         # A local step moves no dual variable further than η_c times the term's size.
         steepest = public.family.most_slope * float(public.bounds.terms.max())
@@ -133,6 +134,7 @@ class DualRequest(SumRequest):
             self.round,
             make_schedule(patients.public.settings),
             counts=patients.counts,
+            signs=patients.public.signs,
         )
         return (RoundSums.packing(patients.public.n_terms).round(found),)
 

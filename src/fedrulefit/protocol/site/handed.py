@@ -26,6 +26,7 @@ from fedrulefit.protocol.agreed import (
     sender_claim,
 )
 from fedrulefit.protocol.masking import Masking
+from fedrulefit.protocol.own_rules import elect_own, list_own_asked, name_own
 from fedrulefit.protocol.public import Public
 from fedrulefit.protocol.site.diary import Place
 from fedrulefit.protocol.solver_settings import most_rules
@@ -126,6 +127,7 @@ class Handed:
             self.masking.check_signed(sender.site, claim, sender.signature)
         cap = most_rules(public.settings)
         free = free_rules(public.study, public.grid, counts)
+        free |= set(list_own_asked(name_own(public), public.grid))
         most = sum(min(sender.n_rules, cap) for sender in request.senders)
         if (~is_public(request.rules, free, public.grid)).sum() > most:
             raise ProtocolError("more rules are handed out than the sites sent", "votes")
@@ -141,7 +143,11 @@ class Handed:
         tally = self._count(request, own, question, len(candidates))
         n_sites = len(self.masking.sites)
         elected = dict(zip(candidates, tally.elect(self.policy.min_votes).tolist(), strict=True))
-        if not all(elected[rule] for rule in request.rules):
+        own_rules = name_own(public)
+        passed = elect_own(own_rules, public.grid, lambda rule: elected.get(rule, False))
+        if not all(elected[rule] for rule in request.rules) or not set(passed) >= (
+            set(own_rules) & set(request.rules)
+        ):
             raise ProtocolError(
                 "rules are handed out in which too few sites have enough patients: the site's "
                 f"policy asks for {self.policy.min_votes}",

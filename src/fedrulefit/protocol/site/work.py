@@ -7,6 +7,7 @@ histograms, rules, votes, and the site's own results.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -40,6 +41,7 @@ from fedrulefit.protocol.dealing import site_rng
 from fedrulefit.protocol.histograms import Histograms
 from fedrulefit.protocol.masking import Masking
 from fedrulefit.protocol.messages.results import offer_results
+from fedrulefit.protocol.own_rules import name_own
 from fedrulefit.protocol.patients import Patients
 from fedrulefit.protocol.public import WEIGHT_UNIT
 from fedrulefit.protocol.site.handed import add_histograms
@@ -254,8 +256,18 @@ class Work:
             patients=patients.learnt.patients,
             rng=site_rng(settings.seed, self._name, purpose=fold + 2),
             n_threads=self._n_threads,
+            limits=patients.public.limits,
         )
-        return merge_rules([extract_rules(trees, grid)], grid, drop_complements=False)
+        grown: Iterable[Rule] = extract_rules(trees, grid)
+        if patients.public.limits is not None:
+            grown = patients.public.limits.sift(grown)
+        return merge_rules([grown, self._offer_own(patients)], grid, drop_complements=False)
+
+    def _offer_own(self, patients: Patients) -> tuple[Rule, ...]:
+        """Return the study's own rules where the site's gate decides on them, and not votes."""
+        own = name_own(patients.public)
+        voted = own and self._masking.active and self._policy.min_votes > 0
+        return () if voted else own
 
     def _vote(self, header: m.Header, rules: tuple[Rule, ...], patients: Patients) -> m.VoteReply:
         """Say which rules have enough patients here; not yet under masks."""
