@@ -125,10 +125,7 @@ def fit(
         print_plan(stderr(), agreed)
         n_patients = sum(float(table.weights.sum()) for table in tables.values())
         print_blur(stderr(), agreed, n_patients, len(tables))
-    if ledgers is not None:
-        _make_folder(ledgers)
-    if baselines is not None:
-        _prepare_baselines(baselines, agreed)
+    _make_folders(ledgers, baselines, agreed)
     with show.progress_bar(stderr(), quiet=quiet or as_json) as tell:
         fitted = chosen.fit(
             agreed,
@@ -308,14 +305,16 @@ def _make_folder(folder: Path) -> None:
         raise StudyError(f"cannot make the folder {folder}: {error.strerror}") from None
 
 
-def _prepare_baselines(folder: Path, study: Study) -> None:
-    """Make the folder for sites' own baselines, or say that there will be none."""
-    if study.settings.own_spread is None:
+def _make_folders(ledgers: Path | None, baselines: Path | None, study: Study) -> None:
+    """Make the folders that were named; refuse one for baselines that there will not be."""
+    if baselines is not None and study.settings.own_spread is None:
         raise StudyError(
             "--baselines: all sites of this study share one baseline; with baseline = "
             "'afterwards' each has one of its own"
         )
-    _make_folder(folder)
+    for folder in (ledgers, baselines):
+        if folder is not None:
+            _make_folder(folder)
 
 
 def _save_baselines(fitted: Fitted, folder: Path | None) -> None:
