@@ -29,7 +29,8 @@ def print_rules() -> str:
     result = runner.invoke(app, words)
     if result.exit_code:
         raise SystemExit(result.output)
-    tables = [part for part in result.output.split("\n\n") if part.startswith(HEAD)]
+    parts = result.output.split("\n\n")
+    tables = [part for part in parts if any(x.startswith(HEAD) for x in part.splitlines())]
     return "\n".join(line.rstrip() for line in tables[0].splitlines())
 
 

@@ -81,12 +81,22 @@ def write_patients(columns: Mapping[str, Column], path: Path) -> None:
             writer.writerow(["" if cell is None else cell for cell in row])
 
 
+def save(model: Model, folder: Path) -> list[str]:
+    """Write a model, and its hospital's baseline; return how a command names them."""
+    file, own = folder / "model.json", folder / "baseline.toml"
+    if model.hospital is None or model.hospital.own is None:
+        model.save(file)
+        return [str(file)]
+    model.hospital.shared.save(file)
+    model.hospital.own.save(own)
+    return [str(file), "--baseline", str(own)]
+
+
 def by_command(model: Model, columns: Mapping[str, Column], folder: Path) -> Found:
     """Ask ``fedrulefit predict`` about a CSV file."""
-    table, file = folder / "patients.csv", folder / "model.json"
+    table = folder / "patients.csv"
     write_patients(columns, table)
-    model.save(file)
-    done = CliRunner().invoke(app, ["predict", str(file), str(table)])
+    done = CliRunner().invoke(app, ["predict", *save(model, folder), str(table)])
     assert done.exit_code == 0, done.output
     rows = list(csv.DictReader(io.StringIO(done.stdout, newline="")))
     chances = [float(row["probability"]) if row["probability"] else np.nan for row in rows]

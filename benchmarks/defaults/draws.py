@@ -20,8 +20,9 @@ from benchmarks.simulation import MODELS, draw
 from fedrulefit import FederatedRuleFitClassifier
 from fedrulefit.experiments.units import Row
 
-BEFORE: Final = {"cutoff_style": "quantile", "n_cutoffs": 32}
-"""The cut-offs of the default until round ones came (:mod:`benchmarks.cutoffs`)."""
+BEFORE: Final = {"cutoff_style": "quantile", "n_cutoffs": 32, "selection": "min"}
+"""The default until round cut-offs (:mod:`benchmarks.cutoffs`) and few terms came
+(:mod:`benchmarks.few`)."""
 PLAIN: Final = {**BEFORE, "linear_factor": 1.0, "interaction_factor": 1.0}
 PAPER: Final = "preset paper"
 DEFAULT: Final = "+ 32 cut-offs: the default"

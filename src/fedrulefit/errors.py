@@ -61,6 +61,10 @@ class ModelFileError(FedRuleFitError):
     """A model file is damaged, hostile, or of another version."""
 
 
+class BaselineWarning(UserWarning):
+    """A model expects a hospital's own baseline, and predicts without one."""
+
+
 class ReadingWarning(UserWarning):
     """How an estimator read a column is a guess, or deserves a look."""
 

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedrulefit import demo
 from fedrulefit.core.rules import Rule, merge_rules
 from fedrulefit.core.variants import find_between, find_ladders
 from fedrulefit.privacy.policy import KINDS, Policy
 from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.agreed import count_votes, free_rules, list_variants, with_variants
 from fedrulefit.protocol.site import Site
+from fedrulefit.table.check import load_table
 from tests.attacks.lead import Lead
 from tests.attacks.test_coordinator import refused
 from tests.samples import SOLVERS, make_sites, make_study, make_tables
@@ -46,13 +48,21 @@ def make(kind: type[Site] = Site) -> dict[str, Site]:
     }
 
 
-def until_terms(kind: type[Site] = Site) -> Lead:
+def make_registry() -> dict[str, Site]:
+    """Return sites with a registry like a real one: skewed, missing values, unlike hospitals."""
+    settings = {**SOLVERS["pruned"], "n_trees": 40, "learning_rate": 0.1}
+    study = demo.demo_study().with_settings(**settings)
+    tables = {name: load_table(frame, study) for name, frame in demo.draw_registry().items()}
+    return make_sites(study, tables, policy=POLICY)
+
+
+def until_terms(kind: type[Site] = Site, sites: dict[str, Site] | None = None) -> Lead:
     """Lead an honest run to the point where the rules of the fit stand."""
-    lead = Lead(make(kind))
+    lead = Lead(sites or make(kind))
     lead.join()
     grid, signed = lead.agree()
     sent = lead.collect(grid, signed)
-    free = free_rules(STUDY, grid, sum(part.counts for part in signed))
+    free = free_rules(lead.study, grid, sum(part.counts for part in signed))
     rules = merge_rules(
         [free, *(reply.rules for reply in sent.values())], grid, drop_complements=True
     )
@@ -88,10 +98,13 @@ def test_honest_variants_are_added_by_all_sites_alike() -> None:
     assert {site.patients.public.rules for site in lead.sites.values()} == {expected.rules}
 
 
-def test_between_a_rule_and_an_added_variant_two_hospitals_have_enough_patients() -> None:
+@pytest.mark.parametrize("registry", [False, True])
+def test_between_a_rule_and_an_added_variant_two_hospitals_have_enough_patients(
+    registry: bool,
+) -> None:
     """Who knows a sum over both knows that over the patients between them."""
-    lead = until_terms()
-    bases, before = longest(lead), lead.public
+    lead = until_terms(sites=make_registry() if registry else None)
+    bases, before = longest(lead, 60 if registry else 6), lead.public
     rules = [before.fitted_rules[k] for k in bases.tolist()]
     lead.ask(m.VariantsRequest, bases=bases, min_votes=2, ballots=vote(lead, bases))
     added = set(lead.public.fitted_rules) - set(before.fitted_rules)

@@ -53,7 +53,9 @@ LEVEL: Final = "level"
 @cache
 def shown_model() -> Model:
     """Return a model of which everything is told that can be."""
-    study = make_study(**{**SOLVERS["cv"], "holdout": 0.3, "per_site": True, "epsilon": 1.0})
+    study = make_study(
+        **{**SOLVERS["cv"], "holdout": 0.3, "per_site": True, "epsilon": 1.0, "adjusted": True}
+    )
     tables = make_tables(study, sizes=(400, 350, 300))
     model = fit_model(study, tables)
     return replace(model, validation=leave_one_site_out(study, tables))

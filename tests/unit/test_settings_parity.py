@@ -36,7 +36,7 @@ BY_RANDOM_STATE = {"seed"}
 OF_NOISE = {"noise", "epsilon_total", "epsilon"}
 NOT_THE_PAPERS = {
     "epsilon_total", "seed",  # it has an ε per histogram, and no word on seeds
-    "folds", "path_length", "path_ratio", "selection", "max_rules", "max_terms",  # its λ is given
+    "folds", "path_length", "path_ratio", "max_rules", "max_terms",  # its λ is given
     "tolerance", "max_rounds", "max_active", "baseline_spread",  # of the exact solver
 }  # fmt: skip
 EACH = pytest.mark.parametrize(

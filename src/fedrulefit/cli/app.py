@@ -8,6 +8,7 @@ import typer
 
 from fedrulefit import __version__
 from fedrulefit.cli import (
+    baseline,
     carrier,
     check,
     coordinator,
@@ -46,6 +47,7 @@ for module, command in (
     (explain, explain.explain),
     (export, export.export),
     (report, report.report),
+    (baseline, baseline.baseline),
 ):
     app.command(epilog=module.EPILOG)(command)
 app.command("round", epilog=rounding.EPILOG)(rounding.round_file)

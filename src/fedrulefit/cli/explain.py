@@ -13,12 +13,15 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from fedrulefit.cli.console import friendly_errors, line, printable, stdout
-from fedrulefit.cli.options import JsonOption, ModelArgument
+from fedrulefit.cli import show
+from fedrulefit.cli.console import friendly_errors, line, printable, stderr, stdout
+from fedrulefit.cli.options import BaselineOption, JsonOption, ModelArgument, load_at
 from fedrulefit.core.families import Family
 from fedrulefit.core.families.survival import name_time
 from fedrulefit.errors import DataError
 from fedrulefit.model import Explanation, Model
+from fedrulefit.model.explanation import explain_rows
+from fedrulefit.model.prediction import read_patients
 from fedrulefit.table.sources import Source, read_columns
 
 EPILOG = "Example: fedrulefit explain model.json --value age=71 --value GCS=4 --value ISS=30"
@@ -33,21 +36,23 @@ def explain(
         list[str] | None,
         typer.Option(help="Without a table: NAME=VALUE, once per covariate; others are missing."),
     ] = None,
+    baseline: BaselineOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show which rules hold for one patient, and what each adds to the linear predictor.
 
     Example: fedrulefit explain model.json --value age=71 --value GCS=4 --value ISS=30
     """
-    loaded = Model.load(model)
+    loaded = load_at(model, baseline)
     if (data is None) == (not value):
         raise DataError("give either a table or --value NAME=VALUE")
     patient = _typed_patient(value or [], loaded) if data is None else _patient_of(data, row)
-    (explanation,) = loaded.explain(patient)
+    (explanation,) = explain_rows(loaded, read_patients(loaded, patient))
     if as_json:
         typer.echo(json.dumps(_facts(explanation, loaded), indent=2))
     else:
         _show(explanation, loaded)
+    show.print_hospital(stderr(), loaded)
 
 
 def _patient_of(data: Path, row: int) -> Source:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, stderr
-from fedrulefit.cli.options import ModelArgument
+from fedrulefit.cli.options import BaselineOption, ModelArgument, load_at
 from fedrulefit.errors import FedRuleFitError, ModelFileError
 from fedrulefit.model import Model
 
@@ -60,15 +60,19 @@ def export(
     ] = None,
     column: ColumnOption = None,
     linear_predictor: PredictorOption = False,
+    baseline: BaselineOption = None,
 ) -> None:
     """Write a model as one SQL query, or as an ONNX graph.
+
+    With --baseline they predict for that hospital's patients.
 
     Example: fedrulefit export model.json --sql duckdb -o score.sql
     """
     if (sql is None) == (not onnx):
         raise FedRuleFitError("say what to write: either --sql DATABASE or --onnx")
-    loaded = Model.load(model)
+    loaded = load_at(model, baseline)
     show.print_warning(loaded, model)
+    show.print_hospital(stderr(), loaded, in_file=True)
     if sql is None:
         _write_graph(loaded, output)
         return

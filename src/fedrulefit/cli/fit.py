@@ -65,6 +65,10 @@ SettingOption = Annotated[
 LedgersOption = Annotated[
     Path | None, typer.Option(help="Folder for each site's ledger of what left it.")
 ]
+BaselinesOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder for each site's own baseline, where the study has such."),
+]
 LeaveOutOption = Annotated[
     bool,
     typer.Option("--leave-one-site-out", help="Also learn without each site, and judge on it."),
@@ -88,6 +92,7 @@ def fit(
     preset: PresetOption = None,
     setting: SettingOption = None,
     ledgers: LedgersOption = None,
+    baselines: BaselinesOption = None,
     leave_one_site_out: LeaveOutOption = False,
     price_wishes: PriceOption = False,
     halves: HalvesOption = None,
@@ -120,8 +125,7 @@ def fit(
         print_plan(stderr(), agreed)
         n_patients = sum(float(table.weights.sum()) for table in tables.values())
         print_blur(stderr(), agreed, n_patients, len(tables))
-    if ledgers is not None:
-        _make_folder(ledgers)
+    _make_folders(ledgers, baselines, agreed)
     with show.progress_bar(stderr(), quiet=quiet or as_json) as tell:
         fitted = chosen.fit(
             agreed,
@@ -138,6 +142,7 @@ def fit(
         if halves is not None:
             model = find_in_halves(model, tables, n_halves=halves, engine=chosen, n_threads=jobs)
     model.save(output)
+    _save_baselines(fitted, baselines)
     written = write_page(model, output, page)
     if as_json:
         typer.echo(json.dumps(tell_facts(model, output), indent=2))
@@ -300,11 +305,35 @@ def _make_folder(folder: Path) -> None:
         raise StudyError(f"cannot make the folder {folder}: {error.strerror}") from None
 
 
+def _make_folders(ledgers: Path | None, baselines: Path | None, study: Study) -> None:
+    """Make the folders that were named; refuse one for baselines that there will not be."""
+    if baselines is not None and study.settings.own_spread is None:
+        raise StudyError(
+            "--baselines: all sites of this study share one baseline; with baseline = "
+            "'afterwards' each has one of its own"
+        )
+    for folder in (ledgers, baselines):
+        if folder is not None:
+            _make_folder(folder)
+
+
+def _save_baselines(fitted: Fitted, folder: Path | None) -> None:
+    """Write each site's own baseline, where a folder is named for them."""
+    for name, own in fitted.own_baselines.items():
+        if folder is not None:
+            own.save(folder / f"{_name_file(name)}.toml")
+
+
 def _ledger(folder: Path | None, site: str) -> Ledger:
     if folder is None:
         return Ledger()
+    return Ledger(path=folder / f"{_name_file(site)}.jsonl", clock=now)
+
+
+def _name_file(site: str) -> str:
+    """Return a site's name as that of a file; no two sites share one."""
     safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in site)
     if safe != site:
-        # Two names must not share a ledger because a file name cannot hold them.
+        # Two names must not share a file because a file name cannot hold them.
         safe += "-" + hashlib.sha256(site.encode()).hexdigest()[:8]
-    return Ledger(path=folder / f"{safe}.jsonl", clock=now)
+    return safe

@@ -13,11 +13,11 @@ import numpy as np
 import typer
 from rich.text import Text
 
+from fedrulefit.cli import show
 from fedrulefit.cli.console import friendly_errors, indented, spreadsheet_cell, stderr
-from fedrulefit.cli.options import ModelArgument
+from fedrulefit.cli.options import BaselineOption, ModelArgument, load_at
 from fedrulefit.core.arrays import Floats
 from fedrulefit.errors import DataError
-from fedrulefit.model import Model
 from fedrulefit.model.prediction import (
     BETWEEN_FLAGS,
     FLAGS_COLUMN,
@@ -44,6 +44,7 @@ def predict(
             "formula gets an apostrophe in front.",
         ),
     ] = None,
+    baseline: BaselineOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, not CSV.")] = False,
 ) -> None:
     """Write each patient's prediction, in the order of the table, and what is unusual.
@@ -51,11 +52,12 @@ def predict(
     Of a yes/no outcome that is its probability, and the log_odds that it follows from. Of a time
     with several horizons there is a risk by each, such as risk_90; risk is that by the last. The
     column flags says where a value was none that the study foresees, and what was made of it;
-    a patient whom the study has refused for it has no prediction.
+    a patient whom the study has refused for it has no prediction. With --baseline these are
+    predictions for the hospital whose baseline it is.
 
     Example: fedrulefit predict model.json new.csv -o risks.csv
     """
-    loaded = Model.load(model)
+    loaded = load_at(model, baseline)
     words, found = loaded.study.family.words, predict_patients(loaded, data)
     results: dict[str, list[Any]] = {
         name: _without_nan(numbers) for name, numbers in found.columns.items()
@@ -77,6 +79,7 @@ def predict(
             raise DataError(f"cannot write {output}: {error.strerror}") from None
         n_told = int(np.isfinite(found.prediction).sum())
         stderr().print(Text(f"Wrote {n_told} {words.predictions} to {output}."))
+    show.print_hospital(stderr(), loaded)
     _tell_unusual(found)
 
 

@@ -9,8 +9,8 @@ import typer
 from rich.text import Text
 
 from fedrulefit.cli import show
-from fedrulefit.cli.console import check_writable, friendly_errors, stdout
-from fedrulefit.cli.options import ModelArgument
+from fedrulefit.cli.console import check_writable, friendly_errors, stderr, stdout
+from fedrulefit.cli.options import BaselineOption, ModelArgument, load_at
 from fedrulefit.model import Model
 
 EPILOG = "Example: fedrulefit report model.json -o report.html"
@@ -28,19 +28,22 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path(
         "report.html"
     ),
+    baseline: BaselineOption = None,
 ) -> None:
     """Write a model as one web page: rules, effects, privacy bill, risk calculator.
 
-    The page needs no network, and opens from disk in any browser.
+    The page needs no network, and opens from disk in any browser. With --baseline its
+    calculator is that hospital's.
 
     Example: fedrulefit report model.json -o report.html
     """
     check_writable(output)
     from fedrulefit.report import write_report
 
-    loaded = Model.load(model)
+    loaded = load_at(model, baseline)
     write_report(loaded, output, file=model.name)
     show.print_warning(loaded, model)
+    show.print_hospital(stderr(), loaded, in_file=True)
     stdout().print(Text(f"Wrote {output}: open it in a browser."))
 
 

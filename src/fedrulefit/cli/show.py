@@ -277,6 +277,7 @@ def _summary_lines(model: Model, file: Path) -> list[str]:
         *([f"Note: {warning}."] if warning else []),
         *([f"Note: {stand_ins}"] if stand_ins else []),
         *([f"Note: {tell_rows(model.study)}"] if tell_rows(model.study) else []),
+        *([f"Note: {model.of_hospital}"] if model.of_hospital else []),
     ]
 
 
@@ -306,6 +307,16 @@ def print_model(console: Console, model: Model, file: Path, *, top: int, written
     console.print(Text(f"Covariates by importance: {importance_line(model)}"))
     console.print(line(f"Privacy: {model.privacy.words()}"))
     console.print(line(f"Wrote {written}."))
+
+
+def print_hospital(console: Console, model: Model, *, in_file: bool = False) -> None:
+    """Say whose own baseline predictions have, or that they lack one.
+
+    `in_file`: of what is written, which then is the hospital's own.
+    """
+    told = model.of_hospital_file if in_file else model.of_hospital
+    if told:
+        console.print(line(told, style="yellow" if model.lacks_baseline or in_file else ""))
 
 
 def print_numbered(console: Console, model: Model) -> None:

@@ -37,6 +37,7 @@ Oracles: a joint minimum of all coefficients and all b, by another solver
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -222,18 +223,42 @@ def estimate(
 ) -> Estimate:
     """Return a hospital's own baseline, with standard errors; see :func:`settle`.
 
-    Where losses are half squares of errors, the errors' own spread stands for 1: then τ is
-    counted in it, too.
+    Where the loss is no log-likelihood as it stands, what slopes vary beside curvatures is taken
+    from these patients: Σ wℓ'²/Σ wℓ''. So of half squares of errors the errors' own spread stands
+    for 1, and τ is counted in it, too; counts may vary more than Poisson's. Of predictors that
+    count only by their differences, b adds up to 0, and standard errors are of that.
     """
-    own, n_own = settle(family, predictor, outcome, weights, spread), count_own(family)
+    spread, n_own = scale_spread(family, spread), count_own(family)
+    own = settle(family, predictor, outcome, weights, spread)
     _, bend = _derive(family, own.shift(predictor), outcome, weights, n_own)
-    spreads = np.diag(np.linalg.inv(bend + np.eye(n_own) / spread**2))
-    if family.of_errors:
-        losses = family.value(own.shift(predictor), outcome, weights)
-        spreads = spreads * 2 * losses.sum() / max(weights.sum(), 1e-300)
+    spreads = np.linalg.inv(bend + np.eye(n_own) / spread**2)
+    if family.crossed:
+        centre = np.eye(n_own) - 1 / n_own
+        spreads = centre @ spreads @ centre
+    if family.of_errors or family.likelihoods != 1:
+        spreads = spreads * _vary(family, own.shift(predictor), outcome, weights)
     squares = float(weights @ weights)
     patients = float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
-    return Estimate(own.values, np.sqrt(spreads), patients)
+    return Estimate(own.values, np.sqrt(np.diag(spreads)), patients)
+
+
+def scale_spread(family: Family, spread: float) -> float:
+    """Return τ as it stands beside losses: of some a log-likelihood is a known multiple.
+
+    Of a log-likelihood C·ℓ the prior's b²/2τ² is b²/2Cτ² beside ℓ.
+    """
+    return spread * math.sqrt(family.likelihoods)
+
+
+def _vary(family: Family, predictor: Floats, outcome: Floats, weights: Floats) -> float:
+    """Return Σ wℓ'²/Σ wℓ''; 1 where nobody counts."""
+    counted = weights > 0
+    if not counted.any():
+        return 1.0
+    there, seen = predictor[counted], outcome[counted]
+    ones = np.ones(len(there))
+    slopes, bends = family.slope(there, seen, ones), family.curvature(there, seen, ones)
+    return float(weights[counted] @ slopes**2) / max(float(weights[counted] @ bends), 1e-300)
 
 
 def profile(own: Own, matrix: Ints, base: slice, beside: Ints, unit: float) -> Ints:

@@ -8,6 +8,7 @@ has: nothing here is asked of a site.
 =========================  ==================================================================
 here                       mathematics
 =========================  ==================================================================
+``look_ahead``             the least of :math:`g^⊤Δ + \tfrac12 Δ^⊤HΔ + \sum_j λπ_j|b_j + Δ_j|`
 ``_drop_one``              :math:`b ← b - M_{·j}\,b_j/M_{jj}`,
                            :math:`M ← M - M_{·j}M_{j·}/M_{jj}`, with :math:`M = H^{-1}`
 ``drop``                   :math:`n\,b_j^2/M_{jj}`: by how much the deviance rises without j
@@ -23,7 +24,7 @@ Oracle: minimising the quadratic anew without the term, or with the variant
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -31,6 +32,7 @@ import numpy as np
 from fedrulefit.core.arrays import Bools, Floats, Ints
 from fedrulefit.core.families import Family
 from fedrulefit.core.layout import Layout
+from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
 from fedrulefit.core.signs import Signs, learnt
 
 LINEAR_COST: Final = 0.3
@@ -130,6 +132,19 @@ class Fitted:
     cross: Floats
     squares: Floats
 
+    def without_zeros(self, problem: Problem) -> Fitted:
+        """Return the fit without the terms whose coefficient is 0, but for those that are kept."""
+        baseline = np.arange(len(self.coef)) < problem.layout.n_baseline
+        kept = np.flatnonzero((self.coef != 0) | baseline | problem.is_kept(self.terms))
+        return replace(
+            self,
+            terms=self.terms[kept],
+            coef=self.coef[kept],
+            gradient=self.gradient[kept],
+            hessian=self.hessian[np.ix_(kept, kept)],
+            cross=self.cross[:, kept],
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Swap:
@@ -160,6 +175,31 @@ def cost(n_conditions: int) -> float:
     A linear term, of no condition, costs 0.3.
     """
     return LINEAR_COST if n_conditions == 0 else 1 + CONDITION_COST * (n_conditions - 1)
+
+
+def look_ahead(problem: Problem, fit: Fitted, tolerance: float) -> Fitted:
+    """Return where the quadratic is best; the fit itself where it is good enough already.
+
+    Parameters
+    ----------
+    problem : Problem
+    fit : Fitted
+    tolerance : float
+        KKT residual, as a share of the penalty, that is good enough.
+    """
+    penalties = problem.penalties[fit.terms]
+    enough = tolerance * float(problem.penalties.max())
+    signs = None if problem.signs is None else problem.signs.take(fit.terms)
+    if kkt_residual(fit.gradient, fit.coef, penalties, signs) <= enough:
+        return fit
+    linear = fit.gradient - fit.hessian @ fit.coef
+    coef = solve_quadratic(
+        fit.hessian, linear, penalties, fit.coef, tolerance=0.1 * enough, signs=signs
+    )
+    way = coef - fit.coef
+    change = way @ (fit.gradient + fit.hessian @ way / 2)
+    change += penalties @ (np.abs(coef) - np.abs(fit.coef))
+    return replace(fit, coef=coef, objective=fit.objective + float(change))
 
 
 def _invert(hessian: Floats) -> Floats:

@@ -9,18 +9,20 @@ between them, and shrinks what is needed to keep out what is not. From here on t
 are chosen one by one, at a *price* c that rises from stage to stage. All fits (*tracks*), that to
 all patients and those without each fold, go the same stages, each on its own sums:
 
-1. *Refit* the chosen terms with the penalty λ*/2.
-2. *Drop* terms whose leaving raises the deviance by less than c times their
-   :func:`~fedrulefit.core.pricing.cost`, the least first, at most a third of all, and refit;
-   again, until none is left to drop.
-3. *Polish*, once few terms are left: put a variant (:mod:`fedrulefit.core.variants`) in the place
-   of a rule where deviance + c·cost falls, as the quadratic has it; refit, and take it back if
-   deviance + c·cost did not fall.
+1. *Drop* terms whose leaving raises the deviance by less than c times their
+   :func:`~fedrulefit.core.pricing.cost`, the least first, at most a third of all, and *refit* the
+   others; on the way to their optimum again, wherever the quadratic leads, until none is left to
+   drop.
+2. *Polish*, once few terms are left: put a variant (:mod:`fedrulefit.core.variants`) in the place
+   of a rule where deviance + c·cost falls, as the quadratic has it. What does not fall when it is
+   tried is taken back after a round or two, and not tried again at a price at which it is as bad.
 
 Of a fold's patients, who are held out, only a loss is told. So every stage has a cross-validated
-loss, as every λ has, and :meth:`PruneSearch.finish` takes the fewest terms that cost hardly
-anything. The walk starts from several points of the path, since what belongs together is easier to
-see among few terms, and what is needed among many.
+loss, as every λ has, and :meth:`PruneSearch.choose` takes the fewest terms that cost hardly
+anything. There are two walks. One begins with the terms of the best lasso, at nearly its λ*: where
+many small effects add up, few terms less are as good, and less shrinkage would be worse. The other
+begins with about 70 % of the terms and fits them with λ*/2: where few effects are large, it
+leaves out what the lasso needs only to make up for its shrinkage.
 
 What a term is worth is told in :mod:`fedrulefit.core.pricing`.
 
@@ -40,45 +42,46 @@ from fedrulefit.core.arrays import Floats, Ints
 from fedrulefit.core.curvature import STEPS, unpack_triangle
 from fedrulefit.core.fixed import largest_predictor
 from fedrulefit.core.newton import ROUNDING, near_coef
-from fedrulefit.core.pricing import Fitted, Problem, Swap, drop, find_swaps
-from fedrulefit.core.quadratic import kkt_residual, solve_quadratic
+from fedrulefit.core.pricing import Fitted, Problem, Swap, drop, find_swaps, look_ahead
 from fedrulefit.core.refit import RefitQuery, RefitSums
 from fedrulefit.core.signs import learnt
 
-SHARES: Final = (1.0, 0.5, 0.25)
-"""The walk starts where the lasso has so many of the terms that it has at the chosen λ."""
+STARTS: Final = ((1.0, 0.9), (0.7, 0.5))
+"""Walks: where the lasso has such a share of the terms that it has at the chosen λ one begins, and
+with such a share of this λ it fits."""
 
-FIRST_PRICE: Final = 1.0
-PRICE_RATIO: Final = 1.5
-MOST_STAGES: Final = 30
-"""Prices c: 1, 1.5, 2.25, … in units of the deviance."""
+FIRST_PRICE: Final = 0.25
+PRICE_RATIO: Final = 2.0
+MOST_STAGES: Final = 13
+"""Prices c: ¼, ½, 1, 2, 4, … in units of the deviance."""
 
-HALF: Final = 0.5
-"""Share of the chosen λ with which few terms are fitted."""
+MOST_ROUNDS: Final = 36
+"""Rounds after which the walks end, wherever they are, unless a most of terms is wanted."""
 
-POLISHED: Final = 30
+POLISHED: Final = 20
 """Terms are few enough to be polished: more would need many sums."""
 
 MOST_VARIANTS: Final = 5_000
 """Variants of one point's terms that are asked for at most."""
 
-POLISHES: Final = 2
-"""Times that terms are polished at a price."""
+MOST_TRIES: Final = 2
+"""Rounds after which variants that are not better yet are given up."""
 
-TOLERANCE: Final = 0.02
+TOLERANCE: Final = 0.1
 """KKT residual, as a share of the penalty, that is good enough for a stage."""
 
 MOST_STEPS: Final = 12
 """Rounds after which a refit is taken as it is."""
 
-SLACK: Final = 0.001
+SLACK: Final = 0.003
 """Mean loss that fewer terms may cost, beside the best of the cross-validation."""
 
-WORST: Final = 0.002
+WORST: Final = 0.001
 """What they may cost beside the best lasso, a standard error above what was measured."""
 
 LOST: Final = 0.01
-"""Mean loss above the best of a walk from which it leads nowhere."""
+"""Mean loss above the best of a walk from which it leads nowhere; twice as much of many terms,
+which are not polished yet."""
 
 SMALL: Final = 1e-9
 """What deviance + price must fall by, as a share of itself."""
@@ -130,6 +133,7 @@ class Track:
         self.stages: list[Stage] = []
         self.stopped = False
         self._problem = problem
+        self._refused: dict[bytes, tuple[float, float]] = {}
         self._walk = self._go(coef)
         self._asked: RefitQuery | None = next(self._walk)
 
@@ -185,35 +189,53 @@ class Track:
         self.stages.append(Stage(price, fit.terms, fit.coef, fit.objective, fit.held_loss))
 
     def _stage(self, fit: Fitted, price: float) -> Generator[RefitQuery, RefitSums, Fitted]:
-        """Drop what is not worth its price and polish what is left, a few times."""
-        for _ in range(POLISHES):
-            fit = yield from self._drop(fit, price)
-            better = yield from self._polish(fit, price)
-            if better is None:
-                return fit
-            fit = better
-        return (yield from self._drop(fit, price))
+        """Drop what is not worth its price, and polish what is left."""
+        left = drop(self._problem, fit, price)
+        if left is not None:
+            fit = yield from self._refit(left, price)
+        return (yield from self._polish(fit, price))
 
-    def _drop(self, fit: Fitted, price: float) -> Generator[RefitQuery, RefitSums, Fitted]:
-        """Drop terms and refit, until each is worth its price."""
-        while (left := drop(self._problem, fit, price)) is not None:
-            fit = yield from self._refit(left)
+    def _polish(self, fit: Fitted, price: float) -> Generator[RefitQuery, RefitSums, Fitted]:
+        """Put variants in the place of rules, as far as that is better."""
+        swaps = find_swaps(self._problem, fit, price)
+        worth = self._worth(fit, price) * (1 - SMALL)
+        for chosen in (swaps, swaps[:1])[: len(swaps)]:
+            start = self._swap(fit, chosen)
+            key = self._problem.supported(start).tobytes()
+            known = self._refused.get(key)
+            if known is not None and known[0] + price * known[1] >= worth:
+                continue
+            tried = yield from self._try(start, price, worth)
+            if self._worth(tried, price) < worth:
+                return (yield from self._refit(self._dense(tried), price))
+            self._refused[key] = self._deviance(tried), self._cost(tried)
         return fit
 
-    def _polish(self, fit: Fitted, price: float) -> Generator[RefitQuery, RefitSums, Fitted | None]:
-        """Put variants in the place of rules; None where that is no better."""
-        swaps = find_swaps(self._problem, fit, price)
-        for chosen in (swaps, swaps[:1])[: len(swaps)]:
-            tried = yield from self._refit(self._swap(fit, chosen))
-            if self._worth(tried, price) < self._worth(fit, price) * (1 - SMALL):
-                return tried
-        return None
+    def _try(
+        self, start: Floats, price: float, worth: float
+    ) -> Generator[RefitQuery, RefitSums, Fitted]:
+        """Look whether the terms that `start` has are worth more; soon enough if they are not."""
+        own, new = self._begin(start)
+        old = new
+        for _ in range(MOST_TRIES):
+            sums = yield self._ask(old, new, own)
+            old, new = self._ends(sums.query)
+            fit = self._read(sums, new, own)
+            ahead = look_ahead(self._problem, fit, TOLERANCE)
+            if self._worth(fit, price) < worth or self._worth(ahead, price) >= worth:
+                break
+            old, new = new, self._confine(self._dense(ahead))
+        return fit
 
     def _worth(self, fit: Fitted, price: float) -> float:
         """Return deviance + price·cost."""
-        problem = self._problem
-        deviance = 2 * fit.weight * fit.objective / problem.spread
-        return deviance + price * float(problem.costs[fit.terms].sum())
+        return self._deviance(fit) + price * self._cost(fit)
+
+    def _deviance(self, fit: Fitted) -> float:
+        return 2 * fit.weight * fit.objective / self._problem.spread
+
+    def _cost(self, fit: Fitted) -> float:
+        return float(self._problem.costs[fit.terms[fit.coef != 0]].sum())
 
     def _dense(self, fit: Fitted) -> Floats:
         dense = np.zeros(len(self._problem.penalties))
@@ -233,13 +255,13 @@ class Track:
 
     # --- One refit ------------------------------------------------------------------------------
 
-    def _refit(self, start: Floats) -> Generator[RefitQuery, RefitSums, Fitted]:
-        """Go to the best coefficients of the terms that `start` has."""
-        problem = self._problem
-        start = problem.obey(start)
-        own = problem.supported(start)
-        penalties, largest = problem.penalties[own], float(problem.penalties.max())
-        old = new = self._confine(start)
+    def _refit(self, start: Floats, price: float = 0.0) -> Generator[RefitQuery, RefitSums, Fitted]:
+        """Go to the best coefficients of the terms that `start` has.
+
+        On the way terms are dropped that are not worth the price where the quadratic leads to.
+        """
+        problem, own, new = self._problem, *self._begin(start)
+        old = new
         for _ in range(MOST_STEPS):
             sums = yield self._ask(old, new, own)
             old, new = self._ends(sums.query)
@@ -248,11 +270,16 @@ class Track:
                 new = shorter
                 continue
             fit = self._read(sums, new, own)
-            signs = None if problem.signs is None else problem.signs.take(own)
-            if kkt_residual(fit.gradient, fit.coef, penalties, signs) <= TOLERANCE * largest:
+            ahead = look_ahead(problem, fit, TOLERANCE)
+            left = drop(problem, ahead, price)
+            if left is not None:
+                own, new = self._begin(left)
+                old = new
+            elif ahead is fit:
                 break
-            old, new = new, self._confine(self._solve(fit, penalties, 0.1 * TOLERANCE * largest))
-        return _without_zeros(fit, problem)
+            else:
+                old, new = new, self._confine(self._dense(ahead))
+        return fit.without_zeros(problem)
 
     def _ask(self, old: Floats, new: Floats, own: Ints) -> RefitQuery:
         problem = self._problem
@@ -305,19 +332,10 @@ class Track:
             squares=sums.squares / weight,
         )
 
-    def _solve(self, fit: Fitted, penalties: Floats, tolerance: float) -> Floats:
-        """Return the best coefficients of the quadratic, of all terms."""
-        linear = fit.gradient - fit.hessian @ fit.coef
-        following = np.zeros(len(self._problem.penalties))
-        following[fit.terms] = solve_quadratic(
-            fit.hessian,
-            linear,
-            penalties,
-            fit.coef,
-            tolerance=tolerance,
-            signs=None if self._problem.signs is None else self._problem.signs.take(fit.terms),
-        )
-        return following
+    def _begin(self, coef: Floats) -> tuple[Ints, Floats]:
+        """Return the terms that coefficients have, and coefficients that may be asked about."""
+        obeying = self._problem.obey(coef)
+        return self._problem.supported(obeying), self._confine(obeying)
 
     def _confine(self, coef: Floats) -> Floats:
         """Return coefficients of a size that sites answer."""
@@ -326,20 +344,6 @@ class Track:
         size = largest_predictor(coef - held, self._problem.bounds)
         most = self._problem.family.largest_predictor * (1 - ROUNDING) - fixed
         return coef if size <= most else held + (coef - held) * (most / size)
-
-
-def _without_zeros(fit: Fitted, problem: Problem) -> Fitted:
-    """Return a fit without the terms whose coefficient is 0, but for those that are kept."""
-    baseline = np.arange(len(fit.coef)) < problem.layout.n_baseline
-    kept = np.flatnonzero((fit.coef != 0) | baseline | problem.is_kept(fit.terms))
-    return replace(
-        fit,
-        terms=fit.terms[kept],
-        coef=fit.coef[kept],
-        gradient=fit.gradient[kept],
-        hessian=fit.hessian[np.ix_(kept, kept)],
-        cross=fit.cross[:, kept],
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,10 +356,13 @@ class Pruned:
         Of the fit to all patients.
     folds : tuple of Stage
         Of the fit without each fold; their held-out losses.
+    share : float
+        Of the chosen λ, with which they were fitted.
     """
 
     stage: Stage
     folds: tuple[Stage, ...]
+    share: float = 1.0
 
     @property
     def held(self) -> Floats:
@@ -376,6 +383,8 @@ class PruneSearch:
         For each start, the coefficients of all patients' fit and of each fold's.
     lasso : (n_folds,) float64
         Held-out mean losses of the best lasso.
+    shares : sequence of float
+        For each start, the share of the problem's penalties with which terms are fitted.
     most : int, optional
         Terms that a model may have; None for any number.
     """
@@ -386,14 +395,19 @@ class PruneSearch:
         starts: Sequence[Sequence[Floats]],
         lasso: Floats,
         *,
+        shares: Sequence[float] = (1.0,),
         most: int | None = None,
     ) -> None:
         self._problem = problem
         self._lasso = lasso
         self._most = most
+        self._shares = shares
         self._walks = [
-            [Track(problem, fold, coef) for fold, coef in enumerate(start, start=-1)]
-            for start in starts
+            [
+                Track(replace(problem, penalties=share * problem.penalties), fold, coef)
+                for fold, coef in enumerate(start, start=-1)
+            ]
+            for start, share in zip(starts, shares, strict=True)
         ]
 
     @property
@@ -421,16 +435,21 @@ class PruneSearch:
 
     def found(self) -> list[Pruned]:
         """Return the stages that all tracks have been at."""
-        return [pruned for walk in self._walks for pruned in _compare(walk)]
+        return [
+            replace(pruned, share=share)
+            for walk, share in zip(self._walks, self._shares, strict=True)
+            for pruned in _compare(walk)
+        ]
 
     def _leads_nowhere(self, walk: Sequence[Track]) -> bool:
-        """Whether few terms are left, and the loss is far above what it was with more."""
+        """Whether terms are few enough, and the loss is far above what it was with more."""
         known = _compare(walk)
-        enough = POLISHED if self._most is None else min(self._most, POLISHED)
-        if not known or self._problem.count(known[-1].stage.terms) > enough:
+        n_terms = self._problem.count(known[-1].stage.terms) if known else 0
+        if not known or (self._most is not None and n_terms > self._most):
             return False
         losses = [pruned.held.mean() for pruned in known]
-        return bool(losses[-1] > min(losses) + LOST * self._problem.spread)
+        far = LOST * (1 if n_terms <= POLISHED else 2)
+        return bool(losses[-1] > min(losses) + far * self._problem.spread)
 
     def choose(self, allowed: Callable[[Stage], bool]) -> Pruned | None:
         """Return the fewest terms that cost hardly anything; None if the lasso has to stay.
@@ -455,8 +474,10 @@ class PruneSearch:
             near = [min(found, key=lambda pruned: float(pruned.held.mean()))]
         return min(near, key=self._plainness, default=None)
 
-    def _plainness(self, pruned: Pruned) -> tuple[int, float]:
-        return self._problem.count(pruned.stage.terms), float(pruned.held.mean())
+    def _plainness(self, pruned: Pruned) -> tuple[int, float, float]:
+        """Return how many terms the folds have, whose losses they are; the mean loss, the price."""
+        n_terms = sum(self._problem.count(stage.terms) for stage in pruned.folds)
+        return n_terms, float(pruned.held.mean()), pruned.stage.price
 
 
 def _compare(walk: Sequence[Track]) -> list[Pruned]:

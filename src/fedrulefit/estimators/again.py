@@ -18,6 +18,7 @@ from fedrulefit.engines import inprocess
 from fedrulefit.engines.base import Fitted
 from fedrulefit.errors import DataError
 from fedrulefit.model import Model
+from fedrulefit.model.own_file import fingerprint
 from fedrulefit.privacy.bill import PrivacyBill
 from fedrulefit.privacy.ledger import Ledger, Release
 from fedrulefit.protocol.coordinator import Progress
@@ -75,7 +76,10 @@ class Earlier:
             distribution=self.model.distribution,
             privacy=_add_up(self.model.privacy, fitted.model),
         )
-        return replace(fitted, model=model)
+        # Of the model under its own study: that of the refit grows no trees.
+        whole = fingerprint(model)
+        baselines = {name: replace(own, model=whole) for name, own in fitted.own_baselines.items()}
+        return replace(fitted, model=model, own_baselines=baselines)
 
     def _check_asked(self, study: Study, tables: Mapping[str, Table]) -> None:
         """Refuse other columns, outcomes or sites."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -30,7 +31,7 @@ from fedrulefit.core.arrays import Floats
 from fedrulefit.core.grid import Grid
 from fedrulefit.engines import inprocess
 from fedrulefit.engines.pricing import price_wishes
-from fedrulefit.errors import FitError
+from fedrulefit.errors import DataError, FitError
 from fedrulefit.estimators.again import Earlier
 from fedrulefit.estimators.grids import pooled_shares
 from fedrulefit.estimators.linear import TermsMixin
@@ -55,6 +56,8 @@ from fedrulefit.estimators.targets import (
 from fedrulefit.estimators.telling import tell_progress
 from fedrulefit.estimators.weights import PatientWeights, weigh_patients
 from fedrulefit.estimators.wishing import add_wishes
+from fedrulefit.model import Model
+from fedrulefit.model.own_file import OwnBaseline
 from fedrulefit.privacy.mechanisms import Noise
 from fedrulefit.study import (
     Level,
@@ -123,6 +126,8 @@ class RuleFitBase(TermsMixin, BaseEstimator):
         Penalised mean loss, round by round.
     ledgers_ : dict of str to tuple of Release
         What left each site.
+    baselines_ : dict of str to OwnBaseline
+        Each site's own baseline, with ``baseline="afterwards"`` or ``"site"``; else empty.
     study_ : Study
     n_iter_ : int
         Rounds of communication.
@@ -268,6 +273,7 @@ class RuleFitBase(TermsMixin, BaseEstimator):
             self.model_ = replace(self.model_, distribution=shares)
         self.ledgers_ = {name: tuple(led.releases) for name, led in fitted.ledgers.items()}
         self.candidates_ = fitted.candidates
+        self.baselines_ = dict(fitted.own_baselines)
         self.study_ = study
         self.history_ = np.array(self.model_.provenance.history)
         self.n_iter_ = self.model_.provenance.rounds
@@ -373,26 +379,53 @@ class RuleFitBase(TermsMixin, BaseEstimator):
         check_is_fitted(self)
         if isinstance(penalty, str):
             raise ValueError("penalty must be a number: what cross-validation chose is fitted")
-        copy: Self = clone(self).set_params(penalty=float(penalty))
-        copy._earlier = Earlier(self.model_, self.study_, self.candidates_, self.ledgers_)
+        again: Self = clone(self).set_params(penalty=float(penalty))
+        again._earlier = Earlier(self.model_, self.study_, self.candidates_, self.ledgers_)
         try:
-            copy.fit(X, y, **fit_params)
+            again.fit(X, y, **fit_params)
         finally:
-            del copy._earlier
-        return copy
+            del again._earlier
+        return again
+
+    @property
+    def _asked(self) -> Model:
+        """The model that predicts: of the site of :meth:`at`, or knowingly for a new hospital."""
+        check_is_fitted(self)
+        at_site = self.model_.hospital is not None and self.model_.hospital.own is not None
+        return self.model_ if at_site else self.model_.at(None)
+
+    def at(self, baseline: str | OwnBaseline) -> Self:
+        """Return a copy that predicts for patients of one hospital, with its own baseline.
+
+        Without it predictions are for a new hospital, where the setting `baseline` is "afterwards"
+        or "site".
+
+        Parameters
+        ----------
+        baseline : str or OwnBaseline
+            A site of the fit (``baselines_``), or another hospital's, of this model
+            (:meth:`fedrulefit.Model.estimate_baseline`).
+        """
+        check_is_fitted(self)
+        if isinstance(baseline, str):
+            if baseline not in self.baselines_:
+                known = ", ".join(self.baselines_) or "none: fit with baseline='afterwards'"
+                raise DataError(f"no own baseline of a site {baseline!r}; there are: {known}")
+            baseline = self.baselines_[baseline]
+        placed = copy(self)
+        placed.model_ = self.model_.at(baseline)
+        return placed
 
     def _predictor(self, X: Any) -> Floats:
         """Return F(x), shape (n_rows,); NaN where there is no prediction."""
-        check_is_fitted(self)
-        return self.model_.decision_function(self._columns(X))
+        return self._asked.decision_function(self._columns(X))
 
     def predict_frame(self, X: Any) -> pd.DataFrame:
         """Return every patient's prediction, and what is unusual about the patient.
 
         As :meth:`fedrulefit.Model.predict_frame`.
         """
-        check_is_fitted(self)
-        return self.model_.predict_frame(self._columns(X))
+        return self._asked.predict_frame(self._columns(X))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

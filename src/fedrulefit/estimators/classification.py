@@ -143,7 +143,7 @@ class Classification(ClassifierMixin, RuleFitBase):
         foresee leaves no prediction.
         """
         check_is_fitted(self)
-        chances = self.model_.predict_proba(self._columns(X))
+        chances = self._asked.predict_proba(self._columns(X))
         if chances.ndim > 1:
             return chances[:, self._places(self.study_)]
         return np.column_stack([1 - chances, chances])

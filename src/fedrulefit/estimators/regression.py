@@ -136,7 +136,7 @@ class Regression(RegressorMixin, RuleFitBase):
         NaN where a value that the study does not foresee leaves no prediction.
         """
         check_is_fitted(self)
-        return self.model_.predict(self._columns(X)) / self._per()
+        return self._asked.predict(self._columns(X)) / self._per()
 
     def predict_interval(self, X: Any, level: float = 0.95, *, exposure: Any = None) -> Floats:
         """Return between what new patients' outcomes lie, shape (n_rows, 2).

@@ -229,7 +229,7 @@ class SurvivalAnalysis(RuleFitBase):
         """
         check_is_fitted(self)
         at = self.unique_times_ if times is None else times
-        return self.model_.predict_cumulative_incidence(self._columns(X), at)
+        return self._asked.predict_cumulative_incidence(self._columns(X), at)
 
     def score(self, X: Any, y: Any) -> float:
         """Return Harrell's C: how often the patient with the earlier event has the higher risk.

@@ -194,7 +194,7 @@ def tell_choice(model: Model) -> str:
     if not origin.path:
         return "given"
     if is_pruned(model):
-        return "half of that chosen by cross-validation, which then chose few terms one by one"
+        return "a share of that chosen by cross-validation, which then chose few terms one by one"
     return "chosen by cross-validation"
 
 

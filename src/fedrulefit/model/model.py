@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from onnx import ModelProto
 
+    from fedrulefit.model.at_hospital import Hospital
     from fedrulefit.model.prediction import Patients
     from fedrulefit.table.sources import Source
 
@@ -77,6 +78,8 @@ class Model(Shown, Said, OverTime):
         less the intercept; empty with one.
     dispersion : float or None
         α = 1/θ of negative binomial counts, 0 where Poisson's do; None of other outcomes.
+    hospital : Hospital or None
+        Where it predicts, if it is :meth:`at` one; never in its file.
     wishes : tuple of Wish
         What became of the wishes of the study.
     edits : tuple of Edit
@@ -95,6 +98,7 @@ class Model(Shown, Said, OverTime):
     distribution: tuple[Floats, ...] | None = None
     baseline: tuple[float, ...] = ()
     dispersion: float | None = None
+    hospital: Hospital | None = None
     wishes: tuple[Wish, ...] = ()
     edits: tuple[Edit, ...] = ()
 
@@ -129,9 +133,9 @@ class Model(Shown, Said, OverTime):
 
         `source` is a table with the study's columns (file or data frame), or an array of the
         covariates in the study's order with categories as positions of their levels. What the
-        study does not foresee counts as its ``unusual`` says, patient by patient: NaN where
-        that leaves no prediction. :meth:`predict_frame` tells which.
+        study does not foresee counts as its ``unusual`` says: NaN where that leaves no prediction.
         """
+        self._warn_of_hospital()
         patients = self._read(source)
         return patients.hide(self.linear_predictor(patients.values))
 
@@ -158,6 +162,7 @@ class Model(Shown, Said, OverTime):
             return self.predict(source)
         from fedrulefit.model.prediction import predict_levels
 
+        self._warn_of_hospital()
         return predict_levels(self, source)
 
     def predict_frame(self, source: Source | Floats) -> pd.DataFrame:
@@ -170,10 +175,12 @@ class Model(Shown, Said, OverTime):
         """
         from fedrulefit.model.prediction import predict_frame
 
+        self._warn_of_hospital()
         return predict_frame(self, source)
 
     def explain(self, source: Source | Floats) -> list[Explanation]:
         """Take every patient's prediction apart."""
+        self._warn_of_hospital()
         return explain_rows(self, self._read(source))
 
     def read_values(self, source: Source | Floats) -> Floats:
@@ -217,10 +224,7 @@ class Model(Shown, Said, OverTime):
         return float("nan") if term.between_sites is None else term.between_sites
 
     def stands_for_site(self, term: Term) -> bool:
-        """Whether more than half of a term's variance lies between the sites.
-
-        Then it says which hospital a patient is in, more than anything else of the patient.
-        """
+        """Whether more than half of a term's variance lies between the sites: it stands for one."""
         return self.between_sites(term) > MOSTLY
 
     def shares(self, feature: int) -> Floats:
@@ -422,12 +426,7 @@ class Model(Shown, Said, OverTime):
     ) -> Model:
         """Return the model to publish, no finer than it is (``fedrulefit.model.publish``).
 
-        Parameters
-        ----------
-        multiple : int
-            Counts become multiples of this.
-        smallest : int
-            Smaller counts are not told.
+        Counts become multiples of `multiple`, and those below `smallest` are not told.
         """
         from fedrulefit.model.publish import round_model
 

@@ -15,6 +15,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -22,9 +23,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fedrulefit.core.arrays import Floats
+from fedrulefit.core.families.survival import tell_time
 from fedrulefit.core.own import Estimate, count_own
 from fedrulefit.errors import ModelFileError
 from fedrulefit.files import write_whole
+from fedrulefit.numerals import format_number
 from fedrulefit.toml import load_toml
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ class _Read(BaseModel):
 
     format: Literal[1] = Field(description="Version of the file's format.")
     model: str = Field(pattern="^[0-9a-f]{64}$", description="The model's fingerprint.")
+    site: str = Field(default="", max_length=200, description="Whose it is, if that is told.")
     date: datetime.date = Field(description="When it was estimated.")
     patients: float = Field(ge=0, description="Patients that tell it, of equal weight.")
     names: list[str] = Field(min_length=1, description="What each number is added to.")
@@ -72,15 +76,17 @@ class OwnBaseline:
     Parameters
     ----------
     model : str
-        The model's :func:`fingerprint`.
+        The model's ``fingerprint``.
     names : tuple of str
-        What each number is added to (:func:`name_own`).
+        What each number is added to (``name_own``).
     values, errors : tuple of float
         What is added, on the scale of the linear predictor, and its standard errors.
     patients : float
         How many patients of equal weight tell it.
     date : date
         When it was estimated.
+    site : str
+        Whose it is; empty if that is not told.
     """
 
     model: str
@@ -89,10 +95,17 @@ class OwnBaseline:
     errors: tuple[float, ...]
     patients: float
     date: datetime.date
+    site: str = ""
 
     @classmethod
     def of(
-        cls, family: Family, model: str, found: Estimate, date: datetime.date | None = None
+        cls,
+        family: Family,
+        model: str,
+        found: Estimate,
+        date: datetime.date | None = None,
+        *,
+        site: str = "",
     ) -> OwnBaseline:
         """Return the baseline that a site estimated, of the model with this fingerprint."""
         return cls(
@@ -102,6 +115,7 @@ class OwnBaseline:
             errors=tuple(found.errors.tolist()),
             patients=found.patients,
             date=datetime.datetime.now(tz=datetime.UTC).date() if date is None else date,
+            site=site,
         )
 
     @property
@@ -135,6 +149,7 @@ class OwnBaseline:
         facts = {
             "format": FORMAT,
             "model": self.model,
+            "site": self.site,
             "date": self.date,
             "patients": self.patients,
             "names": self.names,
@@ -159,7 +174,7 @@ class OwnBaseline:
         ModelFileError
             If it cannot be read, or is no such file.
         """
-        advice = "it is written at the hospital, at the end of a run"
+        advice = "it is written at the hospital at the end of a run, or by 'fedrulefit baseline'"
         read = load_toml(path, _Read, "baseline", ModelFileError, advice)
         return cls(
             model=read.model,
@@ -168,6 +183,7 @@ class OwnBaseline:
             errors=tuple(read.errors),
             patients=read.patients,
             date=read.date,
+            site=read.site,
         )
 
 
@@ -187,7 +203,15 @@ def name_own(family: Family) -> tuple[str, ...]:
     if per_owner == 1:
         return tuple(family.names)
     owners = [f"{name}, " for name in family.names] if family.own_terms else [""]
-    return tuple(f"{owner}interval {k + 1}" for owner in owners for k in range(per_owner))
+    constants = (0.0,) * family.n_baseline
+    curves = family.incidence(constants) or family.timeline(constants)
+    if curves is None:
+        return tuple(f"{owner}part {k + 1}" for owner in owners for k in range(per_owner))
+    spans = [
+        f"{format_number(low)} to {tell_time(high, curves.unit)}"
+        for low, high in pairwise(curves.ends.tolist())
+    ]
+    return tuple(owner + span for owner in owners for span in spans)
 
 
 def fingerprint(model: Model) -> str:

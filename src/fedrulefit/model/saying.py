@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fedrulefit.model.at_hospital import AtHospital
 from fedrulefit.model.dispersed import Dispersed
 from fedrulefit.model.wording import tell_missing
 from fedrulefit.privacy.policy import MIN_COUNT
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from fedrulefit.model.terms import Term
 
 
-class Said(Dispersed):
+class Said(Dispersed, AtHospital):
     """What a model says of what is in it, and what is not."""
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedrulefit.model import Model
+from fedrulefit.model.display import is_pruned
 from fedrulefit.plot.drawing import (
     NEUTRAL,
     OUTSIDE,
@@ -47,7 +48,7 @@ def path(model: Model, ax: Axes | None = None) -> Axes:
         frame["penalty"], frame["deviance"], frame["error"], fmt="o-", color=NEUTRAL,
         ecolor=OUTSIDE, markersize=3, linewidth=1,
     )  # fmt: skip
-    label = "λ of the few terms" if model.study.settings.prunes else "chosen λ"
+    label = "λ of the few terms" if is_pruned(model) else "chosen λ"
     ax.axvline(model.provenance.penalty, color=RAISES, linestyle="--", label=label)
     ax.set_xscale("log")
     ax.invert_xaxis()

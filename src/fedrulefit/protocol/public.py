@@ -21,7 +21,7 @@ from fedrulefit.core.fixed import Bounds, largest_predictor
 from fedrulefit.core.grid import Grid, term_bounds
 from fedrulefit.core.layout import Layout, Owners
 from fedrulefit.core.limits import Limits
-from fedrulefit.core.own import with_room
+from fedrulefit.core.own import scale_spread, with_room
 from fedrulefit.core.rules import Rule, check_rules
 from fedrulefit.core.signs import Signs
 from fedrulefit.errors import ProtocolError
@@ -148,7 +148,9 @@ class Public:
         """How large the numbers of a patient's row can be: a term, and what the row counts."""
         weight = self.study.most_row if self.by_patients else SITE_WEIGHT
         sizes, unit = self._spread(self.column_bounds), self.family.unit
-        return Bounds(sizes, weight, unit, self.settings.fit_spread)
+        spread = self.settings.fit_spread
+        own = None if spread is None else scale_spread(self.family, spread)
+        return Bounds(sizes, weight, unit, own)
 
     @cached_property
     def column_bounds(self) -> Floats:

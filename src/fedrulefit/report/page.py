@@ -35,7 +35,7 @@ from fedrulefit.model.evidence import (
     tells_effects,
     tells_elsewhere,
 )
-from fedrulefit.model.file import model_text
+from fedrulefit.model.file import digest_model
 from fedrulefit.model.publish import BEFORE_ROUNDING, check_rounding, judged_before
 from fedrulefit.model.validation import SiteValidation
 from fedrulefit.model.wording import STANDS_FOR_SITE, tell_rows
@@ -149,7 +149,9 @@ def _told(model: Model, file: str) -> dict[str, Any]:
         "specification": list_specification(model),
         "settings": facts.list_settings(model),
         "versions": facts.list_versions(model),
-        "digest": hashlib.sha256(model_text(model).encode("utf-8", "replace")).hexdigest(),
+        "digest": digest_model(model),
+        "of_hospital": model.of_hospital_file,
+        "lacks_baseline": model.lacks_baseline,
         "checklist": list_checklist(model),
         "cluster": list_cluster_items(model),
     }

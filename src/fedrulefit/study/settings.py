@@ -306,12 +306,13 @@ class Settings(Frozen):
         lt=1,
     )
     selection: Literal["min", "1se", "pruned"] = setting(
-        "min",
-        paper=UNUSED,
+        "pruned",
+        paper="min",
         group="Cross-validation",
-        meaning="`min`: the lasso at the λ of least cross-validated deviance. `1se`: at the "
-        "largest λ within one standard error of it. `pruned`: the fewest terms, dropped and moved "
-        "one by one from there, that cost hardly anything in the cross-validation.",
+        meaning="`pruned`: the fewest terms, dropped and moved one by one from the best lasso on, "
+        "that cost hardly anything in the cross-validation; of negative binomial counts `min`. "
+        "`min`: the lasso at the λ of least cross-validated deviance. `1se`: at the largest λ "
+        "within one standard error of it.",
     )
     max_terms: int | None = setting(
         None,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedrulefit.core.bins import Bins
 from fedrulefit.core.fixed import MOST_OFFSET
@@ -90,6 +90,7 @@ class Study(Lasting):
     )
     settings: Settings = Field(
         default=Settings(),
+        validate_default=True,
         description="Numbers of the method, see below. `preset` names a set of them "
         '(`"default"` where it is left out); keys beside it override.',
     )
@@ -101,6 +102,15 @@ class Study(Lasting):
             overrides = {k: v for k, v in value.items() if k != "preset"}
             return expand_preset(str(value["preset"]), overrides)
         return value
+
+    @field_validator("settings")
+    @classmethod
+    def _keep_lasso(cls, settings: Settings, info: ValidationInfo) -> Settings:
+        """Leave counts whose terms cannot be pruned to the lasso, where nothing else is asked."""
+        asked = "selection" in settings.model_fields_set
+        if asked or not settings.prunes or not _learns_dispersion(info.data.get("outcome")):
+            return settings
+        return settings.model_copy(update={"selection": "min"})
 
     @model_validator(mode="after")
     def _check(self) -> Study:
@@ -120,14 +130,13 @@ class Study(Lasting):
                 f"the paper's solver, Federated Dual Averaging, cannot learn an outcome of the "
                 f'kind {self.outcome.kind!r}, whose slopes have no bound: choose solver = "exact"'
             )
-        spread = getattr(self.outcome, "dispersion", "poisson")
-        if self.settings.prunes and spread == "negative-binomial":
+        if self.settings.prunes and _learns_dispersion(self.outcome):
             raise ValueError(
                 "terms of negative binomial counts cannot be pruned yet, since their dispersion is "
                 "learnt in turns with the coefficients: choose another 'selection'"
             )
         if self.settings.fits_own:
-            self._check_own(spread)
+            self._check_own()
         if self.settings.per_site and not (self.outcome.counts_events or self.settings.holdout):
             raise ValueError(
                 f"of an outcome of the kind {self.outcome.kind!r} a site tells how well it is "
@@ -187,7 +196,7 @@ class Study(Lasting):
         """What clinicians wish, read."""
         return Wished(self.covariates, self.wishes, self.settings.max_conditions)
 
-    def _check_own(self, dispersion: str) -> None:
+    def _check_own(self) -> None:
         """Refuse what does not go with baselines of sites' own."""
         if self.settings.solver == "fedda":
             raise ValueError(
@@ -199,7 +208,7 @@ class Study(Lasting):
                 "baseline = 'site' needs weighting = 'patients': how far a site's own baseline may "
                 "go is weighed against its patients"
             )
-        if dispersion == "negative-binomial":
+        if _learns_dispersion(self.outcome):
             raise ValueError(
                 "negative binomial counts cannot have baselines of sites' own yet, since their "
                 "dispersion is learnt in turns with the coefficients: choose baseline = 'shared', "
@@ -350,3 +359,8 @@ class Study(Lasting):
         """Read ``study.toml``."""
         facts = open_toml(path, "study", StudyError, "write one with 'fedrulefit study draft'")
         return cls.from_mapping(facts, source=str(path))
+
+
+def _learns_dispersion(outcome: object) -> bool:
+    """Whether the dispersion of an outcome is learnt in turns with the coefficients."""
+    return getattr(outcome, "dispersion", "poisson") == "negative-binomial"

@@ -35,13 +35,21 @@ EXACT: dict[str, Any] = {
 SOLVERS: dict[str, dict[str, Any]] = {
     "fedda": {},
     "exact": {**EXACT, "penalty": 0.01},
-    "cv": {**EXACT, "penalty": "cv", "folds": 3, "path_length": 10, "path_ratio": 0.05},
+    "cv": {
+        **EXACT,
+        "penalty": "cv",
+        "folds": 3,
+        "path_length": 10,
+        "path_ratio": 0.05,
+        "selection": "min",
+    },
     "own": {
         **EXACT,
         "penalty": "cv",
         "folds": 3,
         "path_length": 6,
         "path_ratio": 0.1,
+        "selection": "min",
         "baseline": "site",
     },
     "pruned": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from tests.oracles import YES_NO
 
 from fedrulefit.core.layout import Layout
-from fedrulefit.core.pricing import Fitted, Problem, Swap, cost, drop, find_swaps
+from fedrulefit.core.pricing import Fitted, Problem, Swap, cost, drop, find_swaps, look_ahead
 
 N = 40.0
 
@@ -57,6 +58,29 @@ def rise_without(fit: Fitted, gone: list[int]) -> tuple[float, Any]:
     coef[left] = fit.coef[left] + np.linalg.solve(fit.hessian[np.ix_(left, left)], fixed)
     change = coef - fit.coef
     return 0.5 * change @ fit.hessian @ change, coef
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_lies_ahead_is_the_least_of_the_penalised_quadratic(seed: int) -> None:
+    """Against small steps of proximal gradient descent, which never leave it."""
+    rng = np.random.default_rng(seed)
+    fit = replace(make_fit(seed)[0], gradient=rng.normal(size=6))
+    penalties = np.array([0.0, *rng.uniform(0.1, 0.5, 9)])
+    problem = make_problem(fit, penalties=penalties)
+    own, step = penalties[:6], 1 / np.linalg.eigvalsh(fit.hessian).max()
+    coef = fit.coef.copy()
+    for _ in range(20_000):
+        moved = coef - step * (fit.gradient + fit.hessian @ (coef - fit.coef))
+        coef = np.sign(moved) * np.maximum(np.abs(moved) - step * own, 0)
+    ahead = look_ahead(problem, fit, 1e-9)
+    np.testing.assert_allclose(ahead.coef, coef, atol=1e-6)
+    way = coef - fit.coef
+    least = fit.gradient @ way + 0.5 * way @ fit.hessian @ way
+    least += own @ np.abs(coef) - own @ np.abs(fit.coef)
+    assert ahead.objective == pytest.approx(fit.objective + least, abs=1e-8)
+    assert ahead.objective < fit.objective
+    at_rest = replace(ahead, gradient=fit.gradient + fit.hessian @ way)
+    assert look_ahead(problem, at_rest, 1e-6) is at_rest
 
 
 def test_costs() -> None:

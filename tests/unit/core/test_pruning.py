@@ -15,6 +15,7 @@ from fedrulefit.core.pricing import Problem
 from fedrulefit.core.pruning import (
     FIRST_PRICE,
     LOST,
+    MOST_TRIES,
     PRICE_RATIO,
     SLACK,
     TOLERANCE,
@@ -134,6 +135,51 @@ def test_any_split_of_the_patients_walks_the_same_way() -> None:
                 np.testing.assert_array_equal(stage.coef, same.coef)
 
 
+def test_what_is_no_better_is_not_asked_again() -> None:
+    """Variants that were tried in vain at a price are not tried at the next, if they cost alike."""
+    X, y, w, folds = make_data()
+    start = np.zeros(X.shape[1])
+    start[[0, 11]] = -1, 2.5
+    search = PruneSearch(make_problem(), [[start] * (FOLDS + 1)], np.full(FOLDS, 0.6))
+    asked: list[tuple[int, ...]] = []
+    (site,), bounds = split(X, 2 * N_CUTS, y, w, [N_ROWS]), bounds_of(split(X, 40, y, w, [N_ROWS]))
+    while not search.done:
+        answers = []
+        for query in search.queries():
+            if query.fold == -1:
+                asked.append(tuple(query.terms))
+            units = sum_refit(YES_NO, *site, folds, query, bounds)
+            answers.append(RefitSums.packing(query, bounds).read(units))
+        search.update(answers)
+    stages = tracks_of(search)[0].stages
+    single = [stage for stage in stages if stage.terms.tolist() == [0, 11]]
+    assert len(single) > 5
+    for terms in set(asked) - {(0, 11)}:
+        assert asked.count(terms) <= MOST_TRIES
+
+
+def test_each_walk_has_its_own_share_of_the_penalty() -> None:
+    X, y, w, folds = make_data()
+    start = np.zeros(X.shape[1])
+    start[[0, 10, 12]] = -1, 1, 1
+    starts, shares = [[start] * (FOLDS + 1)] * 2, (1.0, 0.25)
+    search = PruneSearch(make_problem(), starts, np.full(FOLDS, 0.6), shares=shares)
+    sites, problem = split(X, 2 * N_CUTS, y, w, [N_ROWS]), make_problem()
+    bounds = bounds_of(sites)
+    while not search.done:
+        units = [sum_refit(YES_NO, *sites[0], folds, query, bounds) for query in search.queries()]
+        packings = [RefitSums.packing(query, bounds) for query in search.queries()]
+        search.update([p.read(u) for p, u in zip(packings, units, strict=True)])
+    assert {pruned.share for pruned in search.found()} == set(shares)
+    for pruned in search.found():
+        own = X[:, pruned.stage.terms]
+        chance = expit(own @ pruned.stage.coef)
+        slope = own.T @ (w * (chance - y)) / w.sum()
+        penalties = pruned.share * problem.penalties[pruned.stage.terms]
+        off = np.abs(slope + penalties * np.sign(pruned.stage.coef)).max()
+        assert off <= 1.01 * TOLERANCE * pruned.share * problem.penalties.max() + 1e-9
+
+
 def test_a_track_could_ask_only_what_it_asks_but_for_last_digits() -> None:
     start = np.zeros(1 + 2 * N_CUTS)
     start[[0, 5]] = 0.3
@@ -177,10 +223,21 @@ def test_the_fewest_terms_that_cost_hardly_anything() -> None:
     assert chosen(search_with((9, best), (3, far), lasso=lasso)) == 9
 
 
+def test_terms_are_counted_in_the_folds_whose_losses_they_are() -> None:
+    """At a price at which all fits have one term less, no fold's loss speaks for that."""
+    same = [0.5] * 3
+    search = search_with((4, same), (3, same), lasso=same)
+    for track in tracks_of(search)[1:]:
+        track.stages = [replace(track.stages[0], price=price) for price in (1.0, 2.0)]
+    for price, stage in zip((1.0, 2.0), tracks_of(search)[0].stages, strict=True):
+        object.__setattr__(stage, "price", price)
+    assert chosen(search) == 4
+
+
 def test_who_may_be_much_worse_than_the_lasso_is_not_chosen() -> None:
     """What was measured in three folds, and a standard error more, must not be far above it."""
     lasso = [0.5, 0.5, 0.5]
-    sure = [0.5 + 0.9 * SLACK] * 3
+    sure = [0.5 + 0.9 * WORST] * 3
     spread = 3 * WORST
     unsure = [0.5 - spread, 0.5, 0.5 + spread]
     assert chosen(search_with((4, sure), lasso=lasso)) == 4
@@ -210,5 +267,9 @@ def test_a_walk_ends_where_it_leads_nowhere() -> None:
     )
     kept = search_with(good, many, lasso=[0.5] * 3)
     assert not kept._leads_nowhere(kept._walks[0])
+    lost = search_with(good, (100, [0.5 + 2.1 * LOST] * 3), lasso=[0.5] * 3)
+    assert lost._leads_nowhere(lost._walks[0])
+    wanted = search_with(good, (100, [0.5 + 2.1 * LOST] * 3), lasso=[0.5] * 3, most=5)
+    assert not wanted._leads_nowhere(wanted._walks[0])
     near = search_with(good, (3, [0.5 + 0.9 * LOST] * 3), lasso=[0.5] * 3)
     assert not near._leads_nowhere(near._walks[0])

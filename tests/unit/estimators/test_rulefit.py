@@ -760,12 +760,14 @@ def test_grid_search_over_penalty_and_solver(make: Make) -> None:
 def test_at_most_so_many_rules(max_rules: int, seed: int) -> None:
     values, y = make_data(300, seed=seed)
     fitted, free = (
-        central(CV)(max_rules=n, linear_terms=False).fit(values, y).model_
+        central(CV)(max_rules=n, linear_terms=False, selection="min").fit(values, y).model_
         for n in (max_rules, None)
     )
     assert len(fitted.rule_terms) <= max_rules
     assert len(free.rule_terms) > 5
     assert free.provenance.penalty < fitted.provenance.penalty
+    pruned = central(CV)(max_rules=max_rules, linear_terms=False).fit(values, y).model_
+    assert len(pruned.rule_terms) <= max_rules
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -36,7 +36,8 @@ def test_a_line_for_each_phase(capsys: pytest.CaptureFixture[str]) -> None:
         "sites grow rules",
         "sites receive the merged rules",
     ]
-    phases += ["cross-validation", "fit together", "supports of the rules", "done"]
+    phases += ["cross-validation", "sites vote on the rules", "fewer terms"]
+    phases += ["fit together", "supports of the rules", "done"]
     assert len(lines) == len(phases)
     for line, phase in zip(lines, phases, strict=True):
         assert line.startswith(f"[FederatedRuleFitClassifier] {phase}")

@@ -47,6 +47,13 @@ def test_every_number_has_a_name(kind: str) -> None:
     assert len(set(names)) == len(names) == count_own(family)
 
 
+def test_of_a_time_numbers_are_named_by_their_intervals() -> None:
+    spans = ("0 to 30 days", "30 to 120 days", "120 to 365 days")
+    assert name_own(EXAMPLES["time"]) == spans
+    both = [f"{cause}, {span}" for cause in ("death", "transplant") for span in spans]
+    assert name_own(EXAMPLES["competing"]) == tuple(both)
+
+
 def test_the_fingerprint_is_of_what_predicts_alone(model: Model, tmp_path: Path) -> None:
     model.save(tmp_path / "model.json")
     assert fingerprint(Model.load(tmp_path / "model.json")) == fingerprint(model)

@@ -219,8 +219,10 @@ def test_preset_paper_is_the_paper() -> None:
     assert paper.subsample == 1
     assert (paper.solver, paper.single_cutoffs) == ("fedda", False)
     assert (paper.linear_factor, paper.interaction_factor) == (1, 1)
+    assert paper.selection == "min"
+    assert not resolve_settings("paper", solver="exact", penalty="cv").prunes
     exact_only = {
-        "folds", "path_length", "path_ratio", "selection", "max_rules", "max_terms",
+        "folds", "path_length", "path_ratio", "max_rules", "max_terms",
         "tolerance", "max_rounds", "max_active", "baseline_spread",
     }  # fmt: skip
     unused = {"seed", "epsilon_total", *exact_only}
@@ -271,7 +273,7 @@ def test_an_epsilon_given_later_wins() -> None:
 
 def test_the_default_is_the_exact_solver_with_cross_validation() -> None:
     settings = Settings()
-    assert (settings.solver, settings.penalty, settings.selection) == ("exact", "cv", "min")
+    assert (settings.solver, settings.penalty, settings.selection) == ("exact", "cv", "pruned")
     assert resolve_settings() == settings
 
 

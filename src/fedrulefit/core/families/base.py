@@ -217,8 +217,7 @@ class Family(ABC):
     """Whether sums at F = 0 tell the best constants (:meth:`jump`): Newton's steps are slow."""
 
     disperses: bool = False
-    """Whether it is learnt, too, how much outcomes vary about their means: one number, the
-    dispersion (:meth:`with_dispersion`, :mod:`fedrulefit.core.dispersion`)."""
+    """Whether it is learnt, too, how much outcomes vary about their means: the dispersion."""
 
     ladder: range = range(0)
     """The places that the dispersion may have, of a family that has one."""
@@ -240,6 +239,9 @@ class Family(ABC):
 
     of_errors: bool = False
     """Whether losses are half squares of errors, of a spread that is not known before."""
+
+    likelihoods: float = 1.0
+    """How many times the loss a log-likelihood is, but for its sign and a constant."""
 
     averages: bool = False
     """Whether FedDA can fit it: slopes are bounded by 1 for any F."""
@@ -318,8 +320,7 @@ class Family(ABC):
     def jump(self, slope: Floats, curvature: Floats) -> Floats:
         """Return the constants of least loss, from slope and curvature summed at F = 0.
 
-        Both, and what is returned, have shape (n_baseline,). Only of families that can
-        (:attr:`jumps`).
+        All of shape (n_baseline,). Only of families that can (:attr:`jumps`).
         """
         raise NotImplementedError
 
@@ -490,10 +491,7 @@ class Family(ABC):
 
     @abstractmethod
     def start(self, outcome: Floats, weights: Floats) -> Floats | None:
-        """Return the constant F of least loss, shape (n_baseline,).
-
-        None where no finite one is: nothing to learn.
-        """
+        """Return the constant F of least loss, shape (n_baseline,); None where none is finite."""
 
 
 def _make_again(family: type[Family], args: tuple[Any, ...], facts: dict[str, Any]) -> Family:

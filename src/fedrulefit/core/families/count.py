@@ -174,6 +174,7 @@ class Count(Family):
         dispersion: float | None = None,
     ) -> None:
         self.most, self.max_exposure, self.per = most, max_exposure, per
+        self.likelihoods = float(most)
         self.disperses = negative_binomial
         self.excess = (dispersion or 0.0) * most
         self.loss: CountLoss = (

@@ -12,7 +12,8 @@ and ``probability``), of a time with several horizons the risk by each (such as 
 doubles of shape (n_rows, 1), NaN for a patient who gets none; and
 ``flags``, int64 of shape (n_rows, n_features): which kind of
 :class:`~fedrulefit.table.reading.Cell` a value is that the study does not foresee, else 0.
-Their words are in the model's metadata, as JSON: covariate → number → text.
+Their words are in the model's metadata, as JSON: covariate → number → text. There, too, stands
+whose own baseline the graph has, where the model expects one.
 
 Each covariate becomes a one-hot row of its codes, "missing" being the last. Put
 side by side they make Z, and a rule with conditions C holds where Z·A = |C|:
@@ -53,6 +54,8 @@ _IR_VERSION: Final = 8
 _UNKNOWN: Final = -1
 FLAGS_KEY: Final = f"{_PREFIX}flags"
 """Of the metadata: what the numbers among the flags say."""
+BASELINE_KEY: Final = f"{_PREFIX}baseline"
+"""Likewise: whose own baseline is in the graph, or that there is none where one is expected."""
 
 
 def build_onnx(model: Model) -> ModelProto:
@@ -84,7 +87,10 @@ def build_onnx(model: Model) -> ModelProto:
         for name, found in zip(model.study.names, flags, strict=True)
         if found
     }
-    helper.set_model_props(made, {FLAGS_KEY: json.dumps(told, ensure_ascii=False)})
+    facts = {FLAGS_KEY: json.dumps(told, ensure_ascii=False)}
+    if model.of_hospital:
+        facts[BASELINE_KEY] = made.doc_string = model.of_hospital_file
+    helper.set_model_props(made, facts)
     checker.check_model(made)
     return made
 

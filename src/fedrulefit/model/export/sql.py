@@ -130,6 +130,7 @@ def _heading(model: Model, sql: Dialect) -> list[str]:
         f"-- {_comment(model.study.name)}: {words.prediction} of {_comment(outcome)}"
         f"{_comment(words.by)}",
         f"-- fedrulefit, for {sql.name}. What is unusual about a patient is in {FLAGS_COLUMN}.",
+        *([f"-- {_comment(model.of_hospital_file)}"] if model.of_hospital else []),
     ]
 
 

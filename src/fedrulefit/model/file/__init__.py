@@ -17,13 +17,14 @@ older files stay in ``tests/golden``.
 
 from fedrulefit.model.file.parts import FORMAT, VERSION
 from fedrulefit.model.file.reading import MAX_BYTES, build_model, load_model
-from fedrulefit.model.file.writing import model_facts, model_text, save_model
+from fedrulefit.model.file.writing import digest_model, model_facts, model_text, save_model
 
 __all__ = [
     "FORMAT",
     "MAX_BYTES",
     "VERSION",
     "build_model",
+    "digest_model",
     "load_model",
     "model_facts",
     "model_text",

@@ -86,11 +86,11 @@ def _upgrade_evaluation(facts: Any) -> dict[str, Any] | None:
 
 
 def upgrade_study(facts: dict[str, Any]) -> dict[str, Any]:
-    """Say what older files leave out: no noise by no ε, quantiles, nobody asked between sites."""
+    """Say what older files leave out: no noise by no ε, quantiles, lasso, no sums between sites."""
     settings = facts.get("settings")
     if not isinstance(settings, dict):
         return facts
-    before: dict[str, Any] = {"between_sites": False, "cutoff_style": "quantile"}
+    before = {"between_sites": False, "cutoff_style": "quantile", "selection": "min"}
     if settings.get("epsilon", 1.0) is None:
         before["noise"] = False
     return {**facts, "settings": {**before, **settings}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import asdict
@@ -30,8 +31,25 @@ def save_model(model: Model, path: Path) -> None:
 
 
 def model_text(model: Model) -> str:
-    """Return the text of the model file: equal models give equal text."""
+    """Return the text of the model file: equal models give equal text.
+
+    Raises
+    ------
+    ModelFileError
+        If the model has a hospital's own baseline: that would leave the hospital with the file.
+    """
+    if model.hospital is not None and model.hospital.own is not None:
+        raise ModelFileError(
+            "this model has a hospital's own baseline, which a model file does not hold: save the "
+            "model itself, and the baseline in a file of its own (OwnBaseline.save)"
+        )
     return json.dumps(model_facts(model), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def digest_model(model: Model) -> str:
+    """Return the SHA-256 of the model's file, also of a model that is at a hospital."""
+    shared = model if model.hospital is None else model.hospital.shared
+    return hashlib.sha256(model_text(shared).encode("utf-8", "replace")).hexdigest()
 
 
 def model_facts(model: Model) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from fedrulefit.core.layout import Layout
 from fedrulefit.core.newton import Point
 from fedrulefit.core.path import Path, PathSearch
 from fedrulefit.core.pricing import Problem, cost
-from fedrulefit.core.pruning import HALF, SHARES, Pruned, PruneSearch, Stage
+from fedrulefit.core.pruning import MOST_ROUNDS, STARTS, Pruned, PruneSearch, Stage
 from fedrulefit.core.refit import RefitSums
 from fedrulefit.core.variants import find_places, index_rules
 from fedrulefit.errors import ProtocolError
@@ -97,20 +97,23 @@ def prune(
 ) -> Talk[Pruning]:
     """Drop terms of the lasso, and move cut-offs, as far as the folds let it."""
     public, settings = candidates.public, asker.settings
-    starts = [search.starts(path.chosen, share) for share in SHARES]
+    starts = [search.starts(path.chosen, share) for share, _ in STARTS]
     bases = find_bases(public, [coef for start in reversed(starts) for coef in start])
     wider = yield from _agree_on_variants(asker, public, bases, min_votes)
     places = _place_terms(public, wider)
-    penalty = HALF * float(path.penalties[path.chosen])
+    penalty = float(path.penalties[path.chosen])
     lasso = search.held(path.chosen)
     walk = PruneSearch(
         _pose(wider, penalty, float(lasso.mean())),
         [[_spread(coef, places, wider.n_terms) for coef in start] for start in starts],
         lasso,
+        shares=[share for _, share in STARTS],
         most=settings.max_terms,
     )
     rounds = yield from _walk(asker, wider, walk, choose)
     chosen = walk.choose(partial(_is_allowed, wider.layout, settings.max_rules))
+    if chosen is not None and chosen.stage.price == 0 and chosen.share == STARTS[0][1]:
+        chosen = None  # no term may leave: that is the lasso, which has its own λ
     factors = np.full(wider.n_terms, FORBIDDEN)
     factors[places] = candidates.factors[0]
     return Pruning(
@@ -118,14 +121,16 @@ def prune(
         path=_widen(path, places, wider.n_terms),
         rounds=rounds,
         stages=tuple(walk.found()),
-        few=None if chosen is None else _fix(wider, chosen, penalty),
+        few=None if chosen is None else _fix(wider, chosen, chosen.share * penalty),
     )
 
 
 def _walk(asker: Asker, public: Public, walk: PruneSearch, choose: Choose) -> Talk[int]:
     """Ask for sums until all walks are over; return how often."""
-    rounds = 0
-    while not walk.done and rounds < asker.settings.max_rounds:
+    rounds, most = 0, asker.settings.max_rounds
+    if asker.settings.max_terms is None:  # else they go on until terms are as few as that
+        most = min(most, MOST_ROUNDS)
+    while not walk.done and rounds < most:
         asker.progress = Progress("pruning", rounds)
         question = partial(m.RefitRequest, queries=tuple(choose(walk.tracks)))
         found: list[RefitSums] = yield from asker.sum(question, public)

@@ -16,7 +16,7 @@ from fedrulefit.core.fedda import RoundSums, client_update, soft_threshold
 from fedrulefit.core.fixed import LARGEST_MEAN
 from fedrulefit.core.importance import TermSums, sum_terms
 from fedrulefit.core.newton import active_room
-from fedrulefit.core.pruning import MOST_VARIANTS, SHARES
+from fedrulefit.core.pruning import MOST_VARIANTS, STARTS
 from fedrulefit.core.refit import RefitQuery, RefitSums, sum_refit
 from fedrulefit.core.sums import Packing
 from fedrulefit.errors import ProtocolError
@@ -249,7 +249,7 @@ class RefitRequest(SumRequest):
 
     def check(self, public: Public) -> None:
         """Refuse points that the selection does not ask for."""
-        most = len(SHARES) * (public.n_folds + 1)
+        most = len(STARTS) * (public.n_folds + 1)
         if not 1 <= len(self.queries) <= most:
             raise ProtocolError(f"expected 1 to {most} points")
         for query in self.queries:

@@ -10,8 +10,10 @@ from fedrulefit.protocol import messages as m
 from fedrulefit.protocol.patients import Patients
 
 
-def find_baseline(patients: Patients, model: m.ShareModelRequest) -> OwnBaseline | None:
-    """Return the site's own baseline of a model; None where all sites share one."""
+def find_baseline(
+    patients: Patients, model: m.ShareModelRequest, site: str = ""
+) -> OwnBaseline | None:
+    """Return the own baseline of the site named so; None where all sites share one."""
     public, terms, coef = patients.public, model.terms, model.coef
     spread = public.settings.own_spread
     if spread is None:
@@ -20,4 +22,5 @@ def find_baseline(patients: Patients, model: m.ShareModelRequest) -> OwnBaseline
     effects = zip(public.keys_of(terms), coef[n_baseline:].tolist(), strict=True)
     named = [(*key, effect) for key, effect in effects]
     own = hash_predictor(public.study, public.grid, coef[:n_baseline], named, public.dispersion)
-    return OwnBaseline.of(public.family, own, patients.estimate_own(terms, coef, spread))
+    found = patients.estimate_own(terms, coef, spread)
+    return OwnBaseline.of(public.family, own, found, site=site)

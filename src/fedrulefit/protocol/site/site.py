@@ -189,7 +189,7 @@ class Site:
         None before the run has handed the model out, and where all sites share a baseline.
         """
         model = self._known.model
-        return None if model is None else find_baseline(self.patients, model)
+        return None if model is None else find_baseline(self.patients, model, self.name)
 
     @property
     def patients(self) -> Patients:

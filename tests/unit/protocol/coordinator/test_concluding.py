@@ -77,7 +77,10 @@ def test_the_bill_names_all_that_is_summed_without_noise(
     assert any("known values" in line for line in words) == (spreads == "exact")
     assert any("candidate rule" in line and "sites" in line for line in words) == votes
     always = [w for w in words if "known values" not in w and "how many sites" not in w]
-    rounds, slopes, inside, between = always
+    pruned = [w for w in always if "of few terms" in w]
+    rounds, slopes, inside, between = (w for w in always if w not in pruned)
+    assert bool(pruned) == (facts["penalty"] == "cv")
+    assert all("variants" in w and "without each of 5 folds" in w for w in pruned)
     assert ("without each of 5 folds" in rounds) == (facts["penalty"] == "cv")
     assert "gradient" in rounds
     assert "loss" in rounds
@@ -143,8 +146,16 @@ def test_what_is_summed_without_noise_word_for_word() -> None:
     )
     most: dict[str, Any] = {"spreads": "exact", "holdout": 0.3, "per_site": True}
     folds = ", of all patients and without each of 2 folds"
-    found = bill(**most, penalty="cv", folds=2)
+    found = bill(**most, penalty="cv", folds=2, selection="min")
     assert list(found.sums) == [*before, CURVATURE + folds, *ALWAYS, *after]
+    found = bill(**most, penalty="cv", folds=2)
+    refits = (
+        "gradients, second derivatives and losses of few terms and of their variants (from which "
+        "patients and outcomes inside these follow) in each of 0 rounds"
+    )
+    votes = "how many sites have enough patients in variants of rules, and between them"
+    told = [*before, CURVATURE + folds, votes, refits + folds, *ALWAYS, *after]
+    assert list(found.sums) == told
     found = bill(**most, solver="fedda")
     assert list(found.sums) == [*before, AVERAGING, *ALWAYS, *after]
     few = bill(votes=False, spreads="histogram", per_site=False)

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 from sklearn.metrics import log_loss
 
-from fedrulefit.core.own import settle
+from fedrulefit.core.own import scale_spread, settle
 from fedrulefit.core.quadratic import kkt_residual
 from fedrulefit.engines.inprocess import fit
 from fedrulefit.errors import ModelFileError
@@ -62,7 +62,9 @@ def test_each_site_finds_its_own_baseline_of_the_published_model(
             predictor = np.hstack(spread)
         elif family.n_baseline > 1 and not family.own_terms:
             predictor = family.spread(predictor, model.baseline)
-        theirs = settle(family, predictor, learnt.outcome, learnt.weights, 0.5)
+        theirs = settle(
+            family, predictor, learnt.outcome, learnt.weights, scale_spread(family, 0.5)
+        )
         np.testing.assert_allclose(own.values, theirs.values, atol=1e-8)
         assert min(own.errors) > 0
         assert own.patients == pytest.approx(learnt.n_rows)
@@ -212,7 +214,9 @@ def test_a_whole_run_ends_at_the_joint_optimum(outcome: str) -> None:
         slopes = family.slope(predictor, patients.outcome, patients.weights)
         flat = slopes.reshape(len(slopes), -1)
         whole = flat.sum(axis=0) if len(own.values) > 1 else np.array([flat.sum()])
-        np.testing.assert_allclose(whole, -np.array(own.values) / 0.25, atol=1e-8)
+        np.testing.assert_allclose(
+            whole, -np.array(own.values) / scale_spread(family, 0.5) ** 2, atol=1e-8
+        )
         bounds = patients.public.bounds.terms
         units = patients.design.sum_columns(np.rint(slopes * 2.0**40), bounds)
         pulls.append(units * bounds / 2.0**40)
