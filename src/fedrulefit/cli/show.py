@@ -244,7 +244,8 @@ def importance_line(model: Model) -> str:
     if len(order) > _NAMED:
         told.append(f"and {len(order) - _NAMED:,} less important")
     n_unused = len(value) - len(order)
-    unused = [f"{n_unused:,} {'others' if told else 'of them'} in no term"] * bool(n_unused)
+    rest = "other" if n_unused == 1 else "others"
+    unused = [f"{n_unused:,} {rest if told else 'of them'} in no term"] * bool(n_unused)
     return "; ".join([", ".join(told)] * bool(told) + unused)
 
 

@@ -43,7 +43,7 @@ def rules(model: Model, ax: Axes | None = None, *, top: int = 10, min_support: f
     for y, x, effect in zip(place, scaled, frame[words.effect_column], strict=True):
         label = f"{words.effect_short} {family.tell_effect(effect)}".strip()
         ax.annotate(label, (x, y), (3, 0), textcoords="offset points", va="center")
-    ax.set_xlim(0, 130 if family.additive else 118)  # units need more room
+    ax.set_xlim(0, 130 if family.additive else 122)  # units need more room
     ax.set_xlabel("Importance (largest = 100)")
     ax.set_title("Rules and linear terms")
     ax.legend(
