@@ -23,6 +23,9 @@ from fedrulefit.protocol.coordinator import Coordinator
 from fedrulefit.study import Study
 from fedrulefit.table.check import load_table
 from fedrulefit.testing.samples import SOLVERS, add_outcomes, make_frame, study_facts
+from tests import predictors
+from tests.databases import InMemory
+from tests.random_models import expected, plain_columns
 from tests.samples import fit_model, make_sites, record
 
 OUTCOMES = ["yes/no", "number", "number, robust", "count", "time", "ordered"]
@@ -269,6 +272,22 @@ def test_a_file_holds_it(fitted: Model, tmp_path: Any) -> None:
     values = TABLES["site 0"].values
     assert np.array_equal(again.linear_predictor(values), fitted.linear_predictor(values))
     assert "added as it is (offset)" in again.describe(find_score(again))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_model_query_graph_and_oracle_predict_the_same(fitted: Model, seed: int) -> None:
+    pytest.importorskip("onnxruntime")
+    columns = plain_columns(np.random.default_rng(seed), fitted, 60, bad=0.1)
+    right, told = expected(fitted, columns)
+    assert None in right
+    _, chances, flags = predictors.run_graph(fitted, predictors.as_inputs(fitted, columns))
+    for found, words in (
+        predictors.by_model(fitted, columns),
+        predictors.by_query(fitted, columns, InMemory("sqlite")),
+        (chances, flags),
+    ):
+        assert words == told
+        np.testing.assert_allclose(found, np.array(right, dtype=float), rtol=0, atol=1e-9)
 
 
 def test_an_edit_leaves_it_and_cannot_drop_it(fitted: Model) -> None:
