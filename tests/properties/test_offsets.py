@@ -336,7 +336,7 @@ def test_the_estimators_take_one() -> None:
     quick: dict[str, Any] = {"n_trees": 5, "folds": 2, "path_length": 10, "random_state": 0}
     fitted = RuleFitClassifier(**quick, wishes={"offset": ["score"]}).fit(X, y)
     assert find_score(fitted.model_).coefficient == 1
-    with pytest.raises(DataError, match="'keep' and 'offset' as lists"):
+    with pytest.raises(DataError, match="'offset' likewise"):
         RuleFitClassifier(**quick, wishes={"offset": "score"}).fit(X, y)
     with pytest.raises(StudyError, match=r"'offset' of 'age'.*between -16 and 16"):
         RuleFitClassifier(**quick, wishes={"offset": ["age"]}).fit(X, y)

@@ -36,8 +36,8 @@ def add_wishes(study: Study, given: Any) -> Study:
     listed = not any(isinstance(names, (str, Mapping)) for names in (kept, offsets))
     if not (isinstance(directions, Mapping) or directions == ()) or not listed:
         raise DataError(
-            "wishes= wants 'direction' as {'age': 'up'}, and 'keep' and 'offset' as lists of "
-            "covariates"
+            "wishes= wants 'direction' as {'age': 'up'}, 'keep' as a list of covariates, and "
+            "'offset' likewise"
         )
     for name, key, value in (
         *((name, "direction", side) for name, side in dict(directions).items()),
