@@ -23,6 +23,7 @@ from fedrulefit.model.display import fold_little, is_pruned, tell_little
 from fedrulefit.model.evaluation import Evaluation
 from fedrulefit.model.evidence import (
     ELSEWHERE,
+    TOO_FEW,
     WEIGHT,
     tell_again,
     tell_effects,
@@ -31,6 +32,7 @@ from fedrulefit.model.evidence import (
     tells_again,
     tells_effects,
     tells_elsewhere,
+    write_range,
 )
 from fedrulefit.model.frames import name_adjusted_columns, name_held_out
 from fedrulefit.model.ideas import MARK, tell_variants
@@ -51,9 +53,6 @@ from fedrulefit.protocol.coordinator import STEPS, Progress
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_TOO_FEW = "too few"
-"""What stands for a number behind which too few patients stand."""
 
 _LEAST_RULE = 16
 """Width that a rule's words always have."""
@@ -164,21 +163,16 @@ def _write_effect(model: Model, row: Mapping[Hashable, Any]) -> str:
 
 
 def _write_range(model: Model, row: Mapping[Hashable, Any], columns: tuple[str, str, str]) -> str:
-    tell = model.study.family.tell_effect
     effect, low, high = (float(row[name]) for name in columns)
     if math.isnan(effect):
-        return _TOO_FEW
-    return _stack(tell(effect), " to ".join(tell(end, unit=False) for end in (low, high)))
+        return TOO_FEW
+    return _stack(model.study.family.tell_effect(effect), write_range(model, low, high))
 
 
 def _write_elsewhere(model: Model, row: Mapping[Hashable, Any]) -> str:
     """Return where a rule's effect may lie in a further hospital."""
-    if row["kind"] == "linear":
-        return ""
     low, high = float(row["low_elsewhere"]), float(row["high_elsewhere"])
-    if math.isnan(low):
-        return _TOO_FEW
-    return " to ".join(model.study.family.tell_effect(end, unit=False) for end in (low, high))
+    return "" if row["kind"] == "linear" else write_range(model, low, high)
 
 
 def _write_found_again(model: Model, row: Mapping[Hashable, Any]) -> str:
@@ -222,12 +216,12 @@ def _subgroups_table(model: Model, frame: pd.DataFrame) -> Table:
 
 def _stack(told: str, ends: str) -> str:
     """Return a number and the ends of its interval, on a line of their own if there are any."""
-    return f"{told or _TOO_FEW}\n{ends}".rstrip()
+    return f"{told or TOO_FEW}\n{ends}".rstrip()
 
 
 def _tell(value: float, form: str, unit: str = "") -> str:
     """Return a number, or that too few patients stand behind it."""
-    return _TOO_FEW if math.isnan(value) else f"{value:{form}}{unit}"
+    return TOO_FEW if math.isnan(value) else f"{value:{form}}{unit}"
 
 
 def importance_line(model: Model) -> str:

@@ -22,6 +22,7 @@ WEIGHT: Final = "weight (shrunk)"
 """What the effect of a penalised coefficient is called."""
 
 TOO_FEW: Final = "too few"
+"""What stands for a number behind which too few patients stand."""
 
 
 ELSEWHERE: Final = "in another hospital"
@@ -102,8 +103,11 @@ def find_elsewhere(model: Model, term: Term) -> tuple[float, float, float]:
 def write_elsewhere(model: Model, term: Term, write: Callable[[str], str] = str) -> str:
     """Return between what a rule's effect may lie in a further hospital, as text."""
     _, low, high = find_elsewhere(model, term)
-    if isinstance(term, LinearTerm):
-        return ""
+    return "" if isinstance(term, LinearTerm) else write_range(model, low, high, write)
+
+
+def write_range(model: Model, low: float, high: float, write: Callable[[str], str] = str) -> str:
+    """Return between what an effect lies, as text; "too few" of NaN."""
     if math.isnan(low):
         return TOO_FEW
     tell = model.study.family.tell_effect
@@ -125,11 +129,10 @@ def write_adjusted(model: Model, term: Term, write: Callable[[str], str] = str) 
 def _write(
     model: Model, found: tuple[float, float, float], write: Callable[[str], str]
 ) -> tuple[str, str]:
-    tell, (effect, low, high) = model.study.family.tell_effect, found
+    effect, low, high = found
     if math.isnan(effect):
         return TOO_FEW, ""
-    ends = " to ".join(write(tell(end, unit=False)) for end in (low, high))
-    return write(tell(effect)), ends
+    return write(model.study.family.tell_effect(effect)), write_range(model, low, high, write)
 
 
 def write_found_again(model: Model, term: Term) -> str:
